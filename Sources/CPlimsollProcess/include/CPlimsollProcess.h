@@ -1,0 +1,29 @@
+// What the core asks of its own process and the standard library lacks: a thread of its own,
+// a place to park it, and the last line before it ends.
+#ifndef CPLIMSOLL_PROCESS_H
+#define CPLIMSOLL_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Starts a detached thread with all signals blocked, so that the application's handlers never run on it.
+/// `name` holds at most 15 bytes. Returns 0 or the errno of pthread_create.
+int plimsoll_thread_start(const char *name, void (*body)(void *), void *context);
+
+/// An opaque number that tells threads apart; never 0.
+uintptr_t plimsoll_thread_id(void);
+
+/// A parking place: one thread parks, any thread unparks it. An unpark before the park is kept (once).
+typedef struct plimsoll_parker plimsoll_parker;
+plimsoll_parker *plimsoll_parker_make(void);
+void plimsoll_parker_free(plimsoll_parker *parker);
+/// Waits for an unpark. A negative time waits for ever. True if unparked, false if the time ran out.
+bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds);
+void plimsoll_unpark(plimsoll_parker *parker);
+
+/// Writes `line` to standard error without allocating and ends the process at once: no exit handler runs,
+/// since any of them may need memory or a lock that is not to be had.
+_Noreturn void plimsoll_exit(int status, const char *line, size_t length);
+
+#endif

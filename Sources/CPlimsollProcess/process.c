@@ -1,0 +1,110 @@
+#define _GNU_SOURCE
+#include "CPlimsollProcess.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct start {
+    void (*body)(void *);
+    void *context;
+    char name[16];
+};
+
+static void *thread_main(void *argument) {
+    struct start start = *(struct start *)argument;
+    free(argument);
+    pthread_setname_np(pthread_self(), start.name);
+    start.body(start.context);
+    return NULL;
+}
+
+int plimsoll_thread_start(const char *name, void (*body)(void *), void *context) {
+    struct start *start = calloc(1, sizeof *start);
+    if (!start) return ENOMEM;
+    start->body = body;
+    start->context = context;
+    for (size_t i = 0; i < sizeof start->name - 1 && name[i]; i++) start->name[i] = name[i];
+
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int result = pthread_create(&thread, &attributes, thread_main, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (result) free(start);
+    return result;
+}
+
+uintptr_t plimsoll_thread_id(void) { return (uintptr_t)pthread_self(); }
+
+struct plimsoll_parker {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool token;
+};
+
+plimsoll_parker *plimsoll_parker_make(void) {
+    plimsoll_parker *parker = calloc(1, sizeof *parker);
+    if (!parker) abort();
+    pthread_mutex_init(&parker->mutex, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&parker->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return parker;
+}
+
+void plimsoll_parker_free(plimsoll_parker *parker) {
+    pthread_cond_destroy(&parker->changed);
+    pthread_mutex_destroy(&parker->mutex);
+    free(parker);
+}
+
+bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds) {
+    struct timespec until;
+    if (nanoseconds >= 0) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += nanoseconds / 1000000000;
+        until.tv_nsec += nanoseconds % 1000000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec += 1;
+            until.tv_nsec -= 1000000000;
+        }
+    }
+    pthread_mutex_lock(&parker->mutex);
+    int result = 0;
+    while (!parker->token && result == 0)
+        result = nanoseconds < 0 ? pthread_cond_wait(&parker->changed, &parker->mutex)
+                                 : pthread_cond_timedwait(&parker->changed, &parker->mutex, &until);
+    bool unparked = parker->token;
+    parker->token = false;
+    pthread_mutex_unlock(&parker->mutex);
+    return unparked;
+}
+
+void plimsoll_unpark(plimsoll_parker *parker) {
+    pthread_mutex_lock(&parker->mutex);
+    parker->token = true;
+    pthread_cond_signal(&parker->changed);
+    pthread_mutex_unlock(&parker->mutex);
+}
+
+void plimsoll_exit(int status, const char *line, size_t length) {
+    while (length > 0) {
+        ssize_t written = write(STDERR_FILENO, line, length);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) break;
+        line += written;
+        length -= (size_t)written;
+    }
+    _exit(status);
+}

@@ -1,0 +1,52 @@
+/// Something that holds memory and can let go of it.
+///
+/// A manager calls it on a thread of its own, never under a lock. Everything may be called from any thread.
+public protocol Purgeable: AnyObject, Sendable {
+    /// How reports name it.
+    var name: String { get }
+
+    /// What it costs to make its contents again.
+    var rebuildCost: RebuildCost { get }
+
+    /// Bytes that `release` could let go of now.
+    var heldBytes: ByteCount { get }
+
+    /// Lets go of at least `target` bytes, what is least worth keeping first, or of everything if it holds less.
+    ///
+    /// - Returns: bytes let go of. The manager measures what the kernel got back on its own.
+    func release(_ target: ByteCount) -> ByteCount
+
+    /// Asks it to stay within `limit` from now on without freeing for it; `nil` lifts the restriction. Does nothing unless implemented.
+    func restrict(to limit: ByteCount?)
+
+    /// Called once when it is registered, with the meter on which it may declare what it takes and gives back.
+    ///
+    /// - Returns: whether it declares everything it holds there; false unless implemented.
+    func attach(_ meter: ChargeMeter) -> Bool
+}
+
+extension Purgeable {
+    public func restrict(to limit: ByteCount?) {}
+    public func attach(_ meter: ChargeMeter) -> Bool { false }
+}
+
+/// Two closures as a `Purgeable`: an adapter for what has caches of its own.
+final class ClosurePurgeable: Purgeable {
+    let name: String
+    let rebuildCost: RebuildCost
+    private let held: @Sendable () -> ByteCount
+    private let letGo: @Sendable (ByteCount) -> ByteCount
+
+    init(
+        _ name: String, rebuildCost: RebuildCost, held: @escaping @Sendable () -> ByteCount,
+        release: @escaping @Sendable (ByteCount) -> ByteCount
+    ) {
+        self.name = name
+        self.rebuildCost = rebuildCost
+        self.held = held
+        letGo = release
+    }
+
+    var heldBytes: ByteCount { held() }
+    func release(_ target: ByteCount) -> ByteCount { letGo(target) }
+}

@@ -1,0 +1,13 @@
+/// What it costs to make something again: the order in which memory is given up.
+public enum RebuildCost: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
+    /// Microseconds of computation.
+    case trivial
+    /// A read from a local disk, milliseconds of computation.
+    case cheap
+    /// A query to another service, tens of milliseconds.
+    case expensive
+    /// Seconds, or somebody will notice. Released at the critical level only.
+    case precious
+
+    public static func < (left: RebuildCost, right: RebuildCost) -> Bool { left.rawValue < right.rawValue }
+}

@@ -1,0 +1,58 @@
+/// What one action promised, and what it brought by measurement.
+public struct ActionReport: Sendable, Hashable {
+    /// The event it belongs to.
+    public var eventID: UInt64
+    /// What was to be done.
+    public var action: PressureAction
+    /// Level in force when it began.
+    public var level: PressureLevel
+    /// Why.
+    public var evidence: PressureEvidence
+    /// When it began, on the manager's clock.
+    public var began: Duration
+    /// How long it took.
+    public var took: Duration = .zero
+    /// Bytes that were asked for.
+    public var asked: ByteCount = .zero
+    /// Bytes that holders said they let go of.
+    public var released: ByteCount = .zero
+    /// Footprint before it.
+    public var before = Footprint()
+    /// Footprint after it, the heap having been trimmed if that was worth it.
+    public var after = Footprint()
+    /// What came of it.
+    public var outcome: Outcome = .done
+
+    /// Measured fall of this process's resident memory; negative if it grew meanwhile.
+    public var residentFall: ByteCount { before.resident - after.resident }
+    /// Measured fall of the group's usage; negative if it grew meanwhile.
+    public var usageFall: ByteCount { before.usage - after.usage }
+    /// Whether it belongs to a simulation.
+    public var isSimulated: Bool { evidence.contains(.simulated) }
+
+    /// What came of an action.
+    public enum Outcome: Sendable, Hashable {
+        /// Carried out.
+        case done
+        /// Would have been carried out.
+        case dryRun
+        /// Not carried out, for that reason.
+        case refused(String)
+        /// Carried out except for these, which took longer than they may.
+        case overran([String])
+    }
+}
+
+extension ActionReport: CustomStringConvertible {
+    public var description: String {
+        var text = "\(level) (\(evidence)): \(action)"
+        if asked > .zero || released > .zero { text += ", asked \(asked), released \(released), resident fell \(residentFall)" }
+        text += ", \(took.inSeconds * 1000) ms"
+        switch outcome {
+        case .done: return text
+        case .dryRun: return text + ", dry run"
+        case .refused(let reason): return text + ", refused: \(reason)"
+        case .overran(let names): return text + ", overran: \(names.joined(separator: ", "))"
+        }
+    }
+}

@@ -1,0 +1,27 @@
+import Synchronization
+
+/// The end the process gives itself rather than be killed: what must be saved is saved, and one line says who held what.
+struct Ending {
+    /// Exit status of a process that ended itself under pressure (`EX_TEMPFAIL`): whoever started it may start it again.
+    static let status: Int32 = 75
+
+    let parts: ManagerParts
+    let time: Timekeeper
+
+    func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
+        let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)
+        parts.exit(Self.status, lastLine(saturation, reading, failures))
+    }
+
+    private func lastLine(_ saturation: Duration, _ reading: PressureReading, _ failures: [String]) -> String {
+        var line = "plimsoll: ended after \(Int(saturation.inSeconds)) s of saturation: \(reading.usage) used"
+        if let limit = reading.limit { line += " of \(limit)" }
+        line += ", resident \(reading.resident)"
+        let holders = parts.purgeables.snapshot.map { "\($0.name) \(ByteCount($0.held.load(ordering: .relaxed)))" }
+        line += "; held: " + (holders.isEmpty ? "nothing registered" : holders.joined(separator: ", "))
+        let tasks = parts.tasks.statuses.map(\.name)
+        if !tasks.isEmpty { line += "; running: " + tasks.joined(separator: ", ") }
+        if !failures.isEmpty { line += "; not saved: " + failures.joined(separator: ", ") }
+        return line + "\n"
+    }
+}

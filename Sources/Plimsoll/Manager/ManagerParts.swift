@@ -1,0 +1,73 @@
+import Synchronization
+
+/// What a manager and its loop share. Each part guards itself.
+final class ManagerParts: Sendable {
+    let purgeables = PurgeableRegistry()
+    let observers = ObserverRegistry()
+    let journal = Journal()
+    let inbox = Inbox()
+    let saves = SaveRegistry()
+    let threads = HandlerThreads()
+    let tasks: BackgroundTaskRegistry
+    let meter: ChargeMeter
+    let purger: Purger
+    /// Releases.
+    let hands: Worker
+    /// Tells observers.
+    let courier: Worker
+    /// Ends the process with a last line; tests put something else here.
+    let exit: @Sendable (Int32, String) -> Void
+
+    /// Relaxed: a level on its own, published for whoever asks; it orders nothing.
+    private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
+
+    init(source: any PressureSource, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+        tasks = BackgroundTaskRegistry(time: time, threads: threads)
+        meter = ChargeMeter { source.wake() }
+        let purger = Purger(registry: purgeables, source: source, time: time)
+        self.purger = purger
+        self.exit = exit
+        let (journal, observers) = (journal, observers)
+        hands = Worker("plimsoll-purge") { purger.run($0, journal: journal) }
+        courier = Worker("plimsoll-tell") { observers.deliver($0, time: time) }
+    }
+
+    var level: PressureLevel { PressureLevel(rawValue: levelBits.load(ordering: .relaxed)) ?? .normal }
+    func publish(_ level: PressureLevel) { levelBits.store(level.rawValue, ordering: .relaxed) }
+
+    /// Time until a handler has overrun its budget.
+    func timeUntilAttention(at now: Duration, budget: Duration) -> Duration {
+        min(hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600), courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+    }
+}
+
+/// What others ask of the loop.
+final class Inbox: Sendable {
+    private struct State {
+        var isStopped = false
+        var asked: (level: PressureLevel, duration: Duration)?
+        var simulation: (level: PressureLevel, until: Duration)?
+    }
+
+    private let state = Mutex(State())
+
+    var isStopped: Bool { state.withLock { $0.isStopped } }
+    func stop() { state.withLock { $0.isStopped = true } }
+    func simulate(_ level: PressureLevel, for duration: Duration) { state.withLock { $0.asked = (level, duration) } }
+
+    /// Raises `assessment` to the level being rehearsed, labelled.
+    func simulate(on assessment: inout PressureAssessment) {
+        let level: PressureLevel? = state.withLock { state in
+            if let asked = state.asked {
+                state.simulation = asked.level == .normal ? nil : (asked.level, assessment.at + asked.duration)
+                state.asked = nil
+            }
+            if let simulation = state.simulation, assessment.at >= simulation.until { state.simulation = nil }
+            return state.simulation?.level
+        }
+        guard let level, level > assessment.observed else { return }
+        assessment.observed = level
+        assessment.level = max(assessment.level, level)
+        assessment.evidence.insert(.simulated)
+    }
+}

@@ -1,0 +1,70 @@
+import Synchronization
+
+/// Who hears of changes of level, and the delivery to them on a thread of its own.
+///
+/// A delivery iterates over a snapshot; a cancelled observer in it is skipped by its gate (T1). One that blocks is named
+/// and gone around: the others are served by the thread that takes over.
+final class ObserverRegistry: Sendable {
+    final class Observer: Sendable {
+        let name: String
+        let threshold: PressureLevel
+        let gate = CallGate()
+        let body: @Sendable (PressureEvent) -> Void
+
+        init(_ name: String, _ threshold: PressureLevel, _ body: @escaping @Sendable (PressureEvent) -> Void) {
+            self.name = name
+            self.threshold = threshold
+            self.body = body
+        }
+    }
+
+    private struct State {
+        var observers: [Observer] = []
+        /// What is being delivered to whom. The newest event wins over one that waits.
+        var waiting: PressureEvent?
+        var current: (event: PressureEvent, to: [Observer], next: Int)?
+    }
+
+    private let state = Mutex(State())
+
+    func add(_ observer: Observer) { state.withLock { $0.observers.append(observer) } }
+
+    func remove(_ observer: Observer) {
+        let removed = state.withLock { state in
+            state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
+        }
+        withExtendedLifetime(removed) {}
+    }
+
+    var isEmpty: Bool { state.withLock { $0.observers.isEmpty } }
+
+    /// Makes `event` the next to be delivered.
+    func post(_ event: PressureEvent) { state.withLock { $0.waiting = event } }
+
+    /// Delivers until nothing waits. Runs on the delivery worker.
+    func deliver(_ turn: Worker.Turn, time: Timekeeper) {
+        while let (observer, event) = next() {
+            guard event.level >= observer.threshold else { continue }
+            let inCharge = turn.call(observer.name, at: time.elapsed()) {
+                _ = observer.gate.call { observer.body(event) }
+            }
+            guard inCharge else { return }
+        }
+    }
+
+    private func next() -> (Observer, PressureEvent)? {
+        // A finished delivery leaves the lock before its observers may die.
+        let (found, finished) = state.withLock { state in
+            let finished = state.current
+            if finished.map({ $0.next >= $0.to.count }) ?? true {
+                state.current = state.waiting.map { ($0, state.observers, 0) }
+                state.waiting = nil
+            }
+            guard let current = state.current, current.next < current.to.count else { return (nil as (Observer, PressureEvent)?, finished) }
+            state.current?.next += 1
+            return ((current.to[current.next], current.event), finished)
+        }
+        withExtendedLifetime(finished) {}
+        return found
+    }
+}

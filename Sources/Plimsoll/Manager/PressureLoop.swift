@@ -1,0 +1,40 @@
+/// The loop: look, judge, decide, act, wait. It runs on a thread of its own and owns its state as locals.
+///
+/// Nothing it calls can block it: releases run on the purging worker, observers on the delivery worker, handlers of
+/// background tasks on threads of their own. It looks after all of them.
+struct PressureLoop {
+    let source: any PressureSource
+    let policy: PressurePolicy
+    let time: Timekeeper
+    let parts: ManagerParts
+    /// Sees every turn; for `watch`, `record` and benchmarks.
+    let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
+
+    func run() {
+        var assessor = PressureAssessor(thresholds: policy.thresholds)
+        var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
+        var turnCost = Duration.microseconds(10)
+        while !parts.inbox.isStopped {
+            let began = time.elapsed()
+            let mark = parts.meter.heldBytes
+            guard let reading = try? source.read(at: began) else {
+                // Nothing can be read just now: the source re-resolves its files and says why in its capabilities.
+                source.wait(atMost: Pace.longest)
+                continue
+            }
+            var assessment = assessor.assess(reading)
+            parts.inbox.simulate(on: &assessment)
+            parts.publish(assessment.level)
+            response.respond(to: assessment, reading, heldAtReading: mark)
+            onTurn?(reading, assessment)
+
+            let ended = time.elapsed()
+            // Smoothed, and blind to turns in which the thread lost its processor.
+            turnCost += (min(ended - began, .milliseconds(1)) - turnCost) / 8
+            let pace = Pace.interval(
+                after: assessment, reading, held: parts.meter.heldBytes + response.heldElsewhere, rings: source.rings, turnCost: turnCost,
+                thresholds: policy.thresholds)
+            source.wait(atMost: min(pace, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
+        }
+    }
+}

@@ -1,0 +1,171 @@
+/// What is done about an assessment: the only place with effects.
+struct PressureResponse {
+    private let policy: PressurePolicy
+    private let parts: ManagerParts
+    private let source: any PressureSource
+    private let time: Timekeeper
+
+    private var climb: LadderClimb
+    private var announcer: Announcer
+    private var governor = PurgeGovernor()
+    private var ramp = RefillRamp()
+    private var expiryDeadline: Duration?
+    private var isRestricted = false
+    /// Refusals are reported once an episode.
+    private var hasRefusedToEnd = false
+    private var saturatedSince: Duration?
+
+    /// What holders without a meter had when last asked: makes the loop look sooner near the line.
+    private(set) var heldElsewhere = ByteCount.zero
+
+    init(policy: PressurePolicy, parts: ManagerParts, source: any PressureSource, time: Timekeeper) {
+        self.policy = policy
+        self.parts = parts
+        self.source = source
+        self.time = time
+        climb = LadderClimb(policy.effectiveLadder)
+        announcer = Announcer(rest: policy.thresholds.announcementRest)
+        heldElsewhere = parts.purgeables.hasUnmetered ? .mebibytes(1) : .zero
+    }
+
+    mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading, heldAtReading mark: ByteCount) {
+        settle(assessment, reading)
+        let allowance = ramp.allowance(room: assessment.room, level: assessment.observed, at: assessment.at)
+        parts.meter.allow(policy.isDryRun ? .max : allowance, since: mark)
+        saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
+
+        for action in climb.climb(assessment) { perform(action, assessment, reading) }
+        announce(assessment)
+        if assessment.level == .normal { calmDown(assessment) }
+        goAroundTheStuck(assessment)
+    }
+
+    // MARK: One action
+
+    private mutating func perform(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
+        switch action {
+        case .warn: announce(assessment)
+        case .release: release(action, assessment, reading)
+        case .quiesce: refuse(action, assessment, "nothing is registered that could be paused")
+        case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
+        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process")
+        case .terminate(let grace): terminate(action, grace, assessment)
+        }
+    }
+
+    private mutating func announce(_ assessment: PressureAssessment) {
+        guard let event = announcer.event(for: assessment) else { return }
+        parts.observers.post(event)
+        parts.courier.request()
+    }
+
+    private mutating func release(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
+        let asked = bytesToRelease(assessment)
+        guard asked > .zero, governor.start(at: assessment.at, available: reading.available) else { return }
+        var report = report(action, assessment)
+        report.asked = asked
+        if policy.isDryRun {
+            report.outcome = .dryRun
+            parts.journal.add(report)
+            governor.finished(released: .zero, fall: .zero, took: .zero, at: assessment.at, available: reading.available)
+            return
+        }
+        isRestricted = true
+        parts.purger.post(.init(report: report, includesPrecious: assessment.level == .critical))
+        parts.hands.request()
+    }
+
+    /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
+    private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
+        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: [.announced, .simulated]) else { return assessment.shortfall }
+        return max(.mebibytes(1), parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
+    }
+
+    private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
+        var report = report(action, assessment)
+        if policy.isDryRun {
+            report.outcome = .dryRun
+        } else {
+            _ = parts.tasks.expire(.pressure, within: grace)
+            expiryDeadline = assessment.at + grace
+        }
+        parts.journal.add(report)
+    }
+
+    private func refuse(_ action: PressureAction, _ assessment: PressureAssessment, _ reason: String) {
+        var report = report(action, assessment)
+        report.outcome = .refused(reason)
+        parts.journal.add(report)
+    }
+
+    private mutating func terminate(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
+        func once(_ outcome: ActionReport.Outcome) {
+            guard !hasRefusedToEnd else { return }
+            hasRefusedToEnd = true
+            var report = report(action, assessment)
+            report.outcome = outcome
+            parts.journal.add(report)
+        }
+        if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
+        if policy.isDryRun { return once(.dryRun) }
+        // As long as purging helps there is something better to do.
+        guard !governor.isRunning, governor.lastWasUseless || parts.meter.heldBytes + heldElsewhere == .zero else { return }
+        // Destroy nothing on stale evidence.
+        guard let again = try? source.read(at: time.elapsed()), let limit = again.limit, let available = again.available,
+            available < policy.thresholds.criticalMargin.below(limit)
+        else { return }
+        let since = assessment.at - (saturatedSince ?? assessment.at)
+        Ending(parts: parts, time: time).end(within: grace, after: since, again)
+    }
+
+    // MARK: Looking after what was begun
+
+    private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
+        if let report = parts.purger.takeFinished() {
+            governor.finished(
+                released: report.released, fall: max(report.residentFall, report.usageFall), took: report.took, at: assessment.at,
+                available: reading.available)
+            heldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero ? .mebibytes(1) : .zero
+        }
+        if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
+            expiryDeadline = nil
+            let names = parts.tasks.giveUpStragglers()
+            if !names.isEmpty {
+                var report = report(.expireBackgroundTasks(grace: .zero), assessment)
+                report.outcome = .overran(names)
+                parts.journal.add(report)
+            }
+        }
+    }
+
+    private mutating func calmDown(_ assessment: PressureAssessment) {
+        hasRefusedToEnd = false
+        governor.reset()
+        if parts.purgeables.hasUnmetered { heldElsewhere = .mebibytes(1) }
+        if isRestricted, !governor.isRunning, ramp.isFull {
+            isRestricted = false
+            parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))
+            parts.hands.request()
+        }
+    }
+
+    private mutating func goAroundTheStuck(_ assessment: PressureAssessment) {
+        if let name = parts.hands.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
+            governor.abandoned()
+            overran(.release, name, assessment)
+        }
+        if let name = parts.courier.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) { overran(.warn, name, assessment) }
+    }
+
+    private func overran(_ action: PressureAction, _ name: String, _ assessment: PressureAssessment) {
+        var report = report(action, assessment)
+        report.took = policy.handlerBudget
+        report.outcome = .overran([name])
+        parts.journal.add(report)
+    }
+
+    private func report(_ action: PressureAction, _ assessment: PressureAssessment) -> ActionReport {
+        ActionReport(
+            eventID: announcer.lastID, action: action, level: assessment.level, evidence: assessment.evidence, began: assessment.at)
+    }
+}

@@ -1,0 +1,62 @@
+import Synchronization
+
+/// Something registered with a manager, until `cancel()`. Dropping it does not cancel.
+public final class Registration: Sendable {
+    private let gate: CallGate
+    private let remove: @Sendable () -> Void
+
+    init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) {
+        self.gate = gate
+        self.remove = remove
+    }
+
+    /// Ends it. What was registered is never called again once this has returned; a call in progress is waited for,
+    /// except from within that very call. Idempotent.
+    public func cancel() {
+        remove()
+        gate.close()
+    }
+}
+
+/// Lets calls through until it is closed, one at a time; whoever closes it waits for the call inside.
+final class CallGate: Sendable {
+    private struct State {
+        var isClosed = false
+        /// The thread inside, or 0.
+        var caller: UInt = 0
+        var waiting: [Parker] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Runs `body` unless closed or busy; false if it did not run. Allocates nothing.
+    func call(_ body: () -> Void) -> Bool {
+        let entered = state.withLock { state in
+            guard !state.isClosed, state.caller == 0 else { return false }
+            state.caller = Thread.current
+            return true
+        }
+        guard entered else { return false }
+        body()
+        let waiting = state.withLock { state in
+            state.caller = 0
+            return state.waiting
+        }
+        for parker in waiting { parker.unpark() }
+        return true
+    }
+
+    /// Whether a call is inside now.
+    var isBusy: Bool { state.withLock { $0.caller != 0 } }
+
+    func close() {
+        let parker: Parker? = state.withLock { state in
+            state.isClosed = true
+            guard state.caller != 0, state.caller != Thread.current else { return nil }
+            let parker = Parker()
+            state.waiting.append(parker)
+            return parker
+        }
+        while let parker, isBusy { parker.park() }
+    }
+}

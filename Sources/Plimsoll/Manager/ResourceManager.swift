@@ -1,0 +1,178 @@
+import CPlimsollProcess
+import Synchronization
+
+/// Watches how short memory is and gives it back in the order the application chose.
+///
+/// Register what can be rebuilt, observe what should be known, and `run()` it for as long as the service runs. A manager
+/// that never ran is inert and usable: caches cache, tasks begin and end.
+///
+/// Start reading at `PressureLoop`, then `PressureResponse`.
+public final class ResourceManager: Sendable {
+    /// What this manager may do.
+    public let policy: PressurePolicy
+
+    let parts: ManagerParts
+    private let source: any PressureSource
+    private let time: Timekeeper
+    private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
+    private let hasRun = Atomic<Bool>(false)
+
+    /// A manager that decides by `policy` on what `source` sees.
+    ///
+    /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
+    public convenience init(source: any PressureSource, policy: PressurePolicy = .standard) {
+        self.init(source: source, policy: policy, time: .running)
+    }
+
+    package init(
+        source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper,
+        onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
+        exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
+            var line = line
+            line.withUTF8 { plimsoll_exit(status, UnsafeRawPointer($0.baseAddress!).assumingMemoryBound(to: CChar.self), $0.count) }
+        }
+    ) {
+        if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
+        self.source = source
+        self.policy = policy
+        self.time = time
+        self.onTurn = onTurn
+        parts = ManagerParts(source: source, time: time, exit: exit)
+    }
+
+    // MARK: Running
+
+    /// Watches and acts until the task is cancelled; then background tasks are expired within `policy.shutdownBudget`.
+    ///
+    /// - Throws: `ResourceManagerError` if it has run before or no thread can be started.
+    public func run() async throws {
+        // Relaxed: one caller wins; nothing else hangs on it.
+        guard !hasRun.exchange(true, ordering: .relaxed) else {
+            throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
+        }
+        let loop = PressureLoop(source: source, policy: policy, time: time, parts: parts, onTurn: onTurn)
+        let parts = parts, source = source
+        parts.hands.start()
+        parts.courier.start()
+        let started = await withTaskCancellationHandler {
+            await withCheckedContinuation { (ended: CheckedContinuation<Bool, Never>) in
+                let started = Thread.start("plimsoll") {
+                    loop.run()
+                    ended.resume(returning: true)
+                }
+                if !started { ended.resume(returning: false) }
+            }
+        } onCancel: {
+            parts.inbox.stop()
+            source.wake()
+        }
+        await shutDown()
+        if !started {
+            throw ResourceManagerError(
+                description: "no thread could be started for the pressure loop; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+        }
+    }
+
+    private func shutDown() async {
+        parts.meter.allow(.max, since: .zero)
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            parts.threads.run { [self] in
+                expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
+                parts.tasks.close()
+                done.resume()
+            }
+        }
+        parts.hands.stop()
+        parts.courier.stop()
+    }
+
+    /// Which signals are live, and why the others are not.
+    public var capabilities: Capabilities { source.capabilities }
+
+    /// The level in force: one relaxed load, from any thread.
+    public var level: PressureLevel { parts.level }
+
+    /// Pretends `level` for `duration`: everything on the path is done for real and labelled, but no process is ended.
+    /// `.normal` ends a rehearsal at once. Does nothing unless the manager runs.
+    public func simulate(_ level: PressureLevel, for duration: Duration) {
+        parts.inbox.simulate(level, for: duration)
+        source.wake()
+    }
+
+    // MARK: Observing
+
+    /// Calls `body` with each announced level of `threshold` or more, on the manager's delivery thread, one at a time.
+    ///
+    /// `from: .normal` also hears of recovery. Each level is announced at most once in the policy's resting time. A body that
+    /// takes longer than the policy's budget is named in a report; the other observers are served meanwhile.
+    @discardableResult
+    public func observe(
+        from threshold: PressureLevel = .warning, _ name: String = "observer", _ body: @escaping @Sendable (PressureEvent) -> Void
+    ) -> Registration {
+        let observer = ObserverRegistry.Observer(name, threshold, body)
+        let observers = parts.observers
+        observers.add(observer)
+        return Registration(observer.gate) { observers.remove(observer) }
+    }
+
+    /// Every announced change of level, recovery included; a slow reader gets the newest.
+    public var pressureEvents: AsyncStream<PressureEvent> {
+        AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
+            let registration = observe(from: .normal, "pressureEvents") { continuation.yield($0) }
+            continuation.onTermination = { _ in registration.cancel() }
+        }
+    }
+
+    /// What was done lately, oldest first; at most 256.
+    public var reports: [ActionReport] { parts.journal.reports }
+
+    /// Calls `body` with each report as it comes, on the thread that acted.
+    public func onReport(_ body: @escaping @Sendable (ActionReport) -> Void) { parts.journal.listen(body) }
+
+    // MARK: Registering
+
+    /// Makes `purgeable` give way under pressure. It is kept until the registration is cancelled.
+    @discardableResult
+    public func register(_ purgeable: any Purgeable) -> Registration {
+        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter)
+        let registry = parts.purgeables
+        registry.add(entry)
+        source.wake()
+        return Registration(entry.gate) { registry.remove(entry) }
+    }
+
+    /// Makes anything else give way: a closure that tells how much it holds, and one that lets go of at least so much.
+    ///
+    /// - Parameters:
+    ///   - byteCount: bytes held now. Called when memory is short; may be called from any thread.
+    ///   - release: gets the bytes to let go of, returns the bytes it let go of.
+    @discardableResult
+    public func register(
+        _ name: String, rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable () -> some ByteQuantity,
+        release: @escaping @Sendable (ByteCount) -> some ByteQuantity
+    ) -> Registration {
+        register(ClosurePurgeable(name, rebuildCost: rebuildCost, held: { byteCount().inBytes }, release: { release($0).inBytes }))
+    }
+
+    /// The same for closures that count in plain integers.
+    @discardableResult
+    public func register(
+        _ name: String, rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable () -> Int,
+        release: @escaping @Sendable (Int) -> Int
+    ) -> Registration {
+        register(ClosurePurgeable(name, rebuildCost: rebuildCost, held: { ByteCount(byteCount()) }, release: { ByteCount(release($0.bytes)) }))
+    }
+
+    /// Runs `save` before the process ends itself (`PressurePolicy.terminate`), beside the others, on a thread of its own.
+    ///
+    /// - Parameter save: gets the time it has. If it throws, the last line of the process says so.
+    public func beforeTermination(_ name: String, _ save: @escaping @Sendable (_ timeLeft: Duration) throws -> Void) {
+        parts.saves.add(name, save)
+    }
+}
+
+/// A manager that cannot run.
+public struct ResourceManagerError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// What was asked, and why not.
+    public var description: String
+}

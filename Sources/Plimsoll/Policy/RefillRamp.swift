@@ -1,0 +1,29 @@
+/// How fast caches may grow back after a purge: not at all while memory is short, then in steps (T24, CacheLib's rate window).
+struct RefillRamp: Sendable {
+    /// Share of the room given each step.
+    private var share = 1.0
+    private var nextStep = Duration.zero
+
+    /// Whether all the room is given.
+    var isFull: Bool { share >= 1 }
+
+    static let step = Duration.seconds(1)
+    static let firstShare = 0.125
+
+    /// Bytes that caches may take until the next look.
+    ///
+    /// - Parameter room: what is left above the line; `nil` if no limit is known, then nothing bounds them here.
+    mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
+        guard let room else { return .max }
+        if level > .normal {
+            share = Self.firstShare
+            nextStep = now + Self.step
+            return .zero
+        }
+        if share < 1, now >= nextStep {
+            share = min(1, share * 2)
+            nextStep = now + Self.step
+        }
+        return room * share
+    }
+}

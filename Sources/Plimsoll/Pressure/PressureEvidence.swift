@@ -1,0 +1,34 @@
+/// Which kinds of evidence made a level.
+public struct PressureEvidence: OptionSet, Sendable, Hashable, Codable {
+    public let rawValue: UInt8
+
+    /// From its bits, as recorded.
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// Little is left below the limit.
+    public static let headroom = PressureEvidence(rawValue: 1 << 0)
+    /// At the present rate of growth the limit is near in time.
+    public static let growth = PressureEvidence(rawValue: 1 << 1)
+    /// Tasks have stalled on memory for a sustained share of the last seconds.
+    public static let stall = PressureEvidence(rawValue: 1 << 2)
+    /// The kernel counted the group at its limit while little was available.
+    public static let limitEvents = PressureEvidence(rawValue: 1 << 3)
+    /// The limit was lowered since the last reading.
+    public static let limitLowered = PressureEvidence(rawValue: 1 << 4)
+    /// The service manager or another trusted sender said so.
+    public static let announced = PressureEvidence(rawValue: 1 << 5)
+    /// Somebody asked to pretend.
+    public static let simulated = PressureEvidence(rawValue: 1 << 6)
+
+    private static let names: [(PressureEvidence, String)] = [
+        (.headroom, "headroom"), (.growth, "growth"), (.stall, "stall"), (.limitEvents, "limit events"),
+        (.limitLowered, "limit lowered"), (.announced, "announced"), (.simulated, "simulated"),
+    ]
+}
+
+extension PressureEvidence: CustomStringConvertible {
+    /// The kinds, comma separated; `"none"` for none.
+    public var description: String {
+        isEmpty ? "none" : Self.names.filter { contains($0.0) }.map(\.1).joined(separator: ", ")
+    }
+}

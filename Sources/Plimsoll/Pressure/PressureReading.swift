@@ -1,0 +1,95 @@
+/// What was seen at one instant: numbers only, no judgement.
+///
+/// A reading is a plain value without storage of its own, so taking, copying and comparing one allocates nothing.
+public struct PressureReading: Sendable, Hashable, Codable {
+    /// When it was taken, on the clock of whoever took it. Only differences mean anything.
+    public var at: Duration
+    /// Where the tightest limit sits.
+    public var boundary: Boundary
+    /// The tightest limit on the path to the root; `nil` where none is known.
+    public var limit: ByteCount?
+    /// What is charged where that limit sits, page cache and neighbours included (`memory.current`, `memory.usage_in_bytes`).
+    public var usage: ByteCount
+    /// `usage` less `inactive_file`: the number orchestrators evict on.
+    public var workingSet: ByteCount
+    /// What can still be allocated below the limit: clean page cache counts as free, tmpfs does not. `nil` without a limit.
+    public var available: ByteCount?
+    /// This process's resident set (`/proc/self/statm`).
+    public var resident: ByteCount
+    /// Stall totals since the group was made; `nil` where the kernel keeps none.
+    public var stall: StallTotals?
+    /// Event counts since the group was made; `nil` where the kernel keeps none.
+    public var events: EventCounts?
+    /// What a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for nothing.
+    public var announced: PressureLevel?
+
+    /// A reading; what is not given is unknown or zero.
+    public init(
+        at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero, workingSet: ByteCount? = nil,
+        available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
+        announced: PressureLevel? = nil
+    ) {
+        self.at = at
+        self.boundary = boundary
+        self.limit = limit
+        self.usage = usage
+        self.workingSet = workingSet ?? usage
+        self.available = available ?? limit.map { Swift.max(.zero, $0 - usage) }
+        self.resident = resident
+        self.stall = stall
+        self.events = events
+        self.announced = announced
+    }
+
+    /// What cannot be reclaimed under the limit: `limit` less `available`.
+    public var pinned: ByteCount? {
+        guard let limit, let available else { return nil }
+        return limit - available
+    }
+
+    /// Which kind of limit is the tightest.
+    public enum Boundary: String, Sendable, Hashable, Codable {
+        /// `memory.max`, or version 1's `memory.limit_in_bytes`: crossing it kills.
+        case maximum
+        /// `memory.high`: crossing it throttles.
+        case high
+        /// The machine's own memory.
+        case machine
+        /// None known.
+        case none
+    }
+
+    /// Time during which tasks stalled on memory (`total=` in `memory.pressure`, microseconds in the kernel).
+    public struct StallTotals: Sendable, Hashable, Codable {
+        /// At least one task stalled.
+        public var some: Duration
+        /// Every task that wasn't idle stalled.
+        public var full: Duration
+
+        /// Totals since the group was made.
+        public init(some: Duration, full: Duration = .zero) {
+            self.some = some
+            self.full = full
+        }
+    }
+
+    /// How often the group met its limits (`memory.events`; version 1 knows `max` as `memory.failcnt` and `oomKill`).
+    public struct EventCounts: Sendable, Hashable, Codable {
+        /// Reclaim passes at `memory.high`.
+        public var high: Int
+        /// Times usage was about to cross `memory.max`. Also counts harmless reclaim of page cache.
+        public var max: Int
+        /// Times the limit was reached and allocation was about to fail.
+        public var oom: Int
+        /// Processes killed, descendants' included.
+        public var oomKill: Int
+
+        /// Counts since the group was made.
+        public init(high: Int = 0, max: Int = 0, oom: Int = 0, oomKill: Int = 0) {
+            self.high = high
+            self.max = max
+            self.oom = oom
+            self.oomKill = oomKill
+        }
+    }
+}

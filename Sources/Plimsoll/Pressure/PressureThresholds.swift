@@ -1,0 +1,86 @@
+/// The numbers by which readings become levels.
+///
+/// Margins are what must stay available below the limit. They are shares of the limit, capped, because a burst
+/// does not grow with the machine: at the 10 GB/s that huge pages reach, a gibibyte is 100 ms of notice.
+public struct PressureThresholds: Sendable, Hashable, Codable {
+    /// Less available than this is a warning.
+    public var warningMargin: Margin
+    /// Less available than this is critical.
+    public var criticalMargin: Margin
+    /// To fall, a level's margin must be exceeded by this factor, so that one number never serves for rise and fall (T20).
+    public var fallFactor: Double
+    /// And must stay exceeded this long.
+    public var fallHold: Duration
+    /// Each level is announced to observers at most once in this time.
+    public var announcementRest: Duration
+    /// Less time than this to the limit at the present growth is a warning, once past `growthFloor`.
+    public var warningTimeLeft: Duration
+    /// Less time than this is critical, once past `growthFloor`.
+    public var criticalTimeLeft: Duration
+    /// Growth counts only when less than this is available: filling an empty machine fast is what start-up is.
+    public var growthFloor: Margin
+    /// Share of the last ten seconds, in `0...1`, stalled on memory, that is a warning. Stall alone is never more:
+    /// refaults, compressed swap and I/O-bound reclaim all raise it with memory free (K13).
+    public var stallWarning: Double
+    /// Share that is critical if available is below the warning margin as well.
+    public var stallCritical: Double
+
+    /// All numbers; the defaults are `standard`'s.
+    public init(
+        warningMargin: Margin = Margin(share: 0.20, atMost: .gibibytes(1)),
+        criticalMargin: Margin = Margin(share: 0.10, atMost: .mebibytes(512)),
+        fallFactor: Double = 1.2,
+        fallHold: Duration = .seconds(5),
+        announcementRest: Duration = .seconds(25),
+        warningTimeLeft: Duration = .seconds(2),
+        criticalTimeLeft: Duration = .milliseconds(250),
+        growthFloor: Margin = Margin(share: 0.40, atMost: .gibibytes(2)),
+        stallWarning: Double = 0.20,
+        stallCritical: Double = 0.40
+    ) {
+        self.warningMargin = warningMargin
+        self.criticalMargin = criticalMargin
+        self.fallFactor = fallFactor
+        self.fallHold = fallHold
+        self.announcementRest = announcementRest
+        self.warningTimeLeft = warningTimeLeft
+        self.criticalTimeLeft = criticalTimeLeft
+        self.growthFloor = growthFloor
+        self.stallWarning = stallWarning
+        self.stallCritical = stallCritical
+    }
+
+    /// Warning below 20 % available, critical below 10 %, where 18 of 18 measured bursts survived at up to 2 GB/s;
+    /// fall at 1.2 times the margin held 5 s and 25 s of rest, as xnu does.
+    public static let standard = PressureThresholds()
+
+    /// What is wrong with these numbers; `nil` if nothing is.
+    public var problem: String? {
+        if criticalMargin.share > warningMargin.share || criticalMargin.atMost > warningMargin.atMost {
+            return "criticalMargin must not exceed warningMargin: a critical level that comes before the warning would never be reached through it"
+        }
+        if !(0...1).contains(warningMargin.share) || !(0...1).contains(criticalMargin.share) || !(0...1).contains(growthFloor.share) {
+            return "margins are shares of the limit, in 0...1"
+        }
+        if fallFactor < 1 { return "fallFactor is \(fallFactor); below 1 a level would fall before it rose" }
+        if stallWarning <= 0 || stallCritical < stallWarning { return "stall shares must satisfy 0 < stallWarning <= stallCritical" }
+        return nil
+    }
+
+    /// An amount of memory as a share of the limit, but never more than a number of bytes.
+    public struct Margin: Sendable, Hashable, Codable {
+        /// Share of the limit, in `0...1`.
+        public var share: Double
+        /// Upper bound, whatever the share.
+        public var atMost: ByteCount
+
+        /// The smaller of `share` of the limit and `atMost`.
+        public init(share: Double, atMost: ByteCount = .max) {
+            self.share = share
+            self.atMost = atMost
+        }
+
+        /// The margin below `limit`.
+        public func below(_ limit: ByteCount) -> ByteCount { min(limit * share, atMost) }
+    }
+}

@@ -1,0 +1,78 @@
+public import Plimsoll
+import Synchronization
+
+/// A source whose readings a test pushes.
+///
+/// The manager's loop turns once for each reading, and otherwise only when the manager wakes it; it never waits by the clock.
+public final class ScriptedPressureSource: PressureSource {
+    private struct State {
+        var reading = PressureReading(at: .zero)
+        var pushed = 0
+        var consumed = 0
+        var footprint = Footprint()
+        var isAsleep = false
+        var isFailing = false
+    }
+
+    private let state = Mutex(State())
+    private let loop = Parker()
+    private let test = Parker()
+
+    /// A source that sees nothing until something is pushed.
+    public init() {}
+
+    public var capabilities: Capabilities {
+        Capabilities(footing: .announced, signals: [.init("script", isLive: true, "readings pushed by a test")])
+    }
+
+    /// Makes `usage` of `limit` the reading, of which `available` can still be allocated; by default what is left.
+    public func push(usage: ByteCount, limit: ByteCount, available: ByteCount? = nil) {
+        push(PressureReading(at: .zero, boundary: .maximum, limit: limit, usage: usage, available: available, resident: usage))
+    }
+
+    /// Makes `reading` the one to be seen; its time is that of the manager's clock when it is read.
+    public func push(_ reading: PressureReading) {
+        state.withLock { state in
+            state.reading = reading
+            state.footprint = Footprint(resident: reading.resident, usage: reading.usage)
+            state.pushed += 1
+        }
+        loop.unpark()
+    }
+
+    /// What the process is said to occupy from now on, as measured after an action.
+    public func setFootprint(_ footprint: Footprint) { state.withLock { $0.footprint = footprint } }
+
+    /// Whether reading fails from now on.
+    public func fail(_ failing: Bool) {
+        state.withLock { $0.isFailing = failing }
+        loop.unpark()
+    }
+
+    /// Blocks until the loop has seen the last reading pushed and waits for another. Not for the cooperative pool's threads.
+    public func awaitSettled() {
+        while !state.withLock({ $0.isAsleep && $0.consumed == $0.pushed }) { test.park(atMost: .milliseconds(50)) }
+    }
+
+    public func read(at: Duration) throws(PressureSourceError) -> PressureReading {
+        let (reading, isFailing) = state.withLock { state in
+            state.consumed = state.pushed
+            return (state.reading, state.isFailing)
+        }
+        if isFailing { throw PressureSourceError("the test made reading fail") }
+        var stamped = reading
+        stamped.at = at
+        return stamped
+    }
+
+    public func wait(atMost limit: Duration) {
+        state.withLock { $0.isAsleep = true }
+        test.unpark()
+        loop.park()
+        state.withLock { $0.isAsleep = false }
+    }
+
+    public func wake() { loop.unpark() }
+    public func footprint() -> Footprint { state.withLock { $0.footprint } }
+    public var rings: Bool { true }
+}
