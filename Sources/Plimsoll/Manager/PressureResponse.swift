@@ -77,7 +77,7 @@ struct PressureResponse {
 
     /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
-        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: [.announced, .simulated]) else { return assessment.shortfall }
+        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
         return max(.mebibytes(1), parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
     }
 

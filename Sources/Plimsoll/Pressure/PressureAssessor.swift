@@ -90,7 +90,7 @@ public struct PressureAssessor: Sendable {
         // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
         let line = warningMargin * thresholds.fallFactor
         let reserve = min(growth.perSecond * 0.25, warningMargin)
-        if result.observed > .normal, !result.evidence.isDisjoint(with: [.headroom, .growth]) {
+        if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             result.shortfall = max(.zero, line + reserve - available)
         }
         result.room = max(.zero, available - line)
