@@ -46,6 +46,19 @@ import Testing
         #expect(late.timeLeft! < .milliseconds(250))
     }
 
+    @Test func `what caches take themselves is no growth, what they give back neither`() {
+        var assessor = PressureAssessor()
+        for step in 0..<20 {
+            var reading = reading(Double(step) * 0.1, available: .mebibytes(400 - step * 13))
+            reading.charged = .mebibytes(step * 13)
+            #expect(assessor.assess(reading).growth == .zero)
+        }
+        // Released by the caches, but not yet by the heap.
+        var after = reading(2, available: .mebibytes(153))
+        after.charged = .zero
+        #expect(assessor.assess(after).growth == .zero)
+    }
+
     @Test func `K14 K13 stall alone is a warning and frees nothing`() {
         var assessor = PressureAssessor()
         var last = PressureAssessment(at: .zero)

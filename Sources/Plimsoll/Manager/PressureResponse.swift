@@ -28,10 +28,10 @@ struct PressureResponse {
         heldElsewhere = parts.purgeables.hasUnmetered ? .mebibytes(1) : .zero
     }
 
-    mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading, heldAtReading mark: ByteCount) {
+    mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         settle(assessment, reading)
-        let allowance = ramp.allowance(room: assessment.room, level: assessment.observed, at: assessment.at)
-        parts.meter.allow(policy.isDryRun ? .max : allowance, since: mark)
+        let allowance = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
+        parts.meter.allow(policy.isDryRun ? .max : allowance, since: reading.charged)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
@@ -66,7 +66,7 @@ struct PressureResponse {
         report.asked = asked
         if policy.isDryRun {
             report.outcome = .dryRun
-            parts.journal.add(report)
+            parts.report(report)
             governor.finished(released: .zero, fall: .zero, took: .zero, at: assessment.at, available: reading.available)
             return
         }
@@ -89,13 +89,13 @@ struct PressureResponse {
             _ = parts.tasks.expire(.pressure, within: grace)
             expiryDeadline = assessment.at + grace
         }
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private func refuse(_ action: PressureAction, _ assessment: PressureAssessment, _ reason: String) {
         var report = report(action, assessment)
         report.outcome = .refused(reason)
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private mutating func terminate(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
@@ -104,7 +104,7 @@ struct PressureResponse {
             hasRefusedToEnd = true
             var report = report(action, assessment)
             report.outcome = outcome
-            parts.journal.add(report)
+            parts.report(report)
         }
         if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
         if policy.isDryRun { return once(.dryRun) }
@@ -133,7 +133,7 @@ struct PressureResponse {
             if !names.isEmpty {
                 var report = report(.expireBackgroundTasks(grace: .zero), assessment)
                 report.outcome = .overran(names)
-                parts.journal.add(report)
+                parts.report(report)
             }
         }
     }
@@ -161,7 +161,7 @@ struct PressureResponse {
         var report = report(action, assessment)
         report.took = policy.handlerBudget
         report.outcome = .overran([name])
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private func report(_ action: PressureAction, _ assessment: PressureAssessment) -> ActionReport {

@@ -38,7 +38,7 @@ final class Purger: Sendable {
     }
 
     /// Runs on the purging worker.
-    func run(_ turn: Worker.Turn, journal: Journal) {
+    func run(_ turn: Worker.Turn, done: (ActionReport) -> Void) {
         let request = state.withLock { state in
             defer { state.request = nil }
             return state.request
@@ -69,7 +69,7 @@ final class Purger: Sendable {
         }
         source.wake()
         restrictAll(turn, lift: false)
-        journal.add(report)
+        done(report)
     }
 
     /// Asks each of a class for its share of what is still wanted. What one cannot give falls to the next.
