@@ -49,29 +49,45 @@ import Testing
 }
 
 @Suite struct PolicyTests {
+    func report(released: ByteCount, fall: ByteCount, took: Duration = .zero, trim: Duration = .zero) -> ActionReport {
+        ActionReport(
+            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, released: released, trim: trim,
+            before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
+    }
+
     @Test func `T21 a useless purge holds off the next, unless it gets worse`() {
         var governor = PurgeGovernor()
-        let first = governor.start(at: .zero, available: 100), second = governor.start(at: .zero, available: 100)
+        func start(_ second: Int, _ available: ByteCount) -> Bool { governor.start(at: .seconds(second), level: .warning, available: available) }
+        let first = start(0, .mebibytes(100)), second = start(0, .mebibytes(100))
         #expect(first && !second, "single flight")
-        governor.finished(released: .zero, fall: .zero, took: .milliseconds(10), at: .seconds(1), available: .mebibytes(100))
+        governor.finished(report(released: .zero, fall: .zero), at: .seconds(1), available: .mebibytes(100))
         #expect(governor.lastWasUseless)
-        let tooSoon = governor.start(at: .seconds(30), available: .mebibytes(100))
-        let worse = governor.start(at: .seconds(30), available: .mebibytes(70))
+        let tooSoon = start(30, .mebibytes(100)), worse = start(30, .mebibytes(70))
         #expect(!tooSoon && worse, "a quarter less is available")
-        governor.finished(released: .zero, fall: .zero, took: .zero, at: .seconds(30), available: .mebibytes(70))
-        let later = governor.start(at: .seconds(60), available: .mebibytes(70))
+        governor.finished(report(released: .zero, fall: .zero), at: .seconds(30), available: .mebibytes(70))
+        let later = start(60, .mebibytes(70))
         #expect(later)
     }
 
     @Test func `a useful purge may be followed at once; a long useless one rests twenty times as long`() {
         var governor = PurgeGovernor()
-        _ = governor.start(at: .zero, available: nil)
-        governor.finished(released: .mebibytes(50), fall: .mebibytes(40), took: .seconds(1), at: .seconds(1), available: nil)
-        let atOnce = governor.start(at: .seconds(1), available: nil)
+        func start(_ second: Int) -> Bool { governor.start(at: .seconds(second), level: .warning, available: nil) }
+        _ = start(0)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(40), took: .seconds(1)), at: .seconds(1), available: nil)
+        let atOnce = start(1)
         #expect(atOnce)
-        governor.finished(released: .mebibytes(50), fall: .mebibytes(1), took: .seconds(1), at: .seconds(2), available: nil)
-        let early = governor.start(at: .seconds(21), available: nil), due = governor.start(at: .seconds(22), available: nil)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(1), took: .seconds(1)), at: .seconds(2), available: nil)
+        let early = start(21), due = start(22)
         #expect(!early && due)
+    }
+
+    @Test func `trimming takes a twentieth of the time, at the critical level a fifth`() {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .warning, available: nil)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(40), trim: .seconds(1)), at: .zero, available: nil)
+        let calm = governor.start(at: .seconds(18), level: .warning, available: nil)
+        let urgent = governor.start(at: .seconds(4), level: .critical, available: nil)
+        #expect(!calm && urgent)
     }
 
     @Test func `T24 caches grow back in steps`() {

@@ -61,13 +61,13 @@ struct PressureResponse {
 
     private mutating func release(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
         let asked = bytesToRelease(assessment)
-        guard asked > .zero, governor.start(at: assessment.at, available: reading.available) else { return }
+        guard asked > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
         var report = report(action, assessment)
         report.asked = asked
         if policy.isDryRun {
             report.outcome = .dryRun
             parts.report(report)
-            governor.finished(released: .zero, fall: .zero, took: .zero, at: assessment.at, available: reading.available)
+            governor.finished(report, at: assessment.at, available: reading.available)
             return
         }
         isRestricted = true
@@ -122,9 +122,7 @@ struct PressureResponse {
 
     private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
         if let report = parts.purger.takeFinished() {
-            governor.finished(
-                released: report.released, fall: max(report.residentFall, report.usageFall), took: report.took, at: assessment.at,
-                available: reading.available)
+            governor.finished(report, at: assessment.at, available: reading.available)
             heldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero ? .mebibytes(1) : .zero
         }
         if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
