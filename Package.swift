@@ -45,7 +45,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
         .testTarget(
-            name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux"], swiftSettings: rules),
+            name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
+            swiftSettings: rules),
         .testTarget(name: "PlimsollCLITests", dependencies: ["PlimsollCLI"], swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]

@@ -1,1 +1,17 @@
-#pragma once
+// What Glibc's overlay does not reach. Results are those of the system calls: a negative number is an errno, negated.
+#ifndef CPLIMSOLL_LINUX_H
+#define CPLIMSOLL_LINUX_H
+#include <stdint.h>
+
+/// An eventfd: non-blocking, closed on exec, zero at first.
+int plimsoll_eventfd(void);
+
+/// Waits until one of the files (an array of `struct pollfd`) is ready or `nanoseconds` have passed; 0 after a signal, too.
+int plimsoll_poll(void *files, unsigned count, int64_t nanoseconds);
+
+/// The magic number of the file system that `path` lies on.
+int64_t plimsoll_file_system(const char *path);
+
+/// A non-blocking stream socket connected to the UNIX socket at `path`.
+int plimsoll_connect(const char *path);
+#endif

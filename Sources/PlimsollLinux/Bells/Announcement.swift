@@ -1,0 +1,100 @@
+import Glibc
+import Plimsoll
+
+/// Listens to what the service manager named, and keeps an announcement until the next reading takes it.
+final class Announcement {
+    /// Whoever rings more often than this is heard ten times a second.
+    static let pause = Duration.milliseconds(100)
+
+    let plan: ServiceManagerWatch
+    private(set) var bell: Bell
+    /// Why it can't be listened to at present.
+    private(set) var failure: String?
+    private var isPending = false
+    private var confirmation = StallConfirmation()
+    private let stallFile: KernelFile?
+    private let kernel: any Kernel
+
+    init(_ plan: ServiceManagerWatch, _ kernel: any Kernel, _ buffer: TextBuffer) {
+        self.plan = plan
+        self.kernel = kernel
+        if case .watch(let watch) = plan, watch.kind == .stallFile {
+            bell = Bell(POLLPRI)
+            stallFile = KernelFile(watch.path, kernel, buffer)
+        } else {
+            bell = Bell(POLLIN)
+            stallFile = nil
+        }
+    }
+
+    deinit { bell.closed(kernel) }
+
+    var isLive: Bool { bell.file >= 0 }
+
+    /// Opens what is to be watched, if that is due.
+    func arm(at now: Duration) {
+        guard case .watch(let watch) = plan, bell.isToBeArmed(at: now) else { return }
+        failure = open(watch)
+        if failure != nil {
+            bell.closed(kernel)
+            bell.failed(at: now)
+        }
+    }
+
+    /// Opens and writes; the reason if that fails.
+    private func open(_ watch: ServiceManagerWatch.Watch) -> String? {
+        bell.file =
+            switch watch.kind {
+            case .socket: kernel.connect(watch.path)
+            // A FIFO of which we hold both ends never reports that the other side has gone.
+            case .fifo, .stallFile: kernel.open(watch.path, watch.kind == .fifo || !watch.bytes.isEmpty ? .both : .reading)
+            }
+        if bell.file == -EACCES, watch.kind == .fifo { bell.file = kernel.open(watch.path, .reading) }
+        guard bell.file >= 0 else {
+            let error = KernelError(number: -bell.file)
+            bell.file = -1
+            return "\(watch.path): \(error)"
+        }
+        if !watch.bytes.isEmpty {
+            let taken = watch.bytes.withUnsafeBufferPointer { kernel.write(bell.file, $0) }
+            if taken < 0 { return "writing $MEMORY_PRESSURE_WRITE to \(watch.path): \(KernelError(number: Int32(clamping: -taken)))" }
+        }
+        if watch.kind == .stallFile {
+            let asked = StallThreshold(watch.bytes.span)
+            // Bytes we can't read may ask for anything; then any growth confirms.
+            confirmation = StallConfirmation(isFull: asked?.isFull ?? false, threshold: .microseconds(asked?.stall ?? 1))
+            _ = confirmation.confirms(stallTotals())
+        }
+        return nil
+    }
+
+    private func stallTotals() -> PressureReading.StallTotals? { stallFile?.read { PressureReading.StallTotals($0) } }
+
+    /// The file was ready.
+    func heard(_ conditions: Int16, at now: Duration) {
+        let isBroken: Bool
+        if stallFile != nil {
+            isBroken = conditions & Int16(POLLERR | POLLNVAL | POLLHUP) != 0
+            if !isBroken, confirmation.confirms(stallTotals()) { isPending = true }
+        } else {
+            let count = conditions & Int16(POLLIN) != 0 ? kernel.drain(bell.file) : 0
+            if count > 0 { isPending = true }
+            // Ready but empty: the other side has closed.
+            isBroken = count <= 0 && count != -Int(EAGAIN)
+        }
+        guard isBroken else {
+            bell.rang(at: now, pause: Self.pause)
+            return
+        }
+        if conditions & Int16(POLLNVAL) != 0 { bell.file = -1 }
+        bell.closed(kernel)
+        failure = "the other side has closed it"
+        bell.failed(at: now)
+    }
+
+    /// What was announced since the last call.
+    func take() -> PressureLevel? {
+        defer { isPending = false }
+        return isPending ? .warning : nil
+    }
+}

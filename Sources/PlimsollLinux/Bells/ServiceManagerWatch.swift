@@ -1,0 +1,127 @@
+import Glibc
+import Plimsoll
+
+/// What `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE` ask for: the service manager's protocol for telling services of memory pressure.
+enum ServiceManagerWatch: Equatable {
+    /// The variable is not set.
+    case absent
+    /// It is empty or `/dev/null`: the operator wants no reaction to announcements or stall triggers.
+    case disabled
+    /// It can't be followed, for this reason.
+    case refused(String)
+    /// What to watch.
+    case watch(Watch)
+
+    struct Watch: Equatable {
+        enum Kind: Equatable { case stallFile, fifo, socket }
+        var path: String
+        var kind: Kind
+        /// Written once it is open, as it came.
+        var bytes: [UInt8]
+    }
+
+    /// What the two variables say, checked against what lies at the path. `unified` is the own group, for telling a parent's variables from ours.
+    init(watch: String?, write: String?, unified: GroupPlace, _ kernel: any Kernel) {
+        guard let path = watch else {
+            self = .absent
+            return
+        }
+        guard !path.isEmpty, path != "/dev/null" else {
+            self = .disabled
+            return
+        }
+        if let problem = Self.problem(ofPath: path) {
+            self = .refused("$MEMORY_PRESSURE_WATCH \(problem): \(path.prefix(200))")
+            return
+        }
+        guard let bytes = write.map(Self.decode) ?? [] else {
+            self = .refused("$MEMORY_PRESSURE_WRITE is not base64")
+            return
+        }
+        let kind: Watch.Kind
+        switch kernel.status(of: path) {
+        case .fifo: kind = .fifo
+        case .socket: kind = .socket
+        case .regular(let system):
+            if system == .other {
+                self = .refused("\(path) is a file of neither the cgroup nor the proc file system")
+                return
+            }
+            if system == .cgroup2, let problem = Self.problem(ofGroupFile: path, unified) {
+                self = .refused(problem)
+                return
+            }
+            kind = .stallFile
+        case .directory:
+            self = .refused("\(path) is a directory")
+            return
+        case .other:
+            self = .refused("\(path) is neither a pressure file nor a FIFO nor a socket")
+            return
+        case .failed(let number):
+            self = .refused("\(path): \(KernelError(number: number))")
+            return
+        }
+        // The kernel takes 32 bytes and would cut what is longer into another threshold (K2).
+        if bytes.count > (kind == .stallFile ? 32 : 4096) {
+            self = .refused("$MEMORY_PRESSURE_WRITE is \(bytes.count) bytes long, more than \(path) takes")
+            return
+        }
+        self = .watch(Watch(path: path, kind: kind, bytes: bytes))
+    }
+
+    private static func problem(ofPath path: String) -> String? {
+        if path.utf8.count > 4095 { return "is longer than a path may be" }
+        if path.utf8.first != UInt8(ascii: "/") { return "is not an absolute path" }
+        let parts = path.split(separator: "/", omittingEmptySubsequences: true)
+        return parts.contains(".") || parts.contains("..") ? "holds . or .. components" : nil
+    }
+
+    /// Why the pressure file of a group is not meant for us: variables are inherited by children, who may have been put elsewhere.
+    ///
+    /// Ours are the own group and, where the service divides its own group, those above it within the same unit.
+    private static func problem(ofGroupFile path: String, _ unified: GroupPlace) -> String? {
+        guard case .directory(let own, _) = unified else { return nil }
+        let watched = path.split(separator: "/").dropLast()
+        let mine = own.split(separator: "/")
+        guard mine.starts(with: watched) else { return "\(path) belongs to another group than ours, \(own): inherited from a parent" }
+        let between = mine.dropFirst(watched.count)
+        let isOtherUnit = between.contains { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }
+        return isOtherUnit ? "\(path) belongs to a unit around ours, \(own): inherited from a parent" : nil
+    }
+
+    /// RFC 4648 base64, padded; `nil` for anything else.
+    static func decode(_ text: String) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var (bits, count, padding): (UInt32, Int, Int) = (0, 0, 0)
+        for symbol in text.utf8 {
+            let value: UInt8
+            switch symbol {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"): value = symbol - UInt8(ascii: "A")
+            case UInt8(ascii: "a")...UInt8(ascii: "z"): value = symbol - UInt8(ascii: "a") + 26
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = symbol - UInt8(ascii: "0") + 52
+            case UInt8(ascii: "+"): value = 62
+            case UInt8(ascii: "/"): value = 63
+            case UInt8(ascii: "="):
+                padding += 1
+                continue
+            case KernelText.newline, KernelText.space: continue
+            default: return nil
+            }
+            guard padding == 0 else { return nil }
+            bits = bits << 6 | UInt32(value)
+            count += 1
+            if count % 4 == 0 {
+                bytes += [UInt8(truncatingIfNeeded: bits >> 16), UInt8(truncatingIfNeeded: bits >> 8), UInt8(truncatingIfNeeded: bits)]
+            }
+        }
+        guard (count + padding) % 4 == 0, padding <= 2 else { return nil }
+        switch count % 4 {
+        case 0: return padding == 0 ? bytes : nil
+        case 2: bytes.append(UInt8(truncatingIfNeeded: bits >> 4))
+        case 3: bytes += [UInt8(truncatingIfNeeded: bits >> 10), UInt8(truncatingIfNeeded: bits >> 2)]
+        default: return nil
+        }
+        return bytes
+    }
+}

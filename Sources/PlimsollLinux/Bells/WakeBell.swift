@@ -1,0 +1,57 @@
+import Glibc
+import Synchronization
+
+/// Lets any thread end a wait.
+///
+/// The flag alone would do but for a thread already blocked, the eventfd alone but for a process out of files.
+final class WakeBell: Sendable {
+    private let kernel: any Kernel
+    /// The eventfd, or -1. Relaxed is enough: whoever sees an old number leaves the flag, and the wait is short while there is no file.
+    private let event: Atomic<Int32>
+    /// Acquired and released with what the waker wrote before.
+    private let isPending = Atomic<Bool>(false)
+
+    init(_ kernel: any Kernel) {
+        self.kernel = kernel
+        event = Atomic(max(-1, kernel.makeEvent()))
+    }
+
+    deinit {
+        let file = event.load(ordering: .relaxed)
+        if file >= 0 { kernel.close(file) }
+    }
+
+    /// The eventfd to poll, or -1.
+    var file: Int32 { event.load(ordering: .relaxed) }
+
+    /// From any thread: ends the present wait, or else the next.
+    func ring() {
+        // A second ring before the first is heard says nothing new.
+        guard !isPending.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        let file = event.load(ordering: .relaxed)
+        guard file >= 0 else { return }
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 8) { one in
+            one.initialize(repeating: 0)
+            withUnsafeBytes(of: UInt64(1)) { number in for offset in 0..<8 { one[offset] = number[offset] } }
+            _ = kernel.write(file, UnsafeBufferPointer(one))
+        }
+    }
+
+    /// On the waiting thread: whether it has been rung since the last time.
+    func take() -> Bool { isPending.exchange(false, ordering: .acquiringAndReleasing) }
+
+    /// On the waiting thread, when the eventfd was ready.
+    func heard(_ conditions: Int16) {
+        let file = event.load(ordering: .relaxed)
+        if conditions & Int16(POLLNVAL | POLLERR) != 0 || kernel.drain(file) < 0 && conditions & Int16(POLLIN) != 0 {
+            // Somebody closed all files of the process. Whoever has that number now keeps it.
+            event.store(max(-1, kernel.makeEvent()), ordering: .relaxed)
+        }
+        _ = take()
+    }
+
+    /// Makes the eventfd if it could not be made before.
+    func repair() {
+        if event.load(ordering: .relaxed) < 0 { event.store(max(-1, kernel.makeEvent()), ordering: .relaxed) }
+    }
+}

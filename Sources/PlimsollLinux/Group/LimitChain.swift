@@ -1,0 +1,53 @@
+import Plimsoll
+
+/// All groups from ours up to the top of what can be seen. Each may have a limit, and usage counts where the limit sits: neighbours share it (T16, K18).
+final class LimitChain {
+    /// Own group first.
+    let levels: [LimitLevel]
+
+    /// The levels of `group` whose memory controller is on; none of them need have a limit.
+    init(_ group: ControlGroup, _ kernel: any Kernel, _ buffer: TextBuffer) {
+        guard case .directory(let own, let top) = group.memory else {
+            levels = []
+            return
+        }
+        var levels: [LimitLevel] = []
+        var directory = own
+        while true {
+            let level = LimitLevel(directory, group.version, kernel, buffer)
+            // The top of the hierarchy itself has no limits; a group below one with the controller on may have it off.
+            if level.maximumFile.open() { levels.append(level) }
+            guard directory.utf8.count > top.utf8.count, let slash = directory.lastIndex(of: "/") else { break }
+            directory = String(directory[..<slash])
+            if group.version == .v1, Self.isNotHierarchical(directory, kernel) { break }
+        }
+        self.levels = levels
+    }
+
+    /// Version 1 before Linux 5.11 could leave a parent's limit out of account.
+    private static func isNotHierarchical(_ directory: String, _ kernel: any Kernel) -> Bool {
+        guard case .success(let text) = kernel.contents(of: directory + "/memory.use_hierarchy") else { return false }
+        return text.first == UInt8(ascii: "0")
+    }
+
+    /// Reads all limits again; what exceeds `total`, the machine's memory, is none. False if a group is gone.
+    func readLimits(total: Int) -> Bool {
+        var allRead = true
+        for level in levels where !level.readLimits(total: total) { allRead = false }
+        return allRead
+    }
+
+    /// The level with the smallest limit; `nil` if there is no limit.
+    var tightest: LimitLevel? {
+        var best: LimitLevel?
+        for level in levels where level.isFinite && level.limit < best?.limit ?? KernelText.unlimited { best = level }
+        return best
+    }
+
+    /// Whether exactly one level has a limit.
+    var isSingle: Bool {
+        var count = 0
+        for level in levels where level.isFinite { count += 1 }
+        return count == 1
+    }
+}

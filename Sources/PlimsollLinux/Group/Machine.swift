@@ -1,0 +1,20 @@
+import Plimsoll
+
+/// The machine's memory, which bounds every group and is the only limit where no group has one.
+final class Machine {
+    let file: KernelFile
+    /// The last numbers; `nil` if they can't be read.
+    private(set) var memory: MachineMemory?
+    private var readAt: Duration?
+
+    init(_ kernel: any Kernel, _ buffer: TextBuffer) { file = KernelFile("/proc/meminfo", kernel, buffer) }
+
+    /// The numbers, read again as soon as what was free could be half gone at 10 GB/s, but at least once a second.
+    func memory(at now: Duration) -> MachineMemory? {
+        let pause = Duration.nanoseconds(Int64(min(1e9, Double(memory?.available ?? 0) / 20)))
+        guard readAt.isDue(after: pause, at: now) else { return memory }
+        readAt = now
+        memory = file.read { MachineMemory($0) }
+        return memory
+    }
+}

@@ -1,0 +1,78 @@
+import Glibc
+
+/// The brake: `memory.high` set below the own limit, so that running into it takes minutes instead of 50 ms. Only if asked for, and only on the own group.
+///
+/// What stood there before is put back at the end, if what stands there is still ours.
+final class MemoryHigh {
+    private let kernel: any Kernel
+    private let file: KernelFile
+    private let path: String
+    /// The limit before ours, and ours; `nil` while it is not set.
+    private(set) var held: (earlier: Int, ours: Int)?
+    /// Why it is not set.
+    private(set) var failure: String?
+    /// Somebody else has changed it since: it is theirs for good.
+    private var isYielded = false
+
+    init(_ directory: String, _ kernel: any Kernel, _ buffer: TextBuffer) {
+        self.kernel = kernel
+        path = directory + "/memory.high"
+        file = KernelFile(path, kernel, buffer)
+    }
+
+    deinit { release() }
+
+    /// A tenth below `maximum`, or 32 MiB if that is more: what was measured to hold the fastest allocator. Whole pages; `nil` if nothing would be left.
+    static func target(below maximum: Int) -> Int? {
+        let target = maximum - max(maximum / 10, 32 << 20)
+        let page = Int(sysconf(Int32(_SC_PAGESIZE)))
+        return target >= 32 << 20 ? target / page * page : nil
+    }
+
+    /// Sets or moves the brake for a limit of `maximum` bytes, of which `usage` are taken. True if it wrote.
+    func apply(below maximum: Int, usage: Int) -> Bool {
+        if isYielded { return false }
+        guard let target = Self.target(below: maximum) else {
+            failure = maximum == KernelText.unlimited ? "no memory.max on the own group to brake before" : "memory.max is too small to brake before"
+            return false
+        }
+        guard let now = file.read(KernelText.limit) else {
+            failure = "\(path): \(file.failure ?? .malformed)"
+            return false
+        }
+        if let held, held.ours != now {
+            self.held = nil
+            isYielded = true
+            failure = "\(path) was changed to \(now == KernelText.unlimited ? "max" : String(now)) by somebody else"
+            return false
+        }
+        if held?.ours == target { return false }
+        guard held != nil || now > target else {
+            failure = "\(path) is \(now) already"
+            return false
+        }
+        // Writing less than the usage would reclaim within the write, for as long as that takes (K27).
+        guard usage < target else {
+            failure = "usage is above \(target), where it would be set; tried again later"
+            return false
+        }
+        if let error = write(target) {
+            failure = "\(path): \(error)"
+            return false
+        }
+        held = (held?.earlier ?? now, target)
+        failure = nil
+        return true
+    }
+
+    /// Puts back what stood there, if what stands there is ours.
+    func release() {
+        guard let held, file.read(KernelText.limit) == held.ours else { return }
+        _ = write(held.earlier)
+        self.held = nil
+    }
+
+    private func write(_ value: Int) -> KernelError? {
+        kernel.write(Array((value == KernelText.unlimited ? "max" : String(value)).utf8), to: path)
+    }
+}

@@ -1,0 +1,83 @@
+import CPlimsollLinux
+package import Glibc
+
+/// The kernel this process runs on. With a `root`, its files are looked for below that directory: a fixture tree.
+package struct HostKernel: Kernel {
+    private let root: String
+
+    package init(root: String = "") { self.root = root }
+
+    package func open(_ path: String, _ access: FileAccess) -> Int32 {
+        let mode = switch access {
+        case .reading: O_RDONLY
+        case .writing: O_WRONLY
+        case .both: O_RDWR
+        }
+        while true {
+            let file = Glibc.open(root + path, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+            if file >= 0 { return file }
+            if errno != EINTR { return -errno }
+        }
+    }
+
+    package func close(_ file: Int32) { _ = Glibc.close(file) }
+
+    package func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        while true {
+            let count = pread(file, buffer.baseAddress, buffer.count, offset)
+            if count >= 0 { return count }
+            if errno != EINTR { return -Int(errno) }
+        }
+    }
+
+    package func drain(_ file: Int32) -> Int {
+        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 8) { scratch in
+            var total = 0
+            // A sender faster than this is read on at the next turn; it must not hold the thread.
+            for _ in 0..<16 {
+                let count = Glibc.read(file, scratch.baseAddress, scratch.count)
+                if count < 0, errno == EINTR { continue }
+                if count < 0 { return total > 0 ? total : -Int(errno) }
+                if count == 0 { return total }
+                total += count
+                if count < scratch.count { return total }
+            }
+            return total
+        }
+    }
+
+    package func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int {
+        while true {
+            let count = Glibc.write(file, bytes.baseAddress, bytes.count)
+            if count >= 0 { return count }
+            if errno != EINTR { return -Int(errno) }
+        }
+    }
+
+    package func status(of path: String) -> FileStatus {
+        var status = stat()
+        guard stat(root + path, &status) == 0 else { return .failed(errno) }
+        switch status.st_mode & S_IFMT {
+        case S_IFDIR: return .directory
+        case S_IFIFO: return .fifo
+        case S_IFSOCK: return .socket
+        case S_IFREG:
+            return switch plimsoll_file_system(root + path) {
+            case 0x6367_7270: .regular(.cgroup2)  // CGROUP2_SUPER_MAGIC of linux/magic.h
+            case 0x9fa0: .regular(.proc)  // PROC_SUPER_MAGIC
+            default: .regular(.other)
+            }
+        default: return .other
+        }
+    }
+
+    package func connect(_ path: String) -> Int32 { plimsoll_connect(root + path) }
+
+    package func makeEvent() -> Int32 { plimsoll_eventfd() }
+
+    package func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
+        Int(plimsoll_poll(files.baseAddress, UInt32(files.count), nanoseconds))
+    }
+
+    package var processID: Int32 { getpid() }
+}

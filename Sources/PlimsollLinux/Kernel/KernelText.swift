@@ -1,0 +1,77 @@
+/// Reading of the kernel's text on raw bytes: total (no text traps), strict on what is needed, deaf to what is new.
+enum KernelText {
+    static let newline = UInt8(ascii: "\n")
+    static let space = UInt8(ascii: " ")
+
+    /// The digits at `position`, which moves past them; saturates at the largest number. `nil` if there are none.
+    @inline(__always)
+    static func number(in text: Span<UInt8>, at position: inout Int) -> UInt64? {
+        let start = position
+        var value: UInt64 = 0
+        while position < text.count {
+            let digit = text[position] &- UInt8(ascii: "0")
+            guard digit <= 9 else { break }
+            let (tens, overflow) = value.multipliedReportingOverflow(by: 10)
+            let (sum, carry) = tens.addingReportingOverflow(UInt64(digit))
+            value = overflow || carry ? .max : sum
+            position += 1
+        }
+        return position > start ? value : nil
+    }
+
+    /// Whether `key` stands at `range`, and nothing else does.
+    @inline(__always)
+    static func matches(_ text: Span<UInt8>, _ range: Range<Int>, _ key: StaticString) -> Bool {
+        guard range.count == key.utf8CodeUnitCount else { return false }
+        let start = key.utf8Start
+        for offset in 0..<range.count where text[range.lowerBound + offset] != start[offset] { return false }
+        return true
+    }
+
+    /// Calls `body` with each line of the form `key number`, `key: number` or `key: number kB` (scaled to bytes); other lines are passed over.
+    @inline(__always)
+    static func forEachPair(in text: Span<UInt8>, _ body: (Range<Int>, Int) -> Void) {
+        var position = 0
+        while position < text.count {
+            let start = position
+            while position < text.count, text[position] != space, text[position] != newline { position += 1 }
+            var end = position
+            if end > start, text[end - 1] == UInt8(ascii: ":") { end -= 1 }
+            while position < text.count, text[position] == space { position += 1 }
+            if end > start, let value = number(in: text, at: &position), let unit = unit(in: text, at: position) {
+                body(start..<end, Int(clamping: value.multipliedReportingOverflow(by: unit).overflow ? .max : value * unit))
+            }
+            while position < text.count, text[position] != newline { position += 1 }
+            position += 1
+        }
+    }
+
+    /// 1 at the end of a line, 1024 before ` kB`, `nil` for anything else.
+    @inline(__always)
+    private static func unit(in text: Span<UInt8>, at position: Int) -> UInt64? {
+        if position >= text.count || text[position] == newline { return 1 }
+        guard position + 3 <= text.count, matches(text, position..<position + 3, " kB") else { return nil }
+        return position + 3 == text.count || text[position + 3] == newline ? 1024 : nil
+    }
+
+    /// The single number of a file such as `memory.current`, in bytes; `nil` for anything else.
+    static func bytes(_ text: Span<UInt8>) -> Int? {
+        var position = 0
+        guard let value = number(in: text, at: &position), isEnd(text, position) else { return nil }
+        return Int(clamping: value)
+    }
+
+    /// What stands for no limit where a number is needed.
+    static let unlimited = Int.max
+
+    /// The limit in `memory.max`, `memory.high` or `memory.limit_in_bytes`; `unlimited` for `max` and for version 1's 0x7ffffffffffff000.
+    static func limit(_ text: Span<UInt8>) -> Int? {
+        if text.count >= 3, matches(text, 0..<3, "max"), isEnd(text, 3) { return unlimited }
+        guard let value = bytes(text) else { return nil }
+        return value > 1 << 62 ? unlimited : value
+    }
+
+    private static func isEnd(_ text: Span<UInt8>, _ position: Int) -> Bool {
+        position >= text.count || text[position] == newline
+    }
+}

@@ -1,0 +1,58 @@
+import Plimsoll
+import Synchronization
+
+/// What other threads may ask a source for, kept apart from what its observing thread owns.
+///
+/// Mutable state: `capabilities` and `files` behind their locks, `rings` an atomic. `capabilities` changes rarely; `files` is held
+/// for the length of two reads; neither is held while the other is taken.
+final class SharedView: Sendable {
+    let wakeBell: WakeBell
+    private let capabilities = Mutex(Capabilities(footing: .inert, signals: []))
+    private let files: Mutex<FootprintFiles>
+    /// Relaxed is enough: it sets how long the observing thread itself waits, and that thread wrote it.
+    private let ringing = Atomic<Bool>(false)
+
+    init(_ kernel: any Kernel) {
+        wakeBell = WakeBell(kernel)
+        files = Mutex(FootprintFiles(kernel))
+    }
+
+    var currentCapabilities: Capabilities { capabilities.withLock { $0 } }
+    func setCapabilities(_ new: Capabilities) { capabilities.withLock { $0 = new } }
+
+    var rings: Bool { ringing.load(ordering: .relaxed) }
+    func setRings(_ rings: Bool) { ringing.store(rings, ordering: .relaxed) }
+
+    func footprint() -> Footprint { files.withLock { $0.footprint() } }
+    func setUsagePath(_ path: String?) { files.withLock { $0.setUsagePath(path) } }
+
+    /// Files of its own, as the observing thread may close its at any time.
+    private final class FootprintFiles {
+        private let kernel: any Kernel
+        private let buffer = TextBuffer(capacity: 1024)
+        private let resident: KernelFile
+        private let machine: KernelFile
+        private var usage: KernelFile?
+
+        init(_ kernel: any Kernel) {
+            self.kernel = kernel
+            resident = KernelFile("/proc/self/statm", kernel, buffer)
+            machine = KernelFile("/proc/meminfo", kernel, buffer)
+        }
+
+        func setUsagePath(_ path: String?) {
+            if usage?.path != path { usage = path.map { KernelFile($0, kernel, buffer) } }
+        }
+
+        func footprint() -> Footprint {
+            var result = Footprint()
+            if let pages = resident.read({ ProcessMemory.residentPages($0) }) { result.resident = .pages(pages) }
+            if let usage {
+                result.usage = ByteCount(usage.read(KernelText.bytes) ?? 0)
+            } else if let memory = machine.read({ MachineMemory($0) }) {
+                result.usage = ByteCount(memory.total - memory.available)
+            }
+            return result
+        }
+    }
+}
