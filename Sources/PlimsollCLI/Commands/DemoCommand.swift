@@ -1,0 +1,52 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+
+/// One service, run twice side by side under the same limit and the same traffic, without and with Plimsoll.
+struct DemoCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "demo", abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",
+        discussion: """
+            The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
+            with it, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
+            """)
+
+    @Option(help: "Limit of each service's group.") var limit = ByteCount.mebibytes(256)
+    @Option(help: "Length of the demo.") var seconds = 20.0
+    @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/demo.svg"
+    @Flag(help: "Simulate, even where a real group could be made.") var simulate = false
+
+    func validate() throws {
+        try Allowed.size(limit, "--limit", in: .mebibytes(64) ... .gibibytes(1))
+        try Allowed.seconds(seconds, "--seconds", in: 4...600)
+    }
+
+    func run() throws {
+        try reportingFailure {
+            if simulate { return try simulated(because: "--simulate asks for it") }
+            do {
+                let demo = try Demo(limit: limit, seconds: seconds)
+                let (without, with) = try demo.run()
+                try draw(without, with, isSimulated: false)
+                Output.line(DemoRecord.result(without: without, with: with))
+                if !DemoRecord.isProof(without: without, with: with) { throw ExitCode.failure }
+            } catch let refusal as GroupMaker.Refusal {
+                Output.line("\(refusal). For the real thing, \(GroupMaker.Refusal.remedy).")
+                try simulated(because: "no group could be made")
+            }
+        }
+    }
+
+    private func simulated(because reason: String) throws {
+        Output.line("What follows is SIMULATED (\(reason)): the library's real decisions on a drawn service; no process, no kernel.")
+        let (without, with) = DemoSimulation(limit: limit, seconds: seconds).run()
+        try draw(without, with, isSimulated: true)
+        Output.line(DemoRecord.result(without: without, with: with).replacing("result: ", with: "result (simulated): ", maxReplacements: 1))
+    }
+
+    private func draw(_ without: DemoRecord, _ with: DemoRecord, isSimulated: Bool) throws {
+        let chart = DemoChart(without: without, with: with, limit: limit, seconds: seconds, isSimulated: isSimulated)
+        try File.write(chart.svg, to: svg)
+        Output.line("drawn: \(printable(svg))")
+    }
+}

@@ -1,0 +1,95 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+
+/// Runs a command in a group of its own and tells how it fared.
+struct RunCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run", abstract: "Run a command in a group of its own with a limit, and report how it fared.",
+        discussion: "Exit status: the command's own, 128 and the signal's number if one ended it, 69 if no group can be made.")
+
+    @Option(help: "Limit beyond which the kernel kills, for example 512M.") var memoryMax: ByteCount?
+    @Option(help: "Limit beyond which the kernel throttles (cgroup v2 only).") var memoryHigh: ByteCount?
+    @Flag(help: "Report as a JSON line on standard error.") var json = false
+    @Argument(parsing: .postTerminator, help: "What to run, after `--`.") var command: [String] = []
+
+    func validate() throws {
+        guard !command.isEmpty else { throw ValidationError("Nothing to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…") }
+        // A page is the least the kernel accounts; below a mebibyte hardly a shell starts.
+        try Allowed.size(memoryMax, "--memory-max", in: .mebibytes(1) ... .gibibytes(1 << 20))
+        try Allowed.size(memoryHigh, "--memory-high", in: .mebibytes(1) ... .gibibytes(1 << 20))
+    }
+
+    func run() throws {
+        let ending = try reportingFailure { try runInGroup() }
+        throw ExitCode(ending.status)
+    }
+
+    private func runInGroup() throws -> ChildProcess.Ending {
+        let signals = SignalQueue()
+        let group: ControlGroup
+        do {
+            group = try GroupMaker().make("run", limit: memoryMax, high: memoryHigh, allowsSwap: true)
+        } catch {
+            throw Failure.unavailable("\(error)\nWhat to do: \(GroupMaker.Refusal.remedy).")
+        }
+        defer { group.remove() }
+
+        let began = SteadyClock.now
+        let child = try group.start(command[0], command)
+        var peak = ByteCount.zero
+        while child.poll() == nil {
+            // Kernels without memory.peak: what is seen ten times a second.
+            if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) { child.signal(signal) }
+            peak = max(peak, group.usage)
+        }
+        let report = RunReport(
+            command: command[0], ending: child.waitForEnd(), took: SteadyClock.now - began, limit: memoryMax,
+            peak: group.peak ?? peak, kills: group.kills, limitHits: group.limitHits, stalled: group.stalled)
+        Output.error(json ? JSONLine.encode(report.record) : report.description)
+        return child.waitForEnd()
+    }
+}
+
+/// How a command fared under its limit.
+struct RunReport {
+    var command: String
+    var ending: ChildProcess.Ending
+    var took: Duration
+    var limit: ByteCount?
+    var peak: ByteCount
+    var kills: Int
+    var limitHits: Int
+    var stalled: Duration?
+
+    /// One line a person can read.
+    var description: String {
+        let end =
+            switch ending {
+            case .exited(let status): "exit status \(status)"
+            case .signalled(SIGKILL) where kills > 0: "killed by the kernel for want of memory"
+            case .signalled(let signal): "ended by signal \(signal)"
+            }
+        var parts = ["\(end) after \(Text.number(took.inSeconds, decimals: 2)) s", "peak \(peak)" + (limit.map { " of \($0)" } ?? "")]
+        parts.append("\(kills) OOM kills")
+        parts.append("met the limit \(limitHits) times")
+        parts.append(stalled.map { "stalled \(Text.number($0.milliseconds)) ms" } ?? "stall time unknown")
+        return "plimsoll run: \(printable(command)): " + parts.joined(separator: ", ")
+    }
+
+    struct Record: Encodable {
+        var command: String, exitStatus: Int32? = nil, signal: Int32? = nil, seconds: Double, limitBytes: Int?, peakBytes: Int
+        var oomKills: Int, limitHits: Int, stalledMicroseconds: Int?
+    }
+
+    var record: Record {
+        var record = Record(
+            command: command, seconds: took.inSeconds, limitBytes: limit?.bytes, peakBytes: peak.bytes, oomKills: kills, limitHits: limitHits,
+            stalledMicroseconds: stalled.map { Int($0.inSeconds * 1e6) })
+        switch ending {
+        case .exited(let status): record.exitStatus = status
+        case .signalled(let signal): record.signal = signal
+        }
+        return record
+    }
+}

@@ -1,0 +1,82 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// The demo's service, in a process of its own.
+struct ServiceCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_service", abstract: "Part of `demo`.", shouldDisplay: false)
+
+    @Flag(help: "Register the cache and run the manager.") var protected = false
+    @Option(help: "Seconds a session lives.") var sessionLife: Double
+
+    func run() async throws {
+        let service = ThumbService(sessionLife: .seconds(sessionLife))
+        let (listener, port) = try reportingFailure { try Socket.listening() }
+        service.serve(listener)
+        var listening = ServiceEvent(.listening)
+        listening.port = port
+        listening.emit()
+
+        if protected {
+            try await serveProtected(service)
+        } else {
+            await Leash.end()
+        }
+        var end = ServiceEvent(.end)
+        let statistics = service.thumbs.statistics
+        (end.hits, end.misses, end.purged) = (statistics.hits, statistics.misses, statistics.purged)
+        end.emit()
+    }
+
+    /// The whole difference: the cache is registered, and the manager runs.
+    private func serveProtected(_ service: ThumbService) async throws {
+        let manager = ResourceManager(source: LinuxPressureSource(), time: SteadyClock.timekeeper)
+        manager.register(service.thumbs)
+
+        manager.onReport { report in
+            if report.action == .release { ServiceEvent(report).emit() }
+        }
+        let levels = PlainThread { LevelTeller(manager: manager).run() }
+        levels?.detach()
+        async let _: Void = manager.run()
+        await Leash.end()
+    }
+}
+
+/// Tells each change of level. Observers would hear of each level at most once in a resting time; a picture wants them all.
+private struct LevelTeller {
+    let manager: ResourceManager
+
+    func run() {
+        var told = PressureLevel.normal
+        while true {
+            let level = manager.level
+            if level != told {
+                told = level
+                var event = ServiceEvent(.level)
+                event.level = level.description
+                event.emit()
+            }
+            SteadyClock.sleep(.milliseconds(10))
+        }
+    }
+}
+
+/// The parent's end of our standard input: it ends with the parent, whatever becomes of that.
+enum Leash {
+    /// Returns when the parent lets go or is gone.
+    static func end() async {
+        await withCheckedContinuation { (gone: CheckedContinuation<Void, Never>) in
+            let reader = PlainThread {
+                var byte: UInt8 = 0
+                while true {
+                    let count = read(STDIN_FILENO, &byte, 1)
+                    if count == 0 || (count < 0 && errno != EINTR) { break }
+                }
+                gone.resume()
+            }
+            if let reader { reader.detach() } else { gone.resume() }
+        }
+    }
+}

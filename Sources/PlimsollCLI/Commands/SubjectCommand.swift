@@ -1,0 +1,32 @@
+import ArgumentParser
+import Plimsoll
+import PlimsollLinux
+
+/// One run of the stress harness, in a process of its own.
+struct SubjectCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_subject", abstract: "Part of `stress`.", shouldDisplay: false)
+
+    @Option var scenario: String
+    @Option var protection: String
+    @Option var limit: ByteCount
+    @Option var directory: String
+
+    func run() async throws {
+        guard let scenario = Scenario(rawValue: scenario), let protection = Protection(rawValue: protection) else {
+            throw ValidationError("unknown scenario or protection")
+        }
+        let subject = try reportingFailure { try Subject(scenario, limit: limit, directory: directory) }
+        switch protection {
+        case .none:
+            let (began, crossed) = try reportingFailure { try subject.endure() }
+            Output.line(JSONLine.encode(subject.result([], began: began, crossed: crossed)))
+        case .reactive:
+            let manager = ResourceManager(
+                source: LinuxPressureSource(), time: SteadyClock.timekeeper, onTurn: { subject.noteTurn($1) })
+            manager.register(subject.cache)
+            async let _: Void = manager.run()
+            let (began, crossed) = try reportingFailure { try subject.endure() }
+            Output.line(JSONLine.encode(subject.result(manager.reports, began: began, crossed: crossed)))
+        }
+    }
+}

@@ -1,0 +1,62 @@
+/// Elements of a drawing, with text escaped where it belongs.
+struct SVG {
+    private var body = ""
+
+    static func escaped(_ text: String) -> String {
+        var result = ""
+        for character in printable(text) {
+            switch character {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case "'": result += "&#39;"
+            default: result.append(character)
+            }
+        }
+        return result
+    }
+
+    /// A coordinate; never an exponent or a word, whatever came in.
+    static func coordinate(_ value: Double) -> String { value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0" }
+
+    mutating func line(_ from: (x: Double, y: Double), _ to: (x: Double, y: Double), _ style: String) {
+        let c = Self.coordinate
+        body += "<line x1=\"\(c(from.x))\" y1=\"\(c(from.y))\" x2=\"\(c(to.x))\" y2=\"\(c(to.y))\" class=\"\(style)\"/>\n"
+    }
+
+    mutating func path(_ points: [(x: Double, y: Double)], _ style: String) {
+        guard points.count > 1 else { return }
+        let steps = points.enumerated().map { "\($0 == 0 ? "M" : "L")\(Self.coordinate($1.x)) \(Self.coordinate($1.y))" }
+        body += "<path d=\"\(steps.joined())\" class=\"\(style)\"/>\n"
+    }
+
+    /// A rectangle; `title` is what a pointer over it shows.
+    mutating func rectangle(x: Double, y: Double, width: Double, height: Double, _ style: String, title: String) {
+        let c = Self.coordinate
+        body += "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
+        body += "<title>\(Self.escaped(title))</title></rect>\n"
+    }
+
+    enum Anchor: String { case start, middle, end }
+
+    mutating func text(_ text: String, x: Double, y: Double, _ style: String = "", anchor: Anchor = .start) {
+        let place = "x=\"\(Self.coordinate(x))\" y=\"\(Self.coordinate(y))\" text-anchor=\"\(anchor.rawValue)\""
+        body += "<text \(place) class=\"\(style)\">\(Self.escaped(text))</text>\n"
+    }
+
+    /// The whole file.
+    func document(width: Int, height: Int, title: String, description: String, style: String) -> String {
+        """
+        <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(width) \(height)" role="img" aria-labelledby="title desc">
+        <title id="title">\(Self.escaped(title))</title>
+        <desc id="desc">\(Self.escaped(description))</desc>
+        <style>
+        \(style)
+        </style>
+        <rect width="\(width)" height="\(height)" class="paper"/>
+        \(body)</svg>
+
+        """
+    }
+}

@@ -1,0 +1,44 @@
+import Plimsoll
+
+/// Numbers as people read them, without Foundation's formatters.
+enum Text {
+    /// With at most one decimal: `4.2`, `20`.
+    static func number(_ value: Double) -> String { number(value, decimals: 1) }
+
+    static func number(_ value: Double, decimals: Int) -> String {
+        guard value.isFinite, abs(value) < 1e15 else { return "\(value)" }
+        var scale = 1
+        for _ in 0..<decimals { scale *= 10 }
+        let scaled = Int((abs(value) * Double(scale)).rounded())
+        let sign = value < 0 && scaled > 0 ? "-" : ""
+        let fraction = scaled % scale
+        if fraction == 0 { return "\(sign)\(scaled / scale)" }
+        var digits = "\(fraction)"
+        while digits.count < decimals { digits = "0" + digits }
+        while digits.hasSuffix("0") { digits.removeLast() }
+        return "\(sign)\(scaled / scale).\(digits)"
+    }
+
+    /// Whole mebibytes.
+    static func mebibytes(_ size: ByteCount) -> String { "\(Int((Double(size.bytes) / 1_048_576).rounded()))" }
+
+    static func left(_ text: String, _ width: Int) -> String { text + String(repeating: " ", count: max(0, width - text.count)) }
+    static func right(_ text: String, _ width: Int) -> String { String(repeating: " ", count: max(0, width - text.count)) + text }
+
+    /// `rows` under `header`, columns two blanks apart; all but the first column are set right if `numeric`.
+    static func table(_ header: [String], _ rows: [[String]], numeric: Bool = false) -> String {
+        let all = [header] + rows
+        let widths = header.indices.map { column in all.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
+        return all.map { row in
+            let cells = row.enumerated().map { column, cell in
+                numeric && column > 0 ? right(cell, widths[column]) : left(cell, column == row.count - 1 ? 0 : widths[column])
+            }
+            return cells.joined(separator: "  ")
+        }.joined(separator: "\n")
+    }
+}
+
+/// `text`, with what the kernel or a file may have put into it made harmless for a terminal.
+func printable(_ text: some StringProtocol) -> String {
+    String(text.unicodeScalars.map { $0.value < 32 || $0.value == 127 || (0x80..<0xa0).contains($0.value) ? "\u{FFFD}" : Character($0) })
+}

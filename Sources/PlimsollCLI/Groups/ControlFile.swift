@@ -1,0 +1,56 @@
+import Glibc
+import Plimsoll
+
+/// Small files of the kernel.
+enum ControlFile {
+    /// Its text, or `nil` if it cannot be read.
+    static func text(_ path: String) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var text: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16384)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else { return count == 0 ? String(decoding: text, as: UTF8.self) : nil }
+            text.append(contentsOf: buffer[..<count])
+        }
+    }
+
+    /// The number it consists of; `nil` for `max` as for anything else.
+    static func number(_ path: String) -> Int? {
+        guard let text = text(path) else { return nil }
+        return Int(text.prefix { !$0.isWhitespace })
+    }
+
+    /// The number after `key` at the start of a line.
+    static func number(_ path: String, key: String) -> Int? {
+        text(path).flatMap { value(of: key, in: $0) }
+    }
+
+    static func value(of key: String, in text: String) -> Int? {
+        for line in text.split(separator: "\n") {
+            let words = line.split(separator: " ")
+            if words.count == 2, words[0] == key { return Int(words[1]) }
+        }
+        return nil
+    }
+
+    /// Writes `text` in one call, as control files want it.
+    static func write(_ text: String, to path: String) throws(ControlFileError) {
+        let descriptor = open(path, O_WRONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw ControlFileError(path: path, errno: errno) }
+        defer { close(descriptor) }
+        var text = text
+        let (written, error) = text.withUTF8 { (Glibc.write(descriptor, $0.baseAddress, $0.count), errno) }
+        if written < 0 { throw ControlFileError(path: path, errno: error) }
+    }
+}
+
+/// A control file that refused what was written to it.
+struct ControlFileError: Error, CustomStringConvertible {
+    var path: String
+    var errno: Int32
+    var description: String { "\(path): \(String(cString: strerror(errno)))" }
+}

@@ -1,0 +1,118 @@
+@preconcurrency import Glibc
+import Plimsoll
+
+/// A process that this one started, and ends by its id.
+final class ChildProcess {
+    /// How a process came to its end.
+    enum Ending: Hashable {
+        case exited(Int32)
+        case signalled(Int32)
+
+        /// As a shell reports it: the status, or 128 and the signal.
+        var status: Int32 {
+            switch self {
+            case .exited(let status): status
+            case .signalled(let signal): 128 + signal
+            }
+        }
+
+        init(waitStatus status: Int32) {
+            let signal = status & 0x7f
+            self = signal == 0 ? .exited((status >> 8) & 0xff) : .signalled(signal)
+        }
+    }
+
+    let pid: pid_t
+    /// What it writes to its standard output, if that was asked for.
+    let output: LineReader?
+    private(set) var ending: Ending?
+    /// Closing it tells the child that its parent is gone, however that came about.
+    private var leash: Int32?
+
+    /// This program itself, also where its file has been replaced meanwhile.
+    static let itself = "/proc/self/exe"
+
+    /// Starts `path` with `arguments` (the first is its name). Its signals are as a shell would have left them.
+    ///
+    /// - Parameters:
+    ///   - readsOutput: whether its standard output comes to `output` instead of ours.
+    ///   - leashed: whether its standard input is a pipe that ends with this process.
+    init(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws {
+        let out = readsOutput ? try Self.pipe() : nil
+        let leash = leashed ? try Self.pipe() : nil
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        if let out { posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO) }
+        if let leash { posix_spawn_file_actions_adddup2(&actions, leash.read, STDIN_FILENO) }
+
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+
+        var argv: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) }
+        argv.append(nil)
+        defer { for argument in argv { free(argument) } }
+        var pid: pid_t = 0
+        let result = posix_spawn(&pid, path, &actions, &attributes, argv, environ)
+        if let out { close(out.write) }
+        if let leash { close(leash.read) }
+        guard result == 0 else {
+            if let out { close(out.read) }
+            if let leash { close(leash.write) }
+            throw Failure.failed("cannot start \(path): \(String(cString: strerror(result)))")
+        }
+        self.pid = pid
+        self.leash = leash?.write
+        output = out.map { LineReader(owning: $0.read) }
+    }
+
+    deinit {
+        if let leash { close(leash) }
+    }
+
+    private static func pipe() throws -> (read: Int32, write: Int32) {
+        var ends: [Int32] = [-1, -1]
+        // Close-on-exec: two children side by side must not hold each other's leash.
+        guard Glibc.pipe(&ends) == 0 else { throw Failure.failed("no pipe: \(String(cString: strerror(errno)))") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        return (ends[0], ends[1])
+    }
+
+    /// Sends it a signal, if it is still there.
+    func signal(_ number: Int32) {
+        if ending == nil { kill(pid, number) }
+    }
+
+    /// How it ended, if it has.
+    @discardableResult
+    func poll() -> Ending? { wait(WNOHANG) }
+
+    /// Waits for its end.
+    @discardableResult
+    func waitForEnd() -> Ending { wait(0) ?? .signalled(SIGKILL) }
+
+    /// Lets go of the leash and gives it `grace` to end by itself, then ends it.
+    @discardableResult
+    func end(within grace: Duration) -> Ending {
+        if let leash { close(leash) }
+        leash = nil
+        let deadline = SteadyClock.now + grace
+        while poll() == nil, SteadyClock.now < deadline { SteadyClock.sleep(.milliseconds(5)) }
+        signal(SIGKILL)
+        return waitForEnd()
+    }
+
+    private func wait(_ flags: Int32) -> Ending? {
+        if let ending { return ending }
+        var status: Int32 = 0
+        var result = waitpid(pid, &status, flags)
+        while result == -1 && errno == EINTR { result = waitpid(pid, &status, flags) }
+        if result == pid { ending = Ending(waitStatus: status) }
+        return ending
+    }
+}

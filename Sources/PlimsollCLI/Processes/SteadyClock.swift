@@ -1,0 +1,40 @@
+import Glibc
+import Plimsoll
+
+/// The machine's running time, the same in parent and child, so that what both saw can be put on one axis.
+enum SteadyClock {
+    static var now: Duration {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+
+    /// The same time for a manager.
+    static var timekeeper: Timekeeper { Timekeeper { now } }
+
+    static func sleep(_ duration: Duration) { sleep(until: now + duration) }
+
+    static func sleep(until instant: Duration) {
+        let (seconds, attoseconds) = instant.components
+        var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
+        while clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nil) == EINTR {}
+    }
+
+    /// Processor time of this process so far.
+    static var processor: Duration {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+
+    /// Processor time of the calling thread so far.
+    static var thread: Duration {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+}
+
+extension Duration {
+    var milliseconds: Double { inSeconds * 1000 }
+}

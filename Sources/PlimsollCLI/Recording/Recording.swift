@@ -1,0 +1,98 @@
+import Glibc
+import Plimsoll
+
+/// Readings in a file: a header that says what the file is, then one JSON object a line.
+struct Recording {
+    var header: Header
+    var readings: [PressureReading]
+    /// Where and why reading the file stopped before its end; `nil` if it did not.
+    var problem: Problem?
+
+    /// The first line. Facts about the host that explain the numbers; nothing that names it.
+    struct Header: Codable, Equatable {
+        /// Version of the format: readers refuse what is newer than they know.
+        var plimsollRecording: Int
+        var kernel: String
+        var processors: Int
+        var footing: String
+        var liveSignals: [String]
+
+        static let newest = 1
+
+        /// What holds for this host.
+        static func here(_ capabilities: Capabilities) -> Header {
+            var host = utsname()
+            uname(&host)
+            let release = withUnsafeBytes(of: host.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            // Digits and dots only: what distributions append may name a customer or a machine.
+            let kernel = String(release.prefix { $0.isNumber || $0 == "." })
+            return Header(
+                plimsollRecording: newest, kernel: kernel, processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
+                footing: capabilities.footing.rawValue, liveSignals: capabilities.signals.filter(\.isLive).map(\.name))
+        }
+    }
+
+    /// A line that is not what it should be.
+    struct Problem: Error, Equatable, CustomStringConvertible {
+        /// Counted from 1, as editors do.
+        var line: Int
+        var reason: String
+        var description: String { "line \(line): \(reason)" }
+    }
+
+    /// Reads a recording as far as it is sound.
+    ///
+    /// - Throws: `Problem` if there is no header to go by.
+    init(parsing text: String) throws(Problem) {
+        // What follows the last newline is empty, or a line that was being written when its writer died.
+        var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        let tail = lines.removeLast()
+        guard let first = lines.first else { throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "cut short within the header") }
+        do {
+            header = try JSONLine.decode(Header.self, from: first)
+        } catch {
+            throw Problem(line: 1, reason: "no header of a recording: \(explain(error))")
+        }
+        guard header.plimsollRecording <= Header.newest, header.plimsollRecording > 0 else {
+            throw Problem(line: 1, reason: "version \(header.plimsollRecording) of the format; this program knows up to \(Header.newest)")
+        }
+        readings = []
+        for (index, line) in lines.enumerated().dropFirst() {
+            do {
+                readings.append(try Self.reading(line, after: readings.last))
+            } catch {
+                problem = Problem(line: index + 1, reason: error.description)
+                return
+            }
+        }
+        if !tail.isEmpty { problem = Problem(line: lines.count + 1, reason: "cut short: it does not end with a newline") }
+    }
+
+    private struct Reason: Error { var description: String }
+
+    private static func reading(_ line: Substring, after previous: PressureReading?) throws(Reason) -> PressureReading {
+        if line.isEmpty { throw Reason(description: "it is empty") }
+        let record: ReadingRecord
+        do {
+            record = try JSONLine.decode(ReadingRecord.self, from: line)
+        } catch {
+            throw Reason(description: explain(error))
+        }
+        if let problem = record.problem { throw Reason(description: problem) }
+        let reading = record.reading
+        if let previous, reading.at < previous.at { throw Reason(description: "it is earlier than the line before") }
+        return reading
+    }
+}
+
+/// A decoding error as one plain clause.
+private func explain(_ error: any Error) -> String {
+    switch error {
+    case DecodingError.keyNotFound(let key, _): "\(key.stringValue) is missing"
+    case DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context):
+        "\(context.codingPath.last?.stringValue ?? "it") is not of the right type"
+    case DecodingError.dataCorrupted(let context) where !context.codingPath.isEmpty:
+        "\(context.codingPath.last?.stringValue ?? "it") holds what is not allowed there"
+    default: "not a JSON object"
+    }
+}

@@ -1,0 +1,64 @@
+import Plimsoll
+
+/// What was seen of one service, on the demo's clock: drawn, told and judged from the same numbers.
+struct DemoRecord {
+    struct Sample {
+        var at: Duration
+        var usage: ByteCount
+    }
+
+    struct Purge {
+        var at: Duration
+        var took: Duration
+        var released: ByteCount
+        /// Measured fall of resident memory, negative if the service took more meanwhile.
+        var fall: ByteCount
+    }
+
+    enum Fate: Equatable {
+        case running
+        /// The kernel ended it for want of memory: SIGKILL, and the group counts the kill.
+        case killed(at: Duration)
+        /// It served until it was asked to end.
+        case survived
+        /// Anything else, which is nobody's proof.
+        case other(String)
+    }
+
+    var isProtected: Bool
+    var samples: [Sample] = []
+    var levels: [(at: Duration, level: PressureLevel)] = []
+    var purges: [Purge] = []
+    var served = 0
+    var hits = 0
+    var misses = 0
+    var fate = Fate.running
+
+    init(isProtected: Bool) { self.isProtected = isProtected }
+
+    var name: String { isProtected ? "with" : "without" }
+
+    /// Sum of the falls that were measured.
+    var givenBack: ByteCount { purges.reduce(.zero) { $0 + max(.zero, $1.fall) } }
+
+    /// `killed after 4.2 s`, `survived`, or what else came of it.
+    var outcome: String {
+        switch fate {
+        case .killed(let at): "killed after \(Text.number(at.inSeconds)) s"
+        case .survived: "survived"
+        case .running: "still running"
+        case .other(let reason): reason
+        }
+    }
+
+    /// The last line of the demo.
+    static func result(without: DemoRecord, with: DemoRecord) -> String {
+        "result: without=\(without.outcome), with=\(with.outcome), served \(with.served) requests, \(Text.mebibytes(with.givenBack)) MiB given back"
+    }
+
+    /// Whether both fared as the demo claims.
+    static func isProof(without: DemoRecord, with: DemoRecord) -> Bool {
+        guard case .killed = without.fate else { return false }
+        return with.fate == .survived
+    }
+}

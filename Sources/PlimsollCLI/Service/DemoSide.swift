@@ -1,0 +1,119 @@
+import Glibc
+import Plimsoll
+
+/// One of the two services: its group, its process, its clients, and what is seen of them.
+final class DemoSide {
+    private(set) var record: DemoRecord
+    private let group: ControlGroup
+    private let child: ChildProcess
+    private let plan: TrafficPlan
+    private let start: Duration
+    private var traffic: Traffic?
+    private var clients: [PlainThread] = []
+
+    init(isProtected: Bool, limit: ByteCount, plan: TrafficPlan, start: Duration) throws {
+        record = DemoRecord(isProtected: isProtected)
+        self.plan = plan
+        self.start = start
+        let group = try GroupMaker().make(record.name, limit: limit)
+        self.group = group
+        let arguments = ["_service", "--session-life", "\(plan.sessionLife.inSeconds)"] + (isProtected ? ["--protected"] : [])
+        do {
+            child = try group.startPart(arguments)
+        } catch {
+            group.remove()
+            throw error
+        }
+    }
+
+    /// Waits for the service to listen, then sends it its clients.
+    func startTraffic(within limit: Duration) throws {
+        let deadline = SteadyClock.now + limit
+        while SteadyClock.now < deadline {
+            for event in events() where event.kind == .listening {
+                guard let port = event.port else { continue }
+                let traffic = Traffic(plan: plan, port: port)
+                self.traffic = traffic
+                clients = traffic.start()
+                return
+            }
+            if let ending = child.poll() { throw Failure.failed("the service \(record.name) Plimsoll ended at once with status \(ending.status)") }
+            SteadyClock.sleep(.milliseconds(5))
+        }
+        throw Failure.failed("the service \(record.name) Plimsoll did not begin to listen within \(Text.number(limit.inSeconds)) s")
+    }
+
+    /// Takes a sample and what the service has told since the last; returns what is worth telling.
+    func look() -> [Narrative.Item] {
+        guard record.fate == .running else { return [] }
+        let now = SteadyClock.now - start
+        record.samples.append(.init(at: now, usage: group.usage))
+        record.served = traffic?.servedCount ?? 0
+        var items = events().compactMap(take)
+        if let ending = child.poll() {
+            judge(ending, at: now)
+            items.append(.init(at: now, side: record.name, text: record.outcome))
+        }
+        return items
+    }
+
+    /// Ends clients and service, if it is still there.
+    func end() {
+        stopTraffic()
+        record.served = traffic?.servedCount ?? record.served
+        guard record.fate == .running else { return }
+        let ending = child.end(within: .seconds(5))
+        _ = events().compactMap(take)
+        if ending == .exited(0), group.kills == 0 {
+            record.fate = .survived
+        } else {
+            judge(ending, at: SteadyClock.now - start)
+        }
+    }
+
+    /// Ends whatever still runs and removes the group.
+    func cleanUp() {
+        child.end(within: .zero)
+        stopTraffic()
+        if !group.remove() { Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed") }
+    }
+
+    private func stopTraffic() {
+        traffic?.stop()
+        for client in clients { client.join() }
+        clients = []
+    }
+
+    private func judge(_ ending: ChildProcess.Ending, at now: Duration) {
+        if ending == .signalled(SIGKILL), group.kills > 0 {
+            record.fate = .killed(at: now)
+        } else {
+            record.fate = .other("ended with status \(ending.status), which is not the kernel's doing (\(group.kills) OOM kills)")
+        }
+    }
+
+    private func events() -> [ServiceEvent] {
+        (child.output?.lines() ?? []).compactMap { try? JSONLine.decode(ServiceEvent.self, from: $0) }
+    }
+
+    private func take(_ event: ServiceEvent) -> Narrative.Item? {
+        let at = event.at - start
+        switch event.kind {
+        case .listening: return nil
+        case .level:
+            guard let level = PressureLevel.allCases.first(where: { $0.description == event.level }) else { return nil }
+            record.levels.append((at, level))
+            return .init(at: at, side: record.name, text: "level \(level)")
+        case .purge:
+            let purge = DemoRecord.Purge(
+                at: at, took: .microseconds(event.tookMicroseconds ?? 0), released: ByteCount(event.releasedBytes ?? 0),
+                fall: ByteCount(event.fallBytes ?? 0))
+            record.purges.append(purge)
+            return .init(at: at, side: record.name, text: "", purge: purge)
+        case .end:
+            record.hits = event.hits ?? 0
+            record.misses = event.misses ?? 0
+            return nil
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import Plimsoll
+
+/// The demo where no group can be made: the real decisions on a drawn service, whose memory is two numbers.
+struct DemoSimulation {
+    let limit: ByteCount
+    let seconds: Double
+
+    /// Simulated time between two looks.
+    private static let step = Duration.milliseconds(20)
+    /// What a process has before it serves anybody.
+    private static let base = ByteCount.mebibytes(12)
+
+    func run() -> (without: DemoRecord, with: DemoRecord) { (side(isProtected: false), side(isProtected: true)) }
+
+    private func side(isProtected: Bool) -> DemoRecord {
+        let plan = TrafficPlan(limit: limit, seconds: seconds)
+        var record = DemoRecord(isProtected: isProtected)
+        var decisions = PressureDecisions()
+        var cache = ByteCount.zero, requests = 0.0
+        var level = PressureLevel.normal
+        var at = Duration.zero
+        while at <= .seconds(seconds) {
+            requests += (plan.thumbsPerSecond + plan.sessionsPerSecond) * Self.step.inSeconds
+            let alive = min(at, plan.sessionLife).inSeconds * plan.sessionsPerSecond
+            let live = ByteCount(Int(alive) * SessionStore.size)
+            let grown = ByteCount(Int(plan.thumbsPerSecond * 0.6 * Self.step.inSeconds * Double(Thumbnail.meanSize)))
+            let usage = Self.base + live + cache + grown
+            if usage >= limit, !isProtected {
+                record.samples.append(.init(at: at, usage: limit))
+                record.fate = .killed(at: at)
+                return record
+            }
+            let step = decisions.decide(PressureReading(at: at, boundary: .maximum, limit: limit, usage: Self.base + live + cache))
+            if isProtected {
+                if step.actions.contains(.release) {
+                    let released = min(cache, step.assessment.shortfall)
+                    cache = cache - released
+                    if released > .zero { record.purges.append(.init(at: at, took: .zero, released: released, fall: released)) }
+                }
+                if step.assessment.level != level {
+                    level = step.assessment.level
+                    record.levels.append((at, level))
+                }
+                cache = cache + min(grown, level == .normal ? step.assessment.room ?? .zero : .zero)
+            } else {
+                cache = cache + grown
+            }
+            record.samples.append(.init(at: at, usage: Self.base + live + cache))
+            record.served = Int(requests)
+            at += Self.step
+        }
+        record.fate = .survived
+        return record
+    }
+}

@@ -1,0 +1,119 @@
+import Plimsoll
+import Synchronization
+
+/// How much is asked of the service: derived from the limit, so that the caches alone would outgrow it and the sessions alone never do.
+struct TrafficPlan: Equatable {
+    var thumbsPerSecond: Double
+    var sessionsPerSecond: Double
+    var sessionLife: Duration
+    var keyCount: Int
+
+    static let connections = 4
+    static let skew = 0.8
+
+    /// - Parameters:
+    ///   - limit: of each service's group.
+    ///   - seconds: length of the demo.
+    init(limit: ByteCount, seconds: Double) {
+        // Distinct values worth 60 % of the limit within a fifth of the time; about 7 in 10 of the first requests are for new keys.
+        let values = Double(limit.bytes) * 0.6 / Double(Thumbnail.meanSize)
+        thumbsPerSecond = min(4000, max(50, values / (seconds * 0.2) / 0.7))
+        // Sessions level off at 45 % of the limit half-way.
+        sessionLife = .seconds(seconds * 0.5)
+        sessionsPerSecond = Double(limit.bytes) * 0.45 / Double(SessionStore.size) / (seconds * 0.5)
+        keyCount = max(1000, Int(values * 15))
+    }
+
+    /// Requests per second on each connection.
+    var perConnection: Double { (thumbsPerSecond + sessionsPerSecond) / Double(Self.connections) }
+    /// Share of requests that are for sessions.
+    var sessionShare: Double { sessionsPerSecond / (thumbsPerSecond + sessionsPerSecond) }
+}
+
+/// Clients of one service: the same seed asks for the same things in the same order.
+final class Traffic: Sendable {
+    private let served = Atomic<Int>(0)
+    private let isStopped = Atomic<Bool>(false)
+    private let plan: TrafficPlan
+    private let zipf: Zipf
+    private let port: UInt16
+
+    init(plan: TrafficPlan, port: UInt16) {
+        self.plan = plan
+        self.port = port
+        zipf = Zipf(count: plan.keyCount, skew: TrafficPlan.skew)
+    }
+
+    /// Requests answered with status 200.
+    var servedCount: Int { served.load(ordering: .relaxed) }
+
+    /// Starts its clients; join the threads after `stop()`.
+    func start() -> [PlainThread] {
+        (1...TrafficPlan.connections).compactMap { connection in PlainThread { [self] in run(seed: UInt64(connection)) } }
+    }
+
+    /// Lets each client finish the request it is in.
+    func stop() { isStopped.store(true, ordering: .relaxed) }
+
+    private var goesOn: Bool { !isStopped.load(ordering: .relaxed) }
+
+    private func run(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        var session = seed << 32
+        let gap = Duration.seconds(1 / plan.perConnection)
+        var due = SteadyClock.now
+        var client = HTTPClient(port: port)
+        while goesOn {
+            let isSession = Double.random(in: 0..<1, using: &random) < plan.sessionShare
+            session += 1
+            let target = isSession ? "/session?\(session)" : "/thumb/\(zipf.next(using: &random))"
+            guard client.get(target) else {
+                client.close()
+                return
+            }
+            served.wrappingAdd(1, ordering: .relaxed)
+            due += gap
+            let now = SteadyClock.now
+            // A service that fell behind is asked on at the same rate, not in a burst to make up for it.
+            if due < now - .milliseconds(200) { due = now }
+            SteadyClock.sleep(until: due)
+        }
+        client.close()
+    }
+}
+
+/// One kept-alive connection that asks and reads the whole answer.
+struct HTTPClient {
+    private let port: UInt16
+    private var socket: Socket?
+    private var bytes: [UInt8] = []
+    private var chunk = [UInt8](repeating: 0, count: 65536)
+
+    init(port: UInt16) { self.port = port }
+
+    /// Whether the answer came with status 200. False means that the service is gone or does not answer.
+    mutating func get(_ target: String) -> Bool {
+        if socket == nil { socket = Socket.connected(to: port) }
+        guard let socket, socket.send("GET \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") else { return false }
+        bytes.removeAll(keepingCapacity: true)
+        while true {
+            if let answer = Self.answer(in: bytes), bytes.count >= answer.headLength + answer.bodyLength { return answer.status == 200 }
+            guard socket.receive(into: &bytes, chunk: &chunk) else { return false }
+        }
+    }
+
+    mutating func close() {
+        socket?.close()
+        socket = nil
+    }
+
+    /// Status and lengths of the answer whose head `bytes` begin with; `nil` until that is complete.
+    static func answer(in bytes: [UInt8]) -> (status: Int, headLength: Int, bodyLength: Int)? {
+        guard let end = HTTPHead.length(in: bytes.prefix(512)) else { return nil }
+        let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")
+        guard let words = lines.first?.split(separator: " "), words.count >= 2, let status = Int(words[1]),
+            let length = lines.first(where: { $0.hasPrefix("Content-Length: ") }).flatMap({ Int($0.dropFirst("Content-Length: ".count)) })
+        else { return nil }
+        return (status, end, length)
+    }
+}

@@ -1,0 +1,62 @@
+import Glibc
+import Plimsoll
+
+/// Runs subjects, some side by side, and adds up what came of them.
+struct StressHarness {
+    var scenarios: [Scenario]
+    var protections: [Protection]
+    var runs: Int
+    var limit: ByteCount
+    var parallel: Int
+    var directory: String
+
+    /// - Parameter tell: hears of each run as it ends.
+    func run(_ tell: (String) -> Void) throws -> [StressSummary] {
+        let signals = SignalQueue()
+        var summaries: [StressSummary] = []
+        var number = 0
+        for scenario in scenarios {
+            var ofScenario = protections.map { StressSummary(scenario: scenario, protection: $0, skipped: reasonToSkip(scenario)) }
+            defer { summaries += ofScenario }
+            guard ofScenario[0].skipped == nil else { continue }
+            // In turn, so that a change of the machine's mood meets all protections alike.
+            var waiting = (0..<runs).flatMap { _ in ofScenario.indices }[...]
+            var active: [(index: Int, run: StressRun)] = []
+            defer { for (_, run) in active { run.cleanUp() } }
+            while !waiting.isEmpty || !active.isEmpty {
+                while active.count < parallel, let index = waiting.popFirst() {
+                    number += 1
+                    let run = try StressRun(scenario, protections[index], limit: limit, directory: directory, number: number)
+                    active.append((index, run))
+                }
+                for position in active.indices.reversed() {
+                    let (index, run) = active[position]
+                    guard let outcome = run.poll() else { continue }
+                    run.cleanUp()
+                    active.remove(at: position)
+                    ofScenario[index].add(outcome)
+                    tell("\(scenario.rawValue) \(run.protection.rawValue) \(ofScenario[index].runs)/\(runs): \(describe(outcome))")
+                }
+                if let signal = signals.next(within: .milliseconds(10)), SignalQueue.endings.contains(signal) {
+                    throw Failure.failed("interrupted; the subjects are ended and their groups removed")
+                }
+            }
+        }
+        return summaries
+    }
+
+    private func describe(_ outcome: StressRun.Outcome) -> String {
+        switch outcome {
+        case .survived: "survived"
+        case .killed: "killed"
+        case .invalid(let reason): "proves nothing: \(reason)"
+        }
+    }
+
+    /// Files on tmpfs are no page cache that could be reclaimed.
+    private func reasonToSkip(_ scenario: Scenario) -> String? {
+        guard scenario == .pageCache else { return nil }
+        guard let type = FileSystem.type(of: directory) else { return nil }
+        return ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains(type) ? "\(directory) lies in memory; --directory may name one on a disk" : nil
+    }
+}

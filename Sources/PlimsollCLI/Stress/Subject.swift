@@ -1,0 +1,131 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// The process that is put under stress: fills its cache, then asks for more than is left.
+final class Subject: Sendable {
+    private let plan: Scenario.Plan
+    private let limit: ByteCount
+    private let group: ControlGroup
+    private let directory: String
+    let cache = PurgeableCache<UInt64, [UInt8]>("cache") { _, bytes in bytes.count + 96 }
+
+    /// When the ramp began, and the first level seen since, on the steady clock in microseconds; zero for not yet.
+    private let rampBegan = Atomic<Int>(0)
+    private let noticed = Atomic<Int>(0)
+    private let isRamping = Atomic<Bool>(false)
+
+    /// One page short of the allocator's next size, so that a value is 64 KiB with its header.
+    static let valueSize = (64 << 10) - 64
+    private static let line = 0.8
+
+    init(_ scenario: Scenario, limit: ByteCount, directory: String) throws {
+        plan = scenario.plan(limit: limit)
+        self.limit = limit
+        self.directory = directory
+        let places = GroupPlaces.own
+        guard let memory = places.versionOne ?? places.unified else { throw Failure.unavailable("the subject is in no group") }
+        group = ControlGroup(version: places.versionOne == nil ? .two : .one, memory: memory, stall: places.unified)
+    }
+
+    /// Sees every turn of the manager; allocates nothing.
+    func noteTurn(_ assessment: PressureAssessment) {
+        guard assessment.level > .normal, rampBegan.load(ordering: .relaxed) > 0, noticed.load(ordering: .relaxed) == 0 else { return }
+        noticed.store(microseconds(assessment.at), ordering: .relaxed)
+    }
+
+    /// Goes through the scenario; returns when everything that was asked for is held.
+    func endure() throws -> (began: Duration, crossed: Duration?) {
+        try fillCache()
+        let file = try fillPageCache()
+        defer { if let file { close(file) } }
+        // The growth of filling is over before the one that is measured begins.
+        SteadyClock.sleep(.milliseconds(300))
+        var line = limit * Self.line
+        if let live = plan.liveBeforeHalving {
+            Ramp(limit * live, bytesPerSecond: 200e6, probe: UsageProbe(group: group, line: .max)).run()
+            line = limit * (Self.line / 2)
+            Output.line("ready")
+            try waitForLowerLimit()
+        }
+        let began = SteadyClock.now
+        rampBegan.store(microseconds(began), ordering: .relaxed)
+        isRamping.store(true, ordering: .relaxed)
+        let traffic = plan.traffic > 0 ? PlainThread { [self] in ask() } : nil
+        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, probe: UsageProbe(group: group, line: line))
+        ramp.run()
+        isRamping.store(false, ordering: .relaxed)
+        traffic?.join()
+        return (began, ramp.crossed)
+    }
+
+    /// What is to be told of a run that was survived.
+    func result(_ reports: [ActionReport], began: Duration, crossed: Duration?) -> SubjectResult {
+        let passes = reports.filter { $0.action == .release && $0.began >= began }
+        var result = SubjectResult()
+        result.purgeMicroseconds = passes.map { microseconds($0.took) }
+        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) }
+        guard let crossed else { return result }
+        let first = noticed.load(ordering: .relaxed)
+        if first > 0 { result.noticeMicroseconds = first - microseconds(crossed) }
+        result.releaseMicroseconds = passes.first.map { microseconds($0.began - crossed) }
+        return result
+    }
+
+    // MARK: Parts
+
+    private func fillCache() throws {
+        var key: UInt64 = 0
+        let deadline = SteadyClock.now + .seconds(20)
+        while cache.byteCount < limit * plan.cache {
+            // Refused or evicted for: the manager lets it grow a step at a time.
+            if !cache.insert([UInt8](repeating: 1, count: Self.valueSize), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
+            key += 1
+            guard SteadyClock.now < deadline else { throw Failure.failed("the cache could not be filled: \(cache.byteCount) of \(limit * plan.cache)") }
+        }
+    }
+
+    /// Writes a file of our own, so that its pages are charged to us, and makes them clean. Returns it to be kept open.
+    private func fillPageCache() throws -> Int32? {
+        guard plan.pageCache > 0 else { return nil }
+        let path = directory + "/plimsoll-stress-\(getpid())"
+        let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+        // Without a name from here on: nothing is left behind, however this process ends.
+        unlink(path)
+        let block = [UInt8](repeating: 7, count: 1 << 20)
+        for _ in 0..<(limit * plan.pageCache).bytes >> 20 where write(file, block, block.count) != block.count {
+            throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+        }
+        fdatasync(file)
+        return file
+    }
+
+    private func waitForLowerLimit() throws {
+        let file = group.memory + (group.version == .two ? "/memory.max" : "/memory.limit_in_bytes")
+        let deadline = SteadyClock.now + .seconds(20)
+        while (ControlFile.number(file) ?? .max) >= limit.bytes {
+            guard SteadyClock.now < deadline else { throw Failure.failed("the limit was not lowered") }
+            SteadyClock.sleep(.milliseconds(1))
+        }
+    }
+
+    /// Requests whose values the cache is to keep, at a bounded rate, for as long as the ramp goes on.
+    private func ask() {
+        let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
+        let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)
+        var random = SeededGenerator(seed: 1)
+        var due = SteadyClock.now
+        while isRamping.load(ordering: .relaxed) {
+            let key = UInt64(zipf.next(using: &random))
+            if cache.value(forKey: key) == nil {
+                cache.insert(Thumbnail.render(key), forKey: key)
+                due += .seconds(1 / values)
+                SteadyClock.sleep(until: due)
+            }
+        }
+    }
+
+    private func microseconds(_ duration: Duration) -> Int { Int(duration.inNanoseconds / 1000) }
+}
