@@ -34,6 +34,7 @@ final class GroupObserver {
     /// A group or a file is gone: everything is to be looked up anew.
     private var isLost = false
     private var lookup = BackOff()
+    private var wakeRepair = BackOff()
 
     /// The time of the last reading, which is the clock of all pauses.
     private(set) var now = Duration.zero
@@ -76,6 +77,7 @@ final class GroupObserver {
     /// Reads the limits and sets everything that hangs on the group found.
     private func wire() {
         membership = readMembership()
+        if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
         machineMemory = machine.memory(at: now)
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.levels.first?.directory == own {
             brake = MemoryHigh(own, kernel, buffer)
@@ -167,6 +169,7 @@ final class GroupObserver {
             armBells()
             readResident()
             if health != Health(self) { publish() }
+            if !isLost { lookup.recovered() }
         }
         reading.resident = resident ?? .zero
         reading.stall = stall.totals(at: now)
@@ -185,6 +188,7 @@ final class GroupObserver {
     /// while telling of whichever level is shortest would take a change of level for growth.
     private func look(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
+        var smallest = KernelText.unlimited
         for level in chain.levels where level.isFinite {
             guard let usage = level.usage() else {
                 isLost = true
@@ -192,7 +196,8 @@ final class GroupObserver {
             }
             let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
-            if level === tightest {
+            if level.limit < smallest {
+                smallest = level.limit
                 reading.boundary = level.boundary
                 reading.limit = ByteCount(level.limit)
                 reading.usage = ByteCount(usage)
@@ -258,7 +263,10 @@ final class GroupObserver {
             // A short rest must not make a long wait deaf.
             if let rest = bell?.rest(at: now), rest <= .seconds(1) { nanoseconds = min(nanoseconds, max(1_000_000, rest.inNanoseconds)) }
         }
-        shared.wakeBell.repair()
+        if shared.wakeBell.file < 0, wakeRepair.isOver(at: now) {
+            shared.wakeBell.repair()
+            wakeRepair.failed(at: now)
+        }
         slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
         // Without an eventfd the flag is looked at now and then.
         if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
@@ -282,7 +290,7 @@ final class GroupObserver {
             let found = slots[slot.rawValue]
             return found.fd >= 0 && found.revents != 0 ? found.revents : nil
         }
-        if let found = conditions(.wake) { shared.wakeBell.heard(found) }
+        if let found = conditions(.wake), !shared.wakeBell.heard(found) { wakeRepair.failed(at: now) }
         if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
         if let found = conditions(.warning) { thresholds?.heardWarning(found, at: now) }
         if let found = conditions(.critical) { thresholds?.heardCritical(found, at: now) }

@@ -48,7 +48,9 @@ package struct HostKernel: Kernel {
 
     package func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         while true {
-            let count = Glibc.write(file, bytes.baseAddress, bytes.count)
+            // A socket whose other side is gone must not end the process by a signal.
+            var count = send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+            if count < 0, errno == ENOTSOCK { count = Glibc.write(file, bytes.baseAddress, bytes.count) }
             if count >= 0 { return count }
             if errno != EINTR { return -Int(errno) }
         }
