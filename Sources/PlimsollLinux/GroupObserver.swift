@@ -17,14 +17,15 @@ final class GroupObserver {
     private(set) var machineMemory: MachineMemory?
     private(set) var limitEvents: LimitEvents?
     private(set) var thresholds: UsageThresholds?
+    private(set) var limitWatch: LimitWatch?
     private(set) var stall: StallWatch
     private(set) var announcement: Announcement
     private(set) var brake: MemoryHigh?
     let residentFile: KernelFile
     private var resident: ByteCount?
 
-    /// Limits are moved, and processes are, without any file telling of it (K18, K19).
-    static let limitInterval = Duration.seconds(10)
+    /// Processes are moved between groups without any file telling of it (K19); where limits can't be watched, neither does one tell of them.
+    private var limitInterval: Duration { limitWatch?.isLive == true ? .seconds(10) : .seconds(1) }
     private var limitsReadAt: Duration?
     private var residentReadAt: Duration?
     private var healthCheckedAt: Duration?
@@ -82,6 +83,7 @@ final class GroupObserver {
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.levels.first?.directory == own {
             brake = MemoryHigh(own, kernel, buffer)
         }
+        limitWatch = chain.levels.isEmpty ? nil : LimitWatch(chain.levels, kernel)
         readLimits()
         _ = stall.totals(at: now)
         armBells()
@@ -149,7 +151,7 @@ final class GroupObserver {
 
     func read(at now: Duration) throws(PressureSourceError) -> PressureReading {
         self.now = now
-        if limitsReadAt.isDue(after: Self.limitInterval, at: now) {
+        if limitsReadAt.isDue(after: limitInterval, at: now) {
             if readMembership() != membership { isLost = true }
             readLimits()
         }
@@ -251,7 +253,7 @@ final class GroupObserver {
     // MARK: - Waiting
 
     /// The files a wait listens to.
-    enum Slot: Int, CaseIterable { case wake, events, warning, critical, trigger, announcement }
+    enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, trigger, announcement }
 
     /// Blocks until a bell rings or the time has passed. It may also end early for nothing; the loop then looks once more than it need.
     func wait(atMost limit: Duration) {
@@ -271,6 +273,7 @@ final class GroupObserver {
         // Without an eventfd the flag is looked at now and then.
         if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
         listen(.events, limitEvents?.bell)
+        listen(.limits, limitWatch?.bell)
         listen(.warning, thresholds?.warning)
         listen(.critical, thresholds?.critical)
         listen(.trigger, stall.trigger?.bell)
@@ -292,6 +295,10 @@ final class GroupObserver {
         }
         if let found = conditions(.wake), !shared.wakeBell.heard(found) { wakeRepair.failed(at: now) }
         if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
+        if let found = conditions(.limits) {
+            limitWatch?.heard(found, at: now)
+            limitsReadAt = nil
+        }
         if let found = conditions(.warning) { thresholds?.heardWarning(found, at: now) }
         if let found = conditions(.critical) { thresholds?.heardCritical(found, at: now) }
         if let found = conditions(.trigger) { stall.heard(found, at: now) }
