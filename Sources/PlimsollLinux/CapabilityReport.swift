@@ -121,7 +121,7 @@ extension GroupObserver {
         switch announcement.plan {
         case .absent: report.dead("announced", "$MEMORY_PRESSURE_WATCH is not set", remedy: "set MemoryPressureWatch=on in the service's unit")
         case .disabled: report.dead("announced", "disabled by $MEMORY_PRESSURE_WATCH")
-        case .refused(let reason): report.dead("announced", reason)
+        case .refused(let reason), .unreachable(let reason): report.dead("announced", reason)
         case .watch(let watch):
             if announcement.isLive { report.live("announced", watch.path) } else { report.dead("announced", announcement.failure ?? "\(watch.path) is not open") }
         }

@@ -5,7 +5,6 @@ import Plimsoll
 final class GroupObserver {
     let options: LinuxPressureSource.Options
     let kernel: any Kernel
-    private let environment: LinuxPressureSource.Environment
     let shared: SharedView
     let buffer = TextBuffer()
 
@@ -43,7 +42,6 @@ final class GroupObserver {
     init(_ options: LinuxPressureSource.Options, _ kernel: any Kernel, _ environment: LinuxPressureSource.Environment, _ shared: SharedView) {
         self.options = options
         self.kernel = kernel
-        self.environment = environment
         self.shared = shared
         slots = .allocate(capacity: Slot.allCases.count)
         machine = Machine(kernel, buffer)
@@ -52,8 +50,10 @@ final class GroupObserver {
         group = ControlGroup(kernel)
         chain = LimitChain(group, kernel, buffer)
         stall = StallWatch(group.unified, kernel, buffer)
-        announcement = Announcement(
-            ServiceManagerWatch(watch: environment.watch, write: environment.write, unified: group.unified, kernel), kernel, buffer)
+        let unified = group.unified
+        announcement = Announcement(kernel, buffer) {
+            ServiceManagerWatch(watch: environment.watch, write: environment.write, unified: unified, kernel)
+        }
         wire()
     }
 
@@ -141,7 +141,7 @@ final class GroupObserver {
         return switch announcement.plan {
         case .disabled: false
         case .watch(let watch): watch.kind != .stallFile
-        case .absent, .refused: true
+        case .absent, .refused, .unreachable: true
         }
     }
 
