@@ -48,7 +48,9 @@ import Testing
 
     @Test func `K5 a first event without growth is not believed, one with growth is`() {
         var confirmation = StallConfirmation(threshold: .milliseconds(50))
-        let totals: [PressureReading.StallTotals?] = [4000, 4020, 4060, 4110, 1, nil].map { (total: Int?) in total.map { .init(some: .milliseconds($0)) } }
+        let totals: [PressureReading.StallTotals?] = [4000, 4020, 4060, 4110, 1, nil].map { (total: Int?) in
+            total.map { .init(some: .milliseconds($0)) }
+        }
         var believed: [Bool] = []
         for total in totals { believed.append(confirmation.confirms(total)) }
         // Slow stalls do not add up, as the baseline moves with what is rejected; a total that falls belongs to a group made anew (K12).

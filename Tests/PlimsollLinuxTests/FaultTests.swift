@@ -6,7 +6,9 @@ import Testing
 
 /// Every call fails once, or from then on, for every N until none is left to fail.
 @Suite struct FaultTests {
-    static let machines: [(name: String, files: [String: String])] = [("version 2", Machines.version2(high: "471859200")), ("hybrid", Machines.hybrid())]
+    static let machines: [(name: String, files: [String: String])] = [
+        ("version 2", Machines.version2(high: "471859200")), ("hybrid", Machines.hybrid()),
+    ]
 
     @Test(arguments: ScriptedKernel.Persistence.allCases, [ENODEV, EMFILE])
     func `whichever call fails, there is a reading or an error, a reason for what is dead, and no spinning`(

@@ -10,7 +10,9 @@ import Testing
     @Test func `K21 clean page cache is available, dirty pages and tmpfs are not`() throws {
         let turner = Turner(Machines.version2())
         turner.set(Machines.main + "/memory.current", "\(480 * mib)\n")
-        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 150 * mib, activeFile: 70 * mib, shmem: 40 * mib, dirty: 20 * mib, slab: 10 * mib))
+        turner.set(
+            Machines.main + "/memory.stat",
+            Machines.stat(inactiveFile: 150 * mib, activeFile: 70 * mib, shmem: 40 * mib, dirty: 20 * mib, slab: 10 * mib))
         let reading = try turner.read()
         #expect(reading.available == .mebibytes(32 + 200 + 5))
         #expect(reading.workingSet == .mebibytes(480 - 150))

@@ -177,7 +177,9 @@ final class Turner {
         source = LinuxPressureSource(options: options, kernel: kernel, environment: environment)
     }
 
-    convenience init(_ files: [String: String], options: LinuxPressureSource.Options = .init(), environment: LinuxPressureSource.Environment = .init()) {
+    convenience init(
+        _ files: [String: String], options: LinuxPressureSource.Options = .init(), environment: LinuxPressureSource.Environment = .init()
+    ) {
         self.init(ScriptedKernel(files), options: options, environment: environment)
     }
 
