@@ -2,6 +2,8 @@ import Plimsoll
 
 /// One group on the way from ours to the top of what can be seen, with its limits and, where it has one, what is charged to it.
 final class LimitLevel {
+    /// The next level up that has the memory controller.
+    var parent: LimitLevel?
     let directory: String
     let version: ControlGroup.Version
     let maximumFile: KernelFile
