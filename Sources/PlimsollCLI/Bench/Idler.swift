@@ -7,9 +7,9 @@ import Synchronization
 final class Idler: Sendable {
     /// What it tells at its end.
     struct Result: Codable {
-        /// Voluntary context switches of all threads during the measured time.
+        /// Times the library's threads were woken during the measured time.
         var wakeups = 0
-        /// Processor time of all threads during the measured time.
+        /// Processor time of the library's threads during the measured time.
         var processorMicroseconds = 0
         var measuredMicroseconds = 0
         /// Times the loop looked.
@@ -75,12 +75,13 @@ final class Idler: Sendable {
     }
 
     private func sleepAndMeasure(_ length: Duration, _ timer: TurnTimer?) -> Result {
-        let before = (turns: turns.load(ordering: .relaxed), switches: Self.switches, processor: SteadyClock.processor, at: SteadyClock.now)
+        let before = (turns: turns.load(ordering: .relaxed), threads: OwnThreads(), at: SteadyClock.now)
         SteadyClock.sleep(length)
         var result = Result()
         result.measuredMicroseconds = Int((SteadyClock.now - before.at).inNanoseconds / 1000)
-        result.processorMicroseconds = Int((SteadyClock.processor - before.processor).inNanoseconds / 1000)
-        result.wakeups = Self.switches - before.switches
+        let threads = OwnThreads()
+        result.processorMicroseconds = Int((threads.processor - before.threads.processor).inNanoseconds / 1000)
+        result.wakeups = threads.switches - before.threads.switches
         result.turns = turns.load(ordering: .relaxed) - before.turns
         result.residentBytes = Self.resident
         if let turns = timer?.turns {
@@ -88,12 +89,6 @@ final class Idler: Sendable {
             result.turnProcessorMicroseconds = median(turns.processor)
         }
         return result
-    }
-
-    private static var switches: Int {
-        var usage = rusage()
-        getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
-        return usage.ru_nvcsw
     }
 
     private static var resident: Int {
