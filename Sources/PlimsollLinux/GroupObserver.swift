@@ -17,14 +17,15 @@ final class GroupObserver {
     private(set) var machineMemory: MachineMemory?
     private(set) var limitEvents: LimitEvents?
     private(set) var thresholds: UsageThresholds?
+    private(set) var limitWatch: LimitWatch?
     private(set) var stall: StallWatch
     private(set) var announcement: Announcement
     private(set) var brake: MemoryHigh?
     let residentFile: KernelFile
     private var resident: ByteCount?
 
-    /// Limits are moved, and processes are, without any file telling of it (K18, K19).
-    static let limitInterval = Duration.seconds(10)
+    /// Processes are moved between groups without any file telling of it (K19); where limits can't be watched, neither does one tell of them.
+    private var limitInterval: Duration { limitWatch?.isLive == true ? .seconds(10) : .seconds(1) }
     private var limitsReadAt: Duration?
     private var residentReadAt: Duration?
     private var healthCheckedAt: Duration?
@@ -34,6 +35,7 @@ final class GroupObserver {
     /// A group or a file is gone: everything is to be looked up anew.
     private var isLost = false
     private var lookup = BackOff()
+    private var wakeRepair = BackOff()
 
     /// The time of the last reading, which is the clock of all pauses.
     private(set) var now = Duration.zero
@@ -76,10 +78,12 @@ final class GroupObserver {
     /// Reads the limits and sets everything that hangs on the group found.
     private func wire() {
         membership = readMembership()
+        if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
         machineMemory = machine.memory(at: now)
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.levels.first?.directory == own {
             brake = MemoryHigh(own, kernel, buffer)
         }
+        limitWatch = chain.levels.isEmpty ? nil : LimitWatch(chain.levels, kernel)
         readLimits()
         _ = stall.totals(at: now)
         armBells()
@@ -147,7 +151,7 @@ final class GroupObserver {
 
     func read(at now: Duration) throws(PressureSourceError) -> PressureReading {
         self.now = now
-        if limitsReadAt.isDue(after: Self.limitInterval, at: now) {
+        if limitsReadAt.isDue(after: limitInterval, at: now) {
             if readMembership() != membership { isLost = true }
             readLimits()
         }
@@ -167,6 +171,7 @@ final class GroupObserver {
             armBells()
             readResident()
             if health != Health(self) { publish() }
+            if !isLost { lookup.recovered() }
         }
         reading.resident = resident ?? .zero
         reading.stall = stall.totals(at: now)
@@ -185,6 +190,7 @@ final class GroupObserver {
     /// while telling of whichever level is shortest would take a change of level for growth.
     private func look(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
+        var smallest = KernelText.unlimited
         for level in chain.levels where level.isFinite {
             guard let usage = level.usage() else {
                 isLost = true
@@ -192,7 +198,8 @@ final class GroupObserver {
             }
             let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
-            if level === tightest {
+            if level.limit < smallest {
+                smallest = level.limit
                 reading.boundary = level.boundary
                 reading.limit = ByteCount(level.limit)
                 reading.usage = ByteCount(usage)
@@ -246,7 +253,7 @@ final class GroupObserver {
     // MARK: - Waiting
 
     /// The files a wait listens to.
-    enum Slot: Int, CaseIterable { case wake, events, warning, critical, trigger, announcement }
+    enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, trigger, announcement }
 
     /// Blocks until a bell rings or the time has passed. It may also end early for nothing; the loop then looks once more than it need.
     func wait(atMost limit: Duration) {
@@ -258,11 +265,15 @@ final class GroupObserver {
             // A short rest must not make a long wait deaf.
             if let rest = bell?.rest(at: now), rest <= .seconds(1) { nanoseconds = min(nanoseconds, max(1_000_000, rest.inNanoseconds)) }
         }
-        shared.wakeBell.repair()
+        if shared.wakeBell.file < 0, wakeRepair.isOver(at: now) {
+            shared.wakeBell.repair()
+            wakeRepair.failed(at: now)
+        }
         slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
         // Without an eventfd the flag is looked at now and then.
         if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
         listen(.events, limitEvents?.bell)
+        listen(.limits, limitWatch?.bell)
         listen(.warning, thresholds?.warning)
         listen(.critical, thresholds?.critical)
         listen(.trigger, stall.trigger?.bell)
@@ -282,8 +293,12 @@ final class GroupObserver {
             let found = slots[slot.rawValue]
             return found.fd >= 0 && found.revents != 0 ? found.revents : nil
         }
-        if let found = conditions(.wake) { shared.wakeBell.heard(found) }
+        if let found = conditions(.wake), !shared.wakeBell.heard(found) { wakeRepair.failed(at: now) }
         if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
+        if let found = conditions(.limits) {
+            limitWatch?.heard(found, at: now)
+            limitsReadAt = nil
+        }
         if let found = conditions(.warning) { thresholds?.heardWarning(found, at: now) }
         if let found = conditions(.critical) { thresholds?.heardCritical(found, at: now) }
         if let found = conditions(.trigger) { stall.heard(found, at: now) }

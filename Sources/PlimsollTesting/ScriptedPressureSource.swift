@@ -12,11 +12,13 @@ public final class ScriptedPressureSource: PressureSource {
         var footprint = Footprint()
         var isAsleep = false
         var isFailing = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+
+        var isSettled: Bool { isAsleep && consumed == pushed }
     }
 
     private let state = Mutex(State())
     private let loop = Parker()
-    private let test = Parker()
 
     /// A source that sees nothing until something is pushed.
     public init() {}
@@ -49,9 +51,15 @@ public final class ScriptedPressureSource: PressureSource {
         loop.unpark()
     }
 
-    /// Blocks until the loop has seen the last reading pushed and waits for another. Not for the cooperative pool's threads.
-    public func awaitSettled() {
-        while !state.withLock({ $0.isAsleep && $0.consumed == $0.pushed }) { test.park(atMost: .milliseconds(50)) }
+    /// Returns when the loop has seen the last reading pushed and waits for another. What it began on other threads may still run.
+    public func settled() async {
+        await withCheckedContinuation { continuation in
+            let isSettled = state.withLock { state in
+                if !state.isSettled { state.waiting.append(continuation) }
+                return state.isSettled
+            }
+            if isSettled { continuation.resume() }
+        }
     }
 
     public func read(at: Duration) throws(PressureSourceError) -> PressureReading {
@@ -66,8 +74,13 @@ public final class ScriptedPressureSource: PressureSource {
     }
 
     public func wait(atMost limit: Duration) {
-        state.withLock { $0.isAsleep = true }
-        test.unpark()
+        let waiting = state.withLock { state in
+            state.isAsleep = true
+            guard state.isSettled else { return [] as [CheckedContinuation<Void, Never>] }
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
         loop.park()
         state.withLock { $0.isAsleep = false }
     }

@@ -116,12 +116,12 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    /// Takes out up to `limit` entries that match, beginning at slot `position`, which moves on; true when the end is reached.
-    mutating func takeOut(from position: inout Int, atMost limit: Int, into batch: inout ContiguousArray<Entry>, where matches: (Entry) -> Bool)
+    /// Takes out entries that match until `batch` is full, beginning at slot `position`, which moves on; true when the end is reached.
+    mutating func takeOut(from position: inout Int, into batch: CacheBatch<Entry>, where matches: (Entry) -> Bool)
         -> Bool
     {
         while position < slots.count {
-            if batch.count >= limit { return false }
+            if batch.isFull { return false }
             if let entry = slots[position].entry, matches(entry), let removed = remove(Int32(position)) { batch.append(removed) }
             position += 1
         }
@@ -143,7 +143,7 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private mutating func remove(_ slot: Int32) -> Entry? {
         guard let entry = slots[Int(slot)].entry else { return nil }
         unlink(slot)
-        index[entry.key] = nil
+        index.removeValue(forKey: entry.key)
         slots[Int(slot)].entry = nil
         slots[Int(slot)].newer = free
         free = slot
@@ -182,6 +182,43 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     private mutating func addCost(_ cost: Int, toMain: Bool) {
         if toMain { main.cost += cost } else { small.cost += cost }
+    }
+}
+
+/// Entries on their way out: taken under a lock, released after it. Used by one thread at a time.
+///
+/// Plain memory instead of an array, because unspecialized generic code allocates when it looks up an array's conformances.
+// Unchecked: whoever uses it has taken it out of the cache's mutex or made it, and puts it back when done; one thread at a time.
+final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
+    private let entries: UnsafeMutablePointer<Entry>
+    private let capacity: Int
+    private(set) var count = 0
+
+    init(capacity: Int) {
+        self.capacity = capacity
+        entries = .allocate(capacity: capacity)
+    }
+
+    deinit {
+        drain { _ in }
+        entries.deallocate()
+    }
+
+    var isFull: Bool { count == capacity }
+
+    func append(_ entry: consuming Entry) {
+        (entries + count).initialize(to: entry)
+        count += 1
+    }
+
+    /// Hands each entry to `body` and forgets it.
+    func drain(_ body: (borrowing Entry) -> Void) {
+        var position = 0
+        while position < count {
+            body((entries + position).move())
+            position += 1
+        }
+        count = 0
     }
 }
 

@@ -21,19 +21,18 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     private let shards: [Shard]
     private let total = Atomic<Int>(0)
     private let bound: Atomic<Int>
-    private let restriction = Atomic<Int>(Int.max)
     private let purged = Atomic<Int>(0)
     private let meter = AtomicLazyReference<ChargeMeter>()
     private let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
     private let hasListeners = Atomic<Bool>(false)
     private let loads = SingleFlight<Key, Value>()
-    private let batch: Mutex<Batch>
+    private let batch = Mutex<Batch?>(Batch(capacity: slice))
 
     private let costOf: @Sendable (Key, Value) -> Int
     private let timeToLive: Duration?
     private let time: Timekeeper
 
-    private typealias Batch = ContiguousArray<CacheShard<Key, Value>.Entry>
+    private typealias Batch = CacheBatch<CacheShard<Key, Value>.Entry>
 
     private final class Shard: Sendable {
         let state = Mutex(CacheShard<Key, Value>())
@@ -65,9 +64,6 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         var power = 1
         while power < shardCount { power *= 2 }
         shards = (0..<power).map { _ in Shard() }
-        var batch = Batch()
-        batch.reserveCapacity(Self.slice)
-        self.batch = Mutex(batch)
     }
 
     deinit {
@@ -119,7 +115,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Keeps `value` under `key` at a cost of `cost` bytes, whatever the cost closure would say.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = []) -> Bool {
-        guard cost >= 0, cost <= effectiveLimit else { return false }
+        guard cost >= 0, cost <= bound.load(ordering: .relaxed) else { return false }
         let own = shard(of: key)
         guard reserve(cost, evictingFrom: own) else { return false }
         let entry = CacheShard<Key, Value>.Entry(
@@ -197,8 +193,6 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Lets go of at least `target` bytes, coldest first, evenly over the shards. Allocates nothing.
     public func release(_ target: ByteCount) -> ByteCount { ByteCount(letGo(target.bytes, reason: .purged)) }
 
-    public func restrict(to limit: ByteCount?) { restriction.store(limit?.bytes ?? Int.max, ordering: .relaxed) }
-
     public func attach(_ meter: ChargeMeter) -> Bool {
         // A second manager finds the first one's meter: only one can bound the growth.
         guard self.meter.load() == nil, self.meter.storeIfNil(meter) === meter else { return false }
@@ -207,8 +201,6 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     // MARK: Room
-
-    private var effectiveLimit: Int { min(bound.load(ordering: .relaxed), restriction.load(ordering: .relaxed)) }
 
     private func shard(of key: Key) -> Shard {
         // The dictionary inside uses the low bits of the same hash.
@@ -219,7 +211,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     private func reserve(_ cost: Int, evictingFrom own: Shard) -> Bool {
         while true {
             let now = total.load(ordering: .relaxed)
-            if now <= effectiveLimit - cost {
+            if now <= bound.load(ordering: .relaxed) - cost {
                 guard total.weakCompareExchange(expected: now, desired: now + cost, ordering: .relaxed).exchanged else { continue }
                 guard let meter = meter.load(), !meter.take(cost) else { return true }
                 total.wrappingSubtract(cost, ordering: .relaxed)
@@ -227,7 +219,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
             // The own shard first: its lock is warm. An empty one means the cost lies elsewhere.
             guard evictOne(from: own) || shards.contains(where: evictOne) else {
                 // Nothing left to evict. Others may be between counting in and linking; then it is worth another look.
-                if total.load(ordering: .relaxed) > 0, cost <= effectiveLimit, meter.load() == nil { continue }
+                if total.load(ordering: .relaxed) > 0, cost <= bound.load(ordering: .relaxed), meter.load() == nil { continue }
                 return false
             }
         }
@@ -247,56 +239,57 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     private func letGo(_ target: Int, reason: RemovalReason) -> Int {
         var released = 0, emptyInARow = 0, position = 0
-        var batch = takeBatch()
+        let batch = takeBatch()
         while released < target, emptyInARow < shards.count {
             // A small slice from each in turn keeps the shards even; the last ones are taken no further than needed.
             let wanted = target - released
             var gained = 0
             shards[position].state.withLock { state in
-                while batch.count < Self.slice, gained < wanted, let entry = state.evict() {
+                while !batch.isFull, gained < wanted, let entry = state.evict() {
                     gained += entry.cost
                     batch.append(entry)
                 }
             }
-            emptyInARow = batch.isEmpty ? emptyInARow + 1 : 0
+            emptyInARow = batch.count == 0 ? emptyInARow + 1 : 0
             released += gained
             if reason == .purged { purged.wrappingAdd(batch.count, ordering: .relaxed) }
-            settle(&batch, reason)
+            settle(batch, reason)
             position = (position + 1) & (shards.count - 1)
         }
-        self.batch.withLock { $0 = batch }
+        putBack(batch)
         return released
     }
 
     private func takeOut(_ reason: RemovalReason, where matches: (CacheShard<Key, Value>.Entry) -> Bool) {
-        var batch = takeBatch()
+        let batch = takeBatch()
         for shard in shards {
             var position = 0
             var atEnd = false
             while !atEnd {
-                atEnd = shard.state.withLock { $0.takeOut(from: &position, atMost: Self.slice, into: &batch, where: matches) }
+                atEnd = shard.state.withLock { $0.takeOut(from: &position, into: batch, where: matches) }
                 if reason == .purged { purged.wrappingAdd(batch.count, ordering: .relaxed) }
-                settle(&batch, reason)
+                settle(batch, reason)
             }
         }
-        self.batch.withLock { $0 = batch }
+        putBack(batch)
     }
 
     /// The prepared batch, or a new one if somebody else is using it.
     private func takeBatch() -> Batch {
-        batch.withLock { prepared in
-            let mine = prepared
-            prepared = Batch()
-            return mine
+        let prepared = batch.withLock { batch in
+            defer { batch = nil }
+            return batch
         }
+        return prepared ?? Batch(capacity: Self.slice)
     }
 
-    private func settle(_ batch: inout Batch, _ reason: RemovalReason) {
-        for entry in batch {
+    private func putBack(_ batch: Batch) { self.batch.withLock { $0 = batch } }
+
+    private func settle(_ batch: Batch, _ reason: RemovalReason) {
+        batch.drain { entry in
             forget(entry.cost)
             tell(entry, reason)
         }
-        batch.removeAll(keepingCapacity: true)
     }
 
     private func tell(_ entry: CacheShard<Key, Value>.Entry, _ reason: RemovalReason) {

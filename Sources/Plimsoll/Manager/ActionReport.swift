@@ -16,6 +16,8 @@ public struct ActionReport: Sendable, Hashable {
     public var asked: ByteCount = .zero
     /// Bytes that holders said they let go of.
     public var released: ByteCount = .zero
+    /// Time of it that went into trimming the heap, while other threads' allocations may have had to wait.
+    public var trim: Duration = .zero
     /// Footprint before it.
     public var before = Footprint()
     /// Footprint after it, the heap having been trimmed if that was worth it.

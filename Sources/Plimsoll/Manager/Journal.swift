@@ -1,28 +1,58 @@
 import Synchronization
 
 /// The last reports, in a ring that is allocated once, and those who want each as it comes.
+///
+/// Adding allocates nothing and calls nobody: listeners are served by the delivery worker, like observers.
 final class Journal: Sendable {
+    typealias Listener = @Sendable (ActionReport) -> Void
+
     private struct State {
         var ring: ContiguousArray<ActionReport?>
         var written = 0
-        var listeners: [@Sendable (ActionReport) -> Void] = []
+        var listeners: [Listener] = []
+        /// The next report and the next listener to be served.
+        var served = (report: 0, listener: 0)
     }
 
     private let state: Mutex<State>
 
     init(capacity: Int = 256) { state = Mutex(State(ring: ContiguousArray(repeating: nil, count: capacity))) }
 
-    /// Called on the threads that act, after they acted.
-    func add(_ report: ActionReport) {
-        let listeners = state.withLock { state in
+    /// Whether somebody listens: then the delivery worker is to be asked.
+    func add(_ report: ActionReport) -> Bool {
+        state.withLock { state in
             state.ring[state.written % state.ring.count] = report
             state.written += 1
-            return state.listeners
+            return !state.listeners.isEmpty
         }
-        for listener in listeners { listener(report) }
     }
 
-    func listen(_ listener: @escaping @Sendable (ActionReport) -> Void) { state.withLock { $0.listeners.append(listener) } }
+    func listen(_ listener: @escaping Listener) {
+        state.withLock { state in
+            if state.listeners.isEmpty { state.served = (state.written, 0) }
+            state.listeners.append(listener)
+        }
+    }
+
+    /// Serves until nothing is left. Runs on the delivery worker; reports overwritten meanwhile are lost to listeners.
+    func deliver(_ turn: Worker.Turn, time: Timekeeper) {
+        while let (report, listener) = next() {
+            guard turn.call("onReport", at: time.elapsed(), { listener(report) }) else { return }
+        }
+    }
+
+    private func next() -> (ActionReport, Listener)? {
+        state.withLock { state in
+            if state.served.report < state.written, state.served.listener >= state.listeners.count { state.served = (state.served.report + 1, 0) }
+            let oldest = state.written - state.ring.count
+            if state.served.report < oldest { state.served = (oldest, 0) }
+            guard state.served.report < state.written, !state.listeners.isEmpty,
+                let report = state.ring[state.served.report % state.ring.count]
+            else { return nil }
+            state.served.listener += 1
+            return (report, state.listeners[state.served.listener - 1])
+        }
+    }
 
     /// Oldest first.
     var reports: [ActionReport] {

@@ -28,8 +28,17 @@ final class ManagerParts: Sendable {
         self.purger = purger
         self.exit = exit
         let (journal, observers) = (journal, observers)
-        hands = Worker("plimsoll-purge") { purger.run($0, journal: journal) }
-        courier = Worker("plimsoll-tell") { observers.deliver($0, time: time) }
+        let courier = Worker("plimsoll-tell") { turn in
+            guard observers.deliver(turn, time: time) else { return }
+            journal.deliver(turn, time: time)
+        }
+        self.courier = courier
+        hands = Worker("plimsoll-purge") { purger.run($0) { report in if journal.add(report) { courier.request() } } }
+    }
+
+    /// Puts a report into the journal and has its listeners told.
+    func report(_ report: ActionReport) {
+        if journal.add(report) { courier.request() }
     }
 
     var level: PressureLevel { PressureLevel(rawValue: levelBits.load(ordering: .relaxed)) ?? .normal }

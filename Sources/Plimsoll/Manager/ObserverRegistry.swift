@@ -41,15 +41,16 @@ final class ObserverRegistry: Sendable {
     /// Makes `event` the next to be delivered.
     func post(_ event: PressureEvent) { state.withLock { $0.waiting = event } }
 
-    /// Delivers until nothing waits. Runs on the delivery worker.
-    func deliver(_ turn: Worker.Turn, time: Timekeeper) {
+    /// Delivers until nothing waits. Runs on the delivery worker; false if its thread was replaced meanwhile.
+    func deliver(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         while let (observer, event) = next() {
             guard event.level >= observer.threshold else { continue }
             let inCharge = turn.call(observer.name, at: time.elapsed()) {
                 _ = observer.gate.call { observer.body(event) }
             }
-            guard inCharge else { return }
+            guard inCharge else { return false }
         }
+        return true
     }
 
     private func next() -> (Observer, PressureEvent)? {

@@ -17,15 +17,16 @@ struct PressureLoop {
         while !parts.inbox.isStopped {
             let began = time.elapsed()
             let mark = parts.meter.heldBytes
-            guard let reading = try? source.read(at: began) else {
+            guard var reading = try? source.read(at: began) else {
                 // Nothing can be read just now: the source re-resolves its files and says why in its capabilities.
                 source.wait(atMost: Pace.longest)
                 continue
             }
+            reading.charged = mark
             var assessment = assessor.assess(reading)
             parts.inbox.simulate(on: &assessment)
             parts.publish(assessment.level)
-            response.respond(to: assessment, reading, heldAtReading: mark)
+            response.respond(to: assessment, reading)
             onTurn?(reading, assessment)
 
             let ended = time.elapsed()

@@ -15,6 +15,8 @@ struct PressureResponse {
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
 
+    static let leastAsked = ByteCount.mebibytes(1)
+
     /// What holders without a meter had when last asked: makes the loop look sooner near the line.
     private(set) var heldElsewhere = ByteCount.zero
 
@@ -28,10 +30,10 @@ struct PressureResponse {
         heldElsewhere = parts.purgeables.hasUnmetered ? .mebibytes(1) : .zero
     }
 
-    mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading, heldAtReading mark: ByteCount) {
+    mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         settle(assessment, reading)
-        let allowance = ramp.allowance(room: assessment.room, level: assessment.observed, at: assessment.at)
-        parts.meter.allow(policy.isDryRun ? .max : allowance, since: mark)
+        let allowance = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
+        parts.meter.allow(policy.isDryRun ? .max : allowance, since: reading.charged)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
@@ -60,14 +62,15 @@ struct PressureResponse {
     }
 
     private mutating func release(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
-        let asked = bytesToRelease(assessment)
-        guard asked > .zero, governor.start(at: assessment.at, available: reading.available) else { return }
+        let shortfall = bytesToRelease(assessment)
+        guard shortfall > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
         var report = report(action, assessment)
-        report.asked = asked
+        // A pass for less costs as much, and what it brings could not be told from noise.
+        report.asked = max(shortfall, Self.leastAsked)
         if policy.isDryRun {
             report.outcome = .dryRun
-            parts.journal.add(report)
-            governor.finished(released: .zero, fall: .zero, took: .zero, at: assessment.at, available: reading.available)
+            parts.report(report)
+            governor.finished(report, at: assessment.at, available: reading.available)
             return
         }
         isRestricted = true
@@ -77,8 +80,8 @@ struct PressureResponse {
 
     /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
-        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: [.announced, .simulated]) else { return assessment.shortfall }
-        return max(.mebibytes(1), parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
+        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
+        return max(Self.leastAsked, parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
     }
 
     private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
@@ -89,13 +92,13 @@ struct PressureResponse {
             _ = parts.tasks.expire(.pressure, within: grace)
             expiryDeadline = assessment.at + grace
         }
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private func refuse(_ action: PressureAction, _ assessment: PressureAssessment, _ reason: String) {
         var report = report(action, assessment)
         report.outcome = .refused(reason)
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private mutating func terminate(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
@@ -104,7 +107,7 @@ struct PressureResponse {
             hasRefusedToEnd = true
             var report = report(action, assessment)
             report.outcome = outcome
-            parts.journal.add(report)
+            parts.report(report)
         }
         if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
         if policy.isDryRun { return once(.dryRun) }
@@ -122,9 +125,7 @@ struct PressureResponse {
 
     private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
         if let report = parts.purger.takeFinished() {
-            governor.finished(
-                released: report.released, fall: max(report.residentFall, report.usageFall), took: report.took, at: assessment.at,
-                available: reading.available)
+            governor.finished(report, at: assessment.at, available: reading.available)
             heldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero ? .mebibytes(1) : .zero
         }
         if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
@@ -133,7 +134,7 @@ struct PressureResponse {
             if !names.isEmpty {
                 var report = report(.expireBackgroundTasks(grace: .zero), assessment)
                 report.outcome = .overran(names)
-                parts.journal.add(report)
+                parts.report(report)
             }
         }
     }
@@ -161,7 +162,7 @@ struct PressureResponse {
         var report = report(action, assessment)
         report.took = policy.handlerBudget
         report.outcome = .overran([name])
-        parts.journal.add(report)
+        parts.report(report)
     }
 
     private func report(_ action: PressureAction, _ assessment: PressureAssessment) -> ActionReport {

@@ -126,7 +126,7 @@ public final class ResourceManager: Sendable {
     /// What was done lately, oldest first; at most 256.
     public var reports: [ActionReport] { parts.journal.reports }
 
-    /// Calls `body` with each report as it comes, on the thread that acted.
+    /// Calls `body` with each report to come, in order, on the manager's delivery thread.
     public func onReport(_ body: @escaping @Sendable (ActionReport) -> Void) { parts.journal.listen(body) }
 
     // MARK: Registering

@@ -9,7 +9,6 @@ final class Worker: Sendable {
         /// Number of the thread in charge; a replaced one finds another number here and leaves.
         var generation = 0
         var isStopped = false
-        var isStarted = false
         /// When the present call into a handler began, and whose it is.
         var inside: (name: String, since: Duration)?
     }
@@ -24,12 +23,7 @@ final class Worker: Sendable {
         self.job = job
     }
 
-    func start() {
-        startThread(
-            state.withLock {
-                $0.isStarted = true; return $0.generation
-            })
-    }
+    func start() { startThread(0, state.withLock { $0.parker }) }
 
     func stop() {
         state.withLock { state in
@@ -61,16 +55,16 @@ final class Worker: Sendable {
     ///
     /// - Returns: the handler's name, or `nil` if nothing is stuck.
     func replaceIfStuck(at now: Duration, budget: Duration) -> String? {
-        let (stuck, generation): (String?, Int) = state.withLock { state in
-            guard let inside = state.inside, now - inside.since >= budget else { return (nil, 0) }
+        let (stuck, generation, parker): (String?, Int, Parker) = state.withLock { state in
+            guard let inside = state.inside, now - inside.since >= budget else { return (nil, 0, state.parker) }
             state.generation += 1
             state.inside = nil
             // The old thread keeps its parker; the new one gets its own, with the request that may have been made meanwhile.
             state.parker = Parker()
             state.parker.unpark()
-            return (inside.name, state.generation)
+            return (inside.name, state.generation, state.parker)
         }
-        if stuck != nil { startThread(generation) }
+        if stuck != nil { startThread(generation, parker) }
         return stuck
     }
 
@@ -79,9 +73,8 @@ final class Worker: Sendable {
         state.withLock { $0.inside.map { max(.zero, budget - (now - $0.since)) } }
     }
 
-    private func startThread(_ generation: Int) {
+    private func startThread(_ generation: Int, _ parker: Parker) {
         _ = Thread.start(threadName) { [self] in
-            let parker = state.withLock { $0.parker }
             while true {
                 parker.park()
                 let goOn = state.withLock { !$0.isStopped && $0.generation == generation }

@@ -5,16 +5,21 @@ struct PurgeGovernor: Sendable {
     private(set) var isRunning = false
     /// Whether the last purge brought nothing back.
     private(set) var lastWasUseless = false
-    private var heldUntil = Duration.zero
+    private var end = Duration.zero
+    private var holdOff = Duration.zero
+    private var trim = Duration.zero
     private var availableThen: ByteCount?
 
-    /// How much less must be available, as a share of what a useless purge left, to try again before the time.
+    /// How much less must be available, as a share of what a purge left, to try again before the time.
     static let worsening = 0.75
 
     /// Whether a purge may start now; if so, it counts as running until `finished`.
-    mutating func start(at now: Duration, available: ByteCount?) -> Bool {
+    ///
+    /// Trimming the heap stops other threads' allocations, so it may take a twentieth of the time, at the critical level a fifth.
+    mutating func start(at now: Duration, level: PressureLevel, available: ByteCount?) -> Bool {
         if isRunning { return false }
-        if lastWasUseless, now < heldUntil {
+        let rest = max(holdOff, trim * (level == .critical ? 4 : 19))
+        if now - end < rest {
             guard let available, let availableThen, available < availableThen * Self.worsening else { return false }
         }
         isRunning = true
@@ -24,15 +29,16 @@ struct PurgeGovernor: Sendable {
     /// A purge came to its end.
     ///
     /// - Parameters:
-    ///   - released: what holders said they let go of.
-    ///   - fall: measured fall of resident memory or of the group, the larger.
-    ///   - took: its duration.
-    mutating func finished(released: ByteCount, fall: ByteCount, took: Duration, at now: Duration, available: ByteCount?) {
+    ///   - report: what it brought.
+    ///   - available: what can be allocated after it.
+    mutating func finished(_ report: ActionReport, at now: Duration, available: ByteCount?) {
         isRunning = false
-        let nothing = released < .mebibytes(1)
-        lastWasUseless = nothing || fall < released * 0.1
+        let nothing = report.released < min(.mebibytes(1), report.asked)
+        lastWasUseless = nothing || max(report.residentFall, report.usageFall) < report.released * 0.1
+        holdOff = !lastWasUseless ? .zero : nothing ? .seconds(30) : max(.seconds(5), report.took * 20)
+        trim = report.trim
+        end = now
         availableThen = available
-        heldUntil = now + (nothing ? .seconds(30) : max(.seconds(5), took * 20))
     }
 
     /// A purge got stuck in a holder and was given up; the next one goes around it.
@@ -41,6 +47,7 @@ struct PurgeGovernor: Sendable {
     /// Memory is plentiful: what was learnt no longer holds.
     mutating func reset() {
         lastWasUseless = false
-        heldUntil = .zero
+        holdOff = .zero
+        trim = .zero
     }
 }

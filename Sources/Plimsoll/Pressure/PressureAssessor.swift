@@ -22,7 +22,7 @@ public struct PressureAssessor: Sendable {
     /// Judges `reading`. Readings come in order of time; one out of order is judged without its history.
     public mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
-        growth.add(pinned: reading.pinned, at: reading.at)
+        growth.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         stall.add(reading.stall?.some, at: reading.at)
 
         var result = PressureAssessment(at: reading.at, growth: growth.perSecond, stallShare: stall.share)
@@ -90,7 +90,7 @@ public struct PressureAssessor: Sendable {
         // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
         let line = warningMargin * thresholds.fallFactor
         let reserve = min(growth.perSecond * 0.25, warningMargin)
-        if result.observed > .normal, !result.evidence.isDisjoint(with: [.headroom, .growth]) {
+        if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             result.shortfall = max(.zero, line + reserve - available)
         }
         result.room = max(.zero, available - line)
@@ -118,9 +118,9 @@ public struct PressureAssessor: Sendable {
     }
 }
 
-/// Growth of what cannot be reclaimed, smoothed over about 50 ms so that a kernel's per-processor batches are not taken for a burst.
+/// Growth of what cannot be reclaimed, less what registered caches added themselves, smoothed over about 50 ms so that a kernel's per-processor batches are not taken for a burst.
 struct GrowthMeter: Sendable {
-    private var last: (pinned: ByteCount, at: Duration)?
+    private var last: (pinned: ByteCount, charged: ByteCount, at: Duration)?
     private var rate = 0.0
 
     /// Bytes a second, never negative.
@@ -128,20 +128,22 @@ struct GrowthMeter: Sendable {
 
     private static let smoothing = 0.05
 
-    mutating func add(pinned: ByteCount?, at: Duration) {
+    mutating func add(pinned: ByteCount?, charged: ByteCount, at: Duration) {
         guard let pinned else {
             last = nil
             return
         }
         guard let last else {
-            self.last = (pinned, at)
+            self.last = (pinned, charged, at)
             return
         }
         let seconds = (at - last.at).inSeconds
         guard seconds > 0 else { return }
-        let present = Double((pinned - last.pinned).bytes) / seconds
+        // Only what caches took: what they give back need not have reached the kernel, and would look like growth.
+        let own = max(.zero, charged - last.charged)
+        let present = Double((pinned - last.pinned - own).bytes) / seconds
         rate = max(0, rate + (present - rate) * (seconds / (Self.smoothing + seconds)))
-        self.last = (pinned, at)
+        self.last = (pinned, charged, at)
     }
 }
 

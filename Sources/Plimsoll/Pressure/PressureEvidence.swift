@@ -20,6 +20,12 @@ public struct PressureEvidence: OptionSet, Sendable, Hashable, Codable {
     /// Somebody asked to pretend.
     public static let simulated = PressureEvidence(rawValue: 1 << 6)
 
+    // Made once: a literal of several kinds is an array first, and the path that frees memory takes none.
+    /// Kinds that know how many bytes are short.
+    static let ofBytes: PressureEvidence = [.headroom, .growth]
+    /// Kinds that know a level but no bytes.
+    static let ofLevel: PressureEvidence = [.announced, .simulated]
+
     private static let names: [(PressureEvidence, String)] = [
         (.headroom, "headroom"), (.growth, "growth"), (.stall, "stall"), (.limitEvents, "limit events"),
         (.limitLowered, "limit lowered"), (.announced, "announced"), (.simulated, "simulated"),

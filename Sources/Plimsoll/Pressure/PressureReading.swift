@@ -20,6 +20,8 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public var stall: StallTotals?
     /// Event counts since the group was made; `nil` where the kernel keeps none.
     public var events: EventCounts?
+    /// What registered caches hold by their own count: growth that is theirs stops at the line by itself and is no danger.
+    public var charged: ByteCount
     /// What a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for nothing.
     public var announced: PressureLevel?
 
@@ -27,7 +29,7 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public init(
         at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero, workingSet: ByteCount? = nil,
         available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
-        announced: PressureLevel? = nil
+        charged: ByteCount = .zero, announced: PressureLevel? = nil
     ) {
         self.at = at
         self.boundary = boundary
@@ -38,6 +40,7 @@ public struct PressureReading: Sendable, Hashable, Codable {
         self.resident = resident
         self.stall = stall
         self.events = events
+        self.charged = charged
         self.announced = announced
     }
 

@@ -28,7 +28,7 @@ struct Bell {
     /// It failed: not to be listened to, or armed again, for a while that doubles each time.
     mutating func failed(at now: Duration) { backOff.failed(at: now) }
 
-    /// Failed for good, as far as is known: tries again only when everything is looked up anew.
+    /// Closes the file, if there is one.
     mutating func closed(_ kernel: any Kernel) {
         if file >= 0 { kernel.close(file) }
         file = -1
@@ -56,6 +56,9 @@ struct BackOff {
         until = now + pause
         pause = min(pause * 2, Self.longest)
     }
+
+    /// Things are well: the next failure is the first again.
+    mutating func recovered() { pause = Self.first }
 
     /// A rest after success, which makes the next failure the first again.
     mutating func rest(for duration: Duration, at now: Duration) {

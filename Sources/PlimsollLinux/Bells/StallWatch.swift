@@ -9,6 +9,8 @@ final class StallWatch {
     private let file: KernelFile?
     /// Why the own group keeps none; `nil` if it does.
     let groupFailure: String?
+    /// Whether the own group may keep some after all.
+    private(set) var isUncertain = false
     /// Why nobody keeps any; `nil` if there are totals.
     private(set) var failure: String?
     let trigger: StallTrigger?
@@ -23,11 +25,21 @@ final class StallWatch {
         case .hidden(let reason): groupFailure = reason
         case .directory(let directory, _):
             let own = KernelFile(directory + "/memory.pressure", kernel, buffer)
-            if own.read({ PressureReading.StallTotals($0) }) != nil { found = own } else { groupFailure = "\(own.path): \(own.failure ?? .malformed)" }
+            if own.read({ PressureReading.StallTotals($0) }) != nil {
+                found = own
+            } else {
+                groupFailure = "\(own.path): \(own.failure ?? .malformed)"
+                isUncertain = own.failure?.isLasting != true
+            }
         }
         if found == nil {
             let machine = KernelFile(Self.machinePath, kernel, buffer)
-            if machine.read({ PressureReading.StallTotals($0) }) != nil { found = machine } else { failure = "\(machine.path): \(machine.failure ?? .malformed)" }
+            if machine.read({ PressureReading.StallTotals($0) }) != nil {
+                found = machine
+            } else {
+                failure = "\(machine.path): \(machine.failure ?? .malformed)"
+                isUncertain = isUncertain || machine.failure?.isLasting != true
+            }
         }
         self.groupFailure = groupFailure
         file = found

@@ -40,18 +40,15 @@ final class WakeBell: Sendable {
     /// On the waiting thread: whether it has been rung since the last time.
     func take() -> Bool { isPending.exchange(false, ordering: .acquiringAndReleasing) }
 
-    /// On the waiting thread, when the eventfd was ready.
-    func heard(_ conditions: Int16) {
-        let file = event.load(ordering: .relaxed)
-        if conditions & Int16(POLLNVAL | POLLERR) != 0 || kernel.drain(file) < 0 && conditions & Int16(POLLIN) != 0 {
-            // Somebody closed all files of the process. Whoever has that number now keeps it.
-            event.store(max(-1, kernel.makeEvent()), ordering: .relaxed)
-        }
+    /// On the waiting thread, when the eventfd was ready: silences it. False if it is broken, and not used any more.
+    func heard(_ conditions: Int16) -> Bool {
         _ = take()
+        if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 { return true }
+        // Somebody closed all files of the process. Whoever has that number now keeps it.
+        event.store(-1, ordering: .relaxed)
+        return false
     }
 
-    /// Makes the eventfd if it could not be made before.
-    func repair() {
-        if event.load(ordering: .relaxed) < 0 { event.store(max(-1, kernel.makeEvent()), ordering: .relaxed) }
-    }
+    /// On the waiting thread: makes the eventfd if there is none.
+    func repair() { event.store(max(-1, kernel.makeEvent()), ordering: .relaxed) }
 }

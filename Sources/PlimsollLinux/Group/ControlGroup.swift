@@ -20,6 +20,8 @@ package struct ControlGroup: Equatable, Sendable {
     package var version: Version
     /// The group of the memory controller.
     package var memory: GroupPlace
+    /// Whether something failed that may succeed next time.
+    package var isUncertain = false
     /// The group of the version 2 hierarchy, which keeps stall even where the memory controller is on version 1.
     package var unified: GroupPlace
 
@@ -28,7 +30,9 @@ package struct ControlGroup: Equatable, Sendable {
         let groups = kernel.contents(of: "/proc/self/cgroup")
         let table = kernel.contents(of: "/proc/self/mountinfo")
         guard case .success(let groups) = groups, case .success(let table) = table else {
-            let reason = if case .failure(let error) = groups { "/proc/self/cgroup: \(error)" } else { "/proc/self/mountinfo can't be read" }
+            let error = groups.failure ?? table.failure ?? .malformed
+            let reason = "\(groups.failure == nil ? "/proc/self/mountinfo" : "/proc/self/cgroup"): \(error)"
+            isUncertain = !error.isLasting
             version = .v2
             memory = .hidden(reason)
             unified = .hidden(reason)
@@ -36,14 +40,19 @@ package struct ControlGroup: Equatable, Sendable {
         }
         let membership = Membership(groups)
         let mounts = MountTable(table)
-        unified = Self.place(of: membership.unified, among: mounts.unified, "cgroup version 2", kernel)
+        var isUncertain = false
+        unified = Self.place(of: membership.unified, among: mounts.unified, "cgroup version 2", kernel, &isUncertain)
         let isVersion1 = membership.memory != nil && !mounts.memory.isEmpty
         version = isVersion1 ? .v1 : .v2
-        memory = isVersion1 ? Self.place(of: membership.memory, among: mounts.memory, "the version 1 memory controller", kernel) : unified
+        memory =
+            isVersion1 ? Self.place(of: membership.memory, among: mounts.memory, "the version 1 memory controller", kernel, &isUncertain) : unified
+        self.isUncertain = isUncertain
     }
 
     /// The directory of the group at `path` below the first mount that shows it, if it really is ours.
-    private static func place(of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel) -> GroupPlace {
+    private static func place(
+        of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel, _ isUncertain: inout Bool
+    ) -> GroupPlace {
         guard let path else { return .hidden("the process is in no group of \(name)") }
         guard !mounts.isEmpty else { return .hidden("\(name) is not mounted") }
         var reason = ""
@@ -53,11 +62,15 @@ package struct ControlGroup: Equatable, Sendable {
                 if case .hidden(let why) = place { reason = why }
                 continue
             }
-            guard kernel.status(of: directory) == .directory else {
+            let status = kernel.status(of: directory)
+            guard status == .directory else {
+                if case .failed(let number) = status, !KernelError(number: number).isLasting { isUncertain = true }
                 reason = "\(directory) is not there"
                 continue
             }
             if isForeign(directory, kernel) {
+                // It may have been moved between two reads of ours.
+                isUncertain = true
                 reason = "\(directory) does not list this process"
                 continue
             }
@@ -84,5 +97,12 @@ extension MountTable.Mount {
         guard wanted.starts(with: shown) else { return .hidden("\(point) shows the group \(root), which \(path) is not part of") }
         let top = point == "/" ? "" : point
         return .directory(wanted.dropFirst(shown.count).reduce(top) { "\($0)/\($1)" }, top: top)
+    }
+}
+
+extension Result {
+    /// The error, if it is one.
+    var failure: Failure? {
+        if case .failure(let error) = self { error } else { nil }
     }
 }

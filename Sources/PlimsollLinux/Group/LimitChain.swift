@@ -4,24 +4,29 @@ import Plimsoll
 final class LimitChain {
     /// Own group first.
     let levels: [LimitLevel]
+    /// Whether a level could not be opened though it may be there.
+    let isUncertain: Bool
 
     /// The levels of `group` whose memory controller is on; none of them need have a limit.
     init(_ group: ControlGroup, _ kernel: any Kernel, _ buffer: TextBuffer) {
         guard case .directory(let own, let top) = group.memory else {
             levels = []
+            isUncertain = false
             return
         }
         var levels: [LimitLevel] = []
+        var isUncertain = false
         var directory = own
         while true {
             let level = LimitLevel(directory, group.version, kernel, buffer)
             // The top of the hierarchy itself has no limits; a group below one with the controller on may have it off.
-            if level.maximumFile.open() { levels.append(level) }
+            if level.maximumFile.open() { levels.append(level) } else if level.maximumFile.failure?.isLasting != true { isUncertain = true }
             guard directory.utf8.count > top.utf8.count, let slash = directory.lastIndex(of: "/") else { break }
             directory = String(directory[..<slash])
             if group.version == .v1, Self.isNotHierarchical(directory, kernel) { break }
         }
         self.levels = levels
+        self.isUncertain = isUncertain
     }
 
     /// Version 1 before Linux 5.11 could leave a parent's limit out of account.

@@ -48,7 +48,9 @@ package struct HostKernel: Kernel {
 
     package func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         while true {
-            let count = Glibc.write(file, bytes.baseAddress, bytes.count)
+            // A socket whose other side is gone must not end the process by a signal.
+            var count = send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+            if count < 0, errno == ENOTSOCK { count = Glibc.write(file, bytes.baseAddress, bytes.count) }
             if count >= 0 { return count }
             if errno != EINTR { return -Int(errno) }
         }
@@ -74,6 +76,10 @@ package struct HostKernel: Kernel {
     package func connect(_ path: String) -> Int32 { plimsoll_connect(root + path) }
 
     package func makeEvent() -> Int32 { plimsoll_eventfd() }
+
+    package func makeWatch() -> Int32 { plimsoll_watch() }
+
+    package func watchWrites(to path: String, _ watch: Int32) -> Int32 { plimsoll_watch_writes(watch, root + path) }
 
     package func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
         Int(plimsoll_poll(files.baseAddress, UInt32(files.count), nanoseconds))

@@ -1,0 +1,52 @@
+# Every target does its own set-up. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+STRICT := -Xswiftc -warnings-as-errors
+RELEASE := .build/release/plimsoll
+VM := Tests/VirtualMachine
+
+.PHONY: help setup swift demo test unit vm check format bench stress docs clean
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+
+swift:
+	@command -v swift >/dev/null || { echo "Swift 6.2 or later is needed: https://www.swift.org/install/linux" >&2; exit 69; }
+
+# The virtual machine's packages are the only ones beyond a toolchain. As root they are installed; otherwise the command is printed.
+setup: swift
+	@$(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --setup || echo "going on without the virtual machine" >&2
+
+$(RELEASE): swift
+	swift build -c release --product plimsoll
+
+demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a real kill, a real survival
+	$(RELEASE) demo
+
+test: setup unit vm ## Every layer of tests, the virtual machine included
+
+unit: swift
+	swift build --build-tests
+	swift test --skip-build
+
+vm: setup ## The tests and the demo on a real cgroup v2 system under software emulation
+	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
+
+check: swift ## What must hold before a commit: format, no warnings, all tests
+	swift format lint --strict --recursive Package.swift Sources Tests
+	swift build --build-tests $(STRICT)
+	$(MAKE) test
+
+format: swift ## Bring the sources into shape
+	swift format --in-place --recursive Package.swift Sources Tests
+
+bench: $(RELEASE) ## Measure what the library costs; prints figure lines
+	Benchmarks/run $(RELEASE)
+
+stress: $(RELEASE) ## Survival under memory pressure, with and without Plimsoll; prints figure lines
+	$(RELEASE) stress --runs $${RUNS:-18}
+
+clean: ## Remove what was built
+	rm -rf .build out

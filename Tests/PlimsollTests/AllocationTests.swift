@@ -1,0 +1,103 @@
+import CAllocationCounter
+@testable import Plimsoll
+import PlimsollTesting
+import Synchronization
+import Testing
+
+/// T27, C86: the path that frees memory takes none.
+@Suite(.timeLimit(.minutes(1)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
+    @Test func `T27 C86 judging, deciding and announcing allocate nothing`() {
+        var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(), ramp = RefillRamp()
+        let useful = ActionReport(
+            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, released: .mebibytes(10),
+            before: Footprint(resident: .mebibytes(10)))
+        func turn(_ index: Int) -> Int {
+            let available = ByteCount.mebibytes(index % 7 < 3 ? 20 : 400)
+            let reading = PressureReading(at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available)
+            let assessment = assessor.assess(reading)
+            var fired = 0
+            for action in climb.climb(assessment) where action == .release && governor.start(at: assessment.at, level: assessment.level, available: available) {
+                fired += 1
+                governor.finished(useful, at: assessment.at, available: available)
+            }
+            _ = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
+            return announcer.event(for: assessment) == nil ? fired : fired + 1
+        }
+        var fired = 0
+        for index in 0..<100 { fired += turn(index) }
+        let before = allocation_count()
+        for index in 100..<1100 { fired += turn(index) }
+        #expect(allocation_count() - before == 0)
+        #expect(fired > 0)
+    }
+
+    @Test func `T27 C86 from wake-up to the end of a release nothing is allocated`() async throws {
+        let source = CountingSource(warmingPasses: 2)
+        let manager = ResourceManager(source: source)
+        let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { $1.count })
+        for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
+        manager.register(cache)
+        // Nothing the script shows gets better, so one pass follows another until nothing is left.
+        source.script.push(usage: .mebibytes(420), limit: .mebibytes(512))
+        let running = Task { try await manager.run() }
+        while cache.count > 0 { await Task.yield() }
+        running.cancel()
+        try await running.value
+        #expect(source.countedPasses > 2 && cache.statistics.purged == 2000)
+        #expect(source.handAllocations == 0, "on the purging thread, from the footprint before to the one after")
+        #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
+    }
+}
+
+/// A scripted source that notes how many allocations each of the manager's threads makes between its calls.
+///
+/// The first passes are not counted: the runtime sets up metadata once.
+final class CountingSource: PressureSource {
+    let script = ScriptedPressureSource()
+    private struct Counts {
+        var atWake: UInt64 = 0
+        var loop: UInt64 = 0
+        var atPassStart: UInt64?
+        var hand: UInt64 = 0
+        var passes = 0
+        var resident = ByteCount.gibibytes(64)
+    }
+    private let counts = Mutex(Counts())
+    private let warmingPasses: Int
+
+    init(warmingPasses: Int) { self.warmingPasses = warmingPasses }
+
+    var countedPasses: Int { counts.withLock { $0.passes - warmingPasses } }
+    var loopAllocations: UInt64 { counts.withLock { $0.loop } }
+    var handAllocations: UInt64 { counts.withLock { $0.hand } }
+
+    var capabilities: Capabilities { script.capabilities }
+    var rings: Bool { true }
+    func wake() { script.wake() }
+    func read(at: Duration) throws(PressureSourceError) -> PressureReading { try script.read(at: at) }
+
+    func wait(atMost limit: Duration) {
+        let now = allocation_count()
+        counts.withLock { if $0.passes > warmingPasses { $0.loop = max($0.loop, now - $0.atWake) } }
+        script.wait(atMost: limit)
+        let after = allocation_count()
+        counts.withLock { $0.atWake = after }
+    }
+
+    /// Called once before and once after each pass: the heap of a test that counts allocations is not trimmed.
+    func footprint() -> Footprint {
+        let now = allocation_count()
+        return counts.withLock { counts in
+            if let start = counts.atPassStart {
+                if counts.passes >= warmingPasses { counts.hand = max(counts.hand, now - start) }
+                counts.passes += 1
+                counts.atPassStart = nil
+            } else {
+                counts.atPassStart = now
+            }
+            // Every pass seems to bring something, so the next one is not held off.
+            counts.resident -= .mebibytes(100)
+            return Footprint(resident: counts.resident)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// What applications write: no @testable here, so this file fails to compile when a public name or call shape is lost.
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+private struct Session: Sendable {
+    var byteCount: Int
+}
+
+private final class Database: Sendable {
+    let cacheSize = 1 << 20
+    func release(_ bytes: Int) -> Int { bytes }
+    var held: ByteCount { .mebibytes(1) }
+    func shed(_ bytes: ByteCount) -> ByteCount { bytes }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct ClientCodeTests {
+    @Test func `observing`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        print(manager.capabilities)
+        let registration = manager.observe(from: .warning) { event in
+            print(event.level, event.previous, event.shortfall, event.evidence, event.id, event.isSimulated)
+        }
+        registration.cancel()
+        let reader = Task { for await event in manager.pressureEvents { print(event) } }
+        reader.cancel()
+        await reader.value
+        #expect(manager.level == .normal)
+        manager.simulate(.critical, for: .seconds(5))
+    }
+
+    @Test func `caching`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let sessions = PurgeableCache<String, Session>(
+            "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, s in s.byteCount })
+        manager.register(sessions)
+        sessions.onRemoval { key, value, reason in print(key, value, reason) }
+        #expect(sessions.insert(Session(byteCount: 100), forKey: "a", tags: ["tenant-42"]))
+        #expect(sessions.value(forKey: "a")?.byteCount == 100)
+        let loaded = try await sessions.value(forKey: "b") { Session(byteCount: 7) }
+        #expect(loaded.byteCount == 7)
+        sessions.purge(tag: "tenant-42")
+        sessions.removeValue(forKey: "b")
+        sessions.limit = .mebibytes(32)
+        sessions.removeAll()
+        let statistics = sessions.statistics
+        #expect(statistics.hits == 1 && statistics.byteCount == .zero && statistics.count == 0 && statistics.droppedByKernel == 0)
+    }
+
+    @Test func `registering anything else`() {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let db = Database()
+        manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
+        manager.register("pool", rebuildCost: .trivial, byteCount: { db.held }) { target in db.shed(target) }
+        manager.register("mixed", byteCount: { db.cacheSize }) { target in db.release(target.bytes) }.cancel()
+    }
+
+    @Test func `background work`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        try await manager.withBackgroundTask("export") { task in
+            for index in 0..<3 { task.progress(completed: index, total: 3) }
+        } onExpiration: { task, reason in
+            print(task.name, reason == .pressure || reason == .allowance || reason == .shutdown || reason == .hostSleep || reason == .operator)
+        }
+        let task = manager.beginBackgroundTask("flush") { task, reason in task.end() }
+        #expect(task.isActive && task.name == "flush" && manager.backgroundTimeRemaining == nil)
+        #expect(manager.backgroundTasks.map(\.name) == ["flush"])
+        task.end()
+        task.end()
+    }
+
+    @Test func `policy`() throws {
+        _ = ResourceManager(
+            source: ScriptedPressureSource(),
+            policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false, terminate: .never))
+        _ = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(30)))
+        let ladder = try EscalationLadder([
+            Rung(at: .warning, .release), Rung(at: .critical, .quiesce),
+            Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),
+            Rung(at: .critical, after: .seconds(30), .terminate(grace: .seconds(10))),
+        ])
+        #expect(ladder.rungs.count == 4)
+    }
+
+    @Test func `testing`() {
+        let trace = PressureTrace("__--##__--__")
+        let outcome = Simulation(policy: .standard).run(trace)
+        #expect(outcome.levels.count == 12 && outcome.actions.count == 12)
+        let source = ScriptedPressureSource()
+        source.push(usage: .mebibytes(480), limit: .mebibytes(512))
+        #expect(ByteCount.kibibytes(64).bytes == 65536 && ByteCount.gibibytes(1) > .bytes(12))
+    }
+
+    @Test func `drawings that cannot be read are refused`() {
+        #expect(PressureTrace("__x"[...]) == nil)
+        #expect(PressureTrace("__ -- ##").description == "__--##")
+    }
+}

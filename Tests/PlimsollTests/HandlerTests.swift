@@ -1,0 +1,151 @@
+@testable import Plimsoll
+import PlimsollTesting
+import Synchronization
+import Testing
+
+/// Handlers that block, re-enter, and unregister themselves or others.
+@Suite(.timeLimit(.minutes(1))) struct HandlerTests {
+    @Test func `T1 an observer is never called after cancel, not even by a delivery under way`() async throws {
+        try await RunningManager.run { running in
+            let calls = Counter()
+            let registration = Mutex<Registration?>(nil)
+            let other = running.manager.observe { _ in calls.add(100) }
+            let first = running.manager.observe { _ in
+                calls.add(1)
+                // Itself and another, during delivery.
+                registration.withLock { $0 }?.cancel()
+                other.cancel()
+            }
+            registration.withLock { $0 = first }
+            await running.available(.mebibytes(150))
+            await running.until { calls.value > 0 }
+            await running.available(.mebibytes(50), after: .seconds(1))
+            await running.available(.mebibytes(50), after: .seconds(1))
+            #expect(calls.value == 1 || calls.value == 101, "each at most once, and not for the second event")
+            other.cancel()
+        }
+    }
+
+    @Test func `T1 cancel waits for a call on another thread`() async throws {
+        try await RunningManager.run { running in
+            let inside = Parker(), goOn = Parker()
+            let isInside = Counter()
+            let registration = running.manager.observe { _ in
+                isInside.add(1)
+                inside.unpark()
+                goOn.park()
+                isInside.add(-1)
+            }
+            await running.available(.mebibytes(150))
+            await running.blocking { inside.park() }
+            let cancelled = Counter()
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    await running.blocking { registration.cancel() }
+                    #expect(isInside.value == 0)
+                    cancelled.add(1)
+                }
+                group.addTask {
+                    #expect(cancelled.value == 0)
+                    goOn.unpark()
+                }
+            }
+            #expect(cancelled.value == 1)
+        }
+    }
+
+    @Test func `T6 T7 an observer that blocks is named, and the others are served`() async throws {
+        try await RunningManager.run { running in
+            let release = Parker(), told = Counter(), blocked = Counter()
+            running.manager.observe(from: .warning, "blocker") { _ in
+                blocked.add(1)
+                release.park()
+            }
+            running.manager.observe { _ in told.add(1) }
+            await running.available(.mebibytes(150))
+            await running.until { blocked.value == 1 }
+            await running.available(.mebibytes(150), after: .seconds(6))
+            await running.until { told.value == 1 }
+            #expect(running.manager.reports.contains { $0.outcome == .overran(["blocker"]) })
+            // Still blocked, so gone around; the other hears the next event.
+            await running.available(.mebibytes(50), after: .seconds(1))
+            await running.until { told.value == 2 }
+            #expect(blocked.value == 1)
+            release.unpark()
+        }
+    }
+
+    @Test func `a holder that blocks is named, and the next purge goes around it`() async throws {
+        try await RunningManager.run { running in
+            let release = Parker(), blocked = Counter()
+            running.manager.register("stuck", rebuildCost: .trivial, byteCount: { 500 << 20 }) { (_: Int) -> Int in
+                blocked.add(1)
+                release.park()
+                return 0
+            }
+            let cache = ResourceManagerTests.filledCache()
+            running.manager.register(cache)
+            await running.available(.mebibytes(150))
+            await running.until { blocked.value == 1 }
+            #expect(cache.count == 100)
+            await running.available(.mebibytes(150), after: .seconds(6))
+            #expect(running.manager.reports.contains { $0.outcome == .overran(["stuck"]) })
+            await running.available(.mebibytes(150), after: .seconds(1))
+            await running.until { cache.count < 100 }
+            #expect(blocked.value == 1)
+            release.unpark()
+        }
+    }
+
+    @Test func `K32 a holder may unregister itself while it releases`() async throws {
+        try await RunningManager.run { running in
+            let registration = Mutex<Registration?>(nil)
+            let calls = Counter()
+            let mine = running.manager.register("leaver", byteCount: { 500 << 20 }) { (target: Int) -> Int in
+                calls.add(1)
+                registration.withLock { $0 }?.cancel()
+                return target
+            }
+            registration.withLock { $0 = mine }
+            await running.available(.mebibytes(150))
+            await running.until { calls.value == 1 }
+            for _ in 0..<3 { await running.available(.mebibytes(100), after: .seconds(40)) }
+            #expect(calls.value == 1)
+        }
+    }
+
+    @Test func `a holder that lies about what it let go of is not believed beyond what it held`() async throws {
+        try await RunningManager.run { running in
+            running.manager.register("boaster", byteCount: { 10 << 20 }) { (_: Int) -> Int in Int.max }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(150))
+            #expect(await reports.next()?.released == .mebibytes(10))
+        }
+    }
+
+    @Test func `an observer may register, observe and simulate from within`() async throws {
+        try await RunningManager.run { running in
+            let heard = Counter()
+            running.manager.observe { _ in
+                running.manager.observe { _ in heard.add(1) }
+                running.manager.register(ResourceManagerTests.filledCache())
+                running.manager.simulate(.critical, for: .seconds(1))
+                heard.add(100)
+            }
+            await running.available(.mebibytes(150))
+            await running.until { heard.value >= 101 }
+        }
+    }
+}
+
+extension RunningManager {
+    /// Runs what blocks on a thread that may be blocked.
+    func blocking(_ body: @escaping @Sendable () -> Void) async {
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            manager.parts.threads.run {
+                body()
+                done.resume()
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+@testable import Plimsoll
+import PlimsollTesting
+import Testing
+
+@Suite struct LadderTests {
+    @Test func `the standard ladder passes its own rules`() throws {
+        #expect(try EscalationLadder(EscalationLadder.standard.rungs) == .standard)
+    }
+
+    @Test(arguments: [
+        ([Rung(at: .critical, .warn), Rung(at: .warning, .warn)], "only climbs"),
+        ([Rung(at: .critical, .expireBackgroundTasks(grace: .seconds(1)))], "patience"),
+        ([Rung(at: .critical, .terminate(grace: .seconds(1)))], "patience"),
+        ([Rung(at: .normal, .release)], "normal is never pressure"),
+        ([Rung(at: .warning, after: .seconds(-1), .release)], "negative"),
+        ([Rung(at: .critical, after: .seconds(5), .quiesce), Rung(at: .critical, .release)], "more patience"),
+        ([Rung(at: .critical, .quiesce), Rung(at: .critical, .release)], "harsher"),
+        (Array(repeating: Rung(at: .warning, .warn), count: 65), "64"),
+    ])
+    func `a ladder that descends or destroys without patience is refused with its reason`(rungs: [Rung], reason: String) {
+        let mistake = #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder(rungs) }
+        #expect(mistake?.reason.contains(reason) == true)
+    }
+
+    @Test func `rungs fire in order`() {
+        let outcome = Simulation().run(PressureTrace("__##############"))
+        #expect(outcome.actions == "..qrerrrrrrrsrrr")
+    }
+
+    @Test func `a rung fires once an episode, and again in the next`() {
+        let outcome = Simulation().run(PressureTrace("_####____________________####__"))
+        let expiries = outcome.allActions.filter { if case .expireBackgroundTasks = $0 { true } else { false } }
+        #expect(expiries.count == 2)
+    }
+
+    @Test func `patience needs readings, not the held level`() {
+        // Critical is held for five seconds after the last reading of it, but nothing more is destroyed meanwhile.
+        let outcome = Simulation().run(PressureTrace("_#_______________"))
+        #expect(!outcome.allActions.contains { $0.isDestructive })
+    }
+
+    @Test func `the process is ended only where the application opted in, and when it said`() {
+        let trace = PressureTrace(String(repeating: "#", count: 60))
+        #expect(!Simulation().run(trace).actions.contains("t"))
+        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(20)))
+        let drawing = Simulation(policy: policy).run(trace).actions
+        #expect(drawing.firstIndex(of: "t").map { drawing.distance(from: drawing.startIndex, to: $0) } == 20)
+    }
+}
+
+@Suite struct PolicyTests {
+    func report(released: ByteCount, fall: ByteCount, took: Duration = .zero, trim: Duration = .zero) -> ActionReport {
+        ActionReport(
+            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, asked: .mebibytes(60), released: released, trim: trim,
+            before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
+    }
+
+    @Test func `T21 a useless purge holds off the next, unless it gets worse`() {
+        var governor = PurgeGovernor()
+        func start(_ second: Int, _ available: ByteCount) -> Bool { governor.start(at: .seconds(second), level: .warning, available: available) }
+        let first = start(0, .mebibytes(100)), second = start(0, .mebibytes(100))
+        #expect(first && !second, "single flight")
+        governor.finished(report(released: .zero, fall: .zero), at: .seconds(1), available: .mebibytes(100))
+        #expect(governor.lastWasUseless)
+        let tooSoon = start(30, .mebibytes(100)), worse = start(30, .mebibytes(70))
+        #expect(!tooSoon && worse, "a quarter less is available")
+        governor.finished(report(released: .zero, fall: .zero), at: .seconds(30), available: .mebibytes(70))
+        let later = start(60, .mebibytes(70))
+        #expect(later)
+    }
+
+    @Test func `a useful purge may be followed at once; a long useless one rests twenty times as long`() {
+        var governor = PurgeGovernor()
+        func start(_ second: Int) -> Bool { governor.start(at: .seconds(second), level: .warning, available: nil) }
+        _ = start(0)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(40), took: .seconds(1)), at: .seconds(1), available: nil)
+        let atOnce = start(1)
+        #expect(atOnce)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(1), took: .seconds(1)), at: .seconds(2), available: nil)
+        let early = start(21), due = start(22)
+        #expect(!early && due)
+    }
+
+    @Test func `trimming takes a twentieth of the time, at the critical level a fifth`() {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .warning, available: nil)
+        governor.finished(report(released: .mebibytes(50), fall: .mebibytes(40), trim: .seconds(1)), at: .zero, available: nil)
+        let calm = governor.start(at: .seconds(18), level: .warning, available: nil)
+        let urgent = governor.start(at: .seconds(4), level: .critical, available: nil)
+        #expect(!calm && urgent)
+    }
+
+    @Test func `T24 caches grow back in steps`() {
+        var ramp = RefillRamp()
+        let room = ByteCount.mebibytes(80)
+        let before = ramp.allowance(room: room, level: .normal, at: .zero)
+        let during = ramp.allowance(room: room, level: .warning, at: .seconds(1))
+        #expect(before == room && during == .zero)
+        let steps = (2...6).map { ramp.allowance(room: room, level: .normal, at: .seconds($0)) }
+        #expect(steps == [room * 0.25, room * 0.5, room, room, room])
+        let unlimited = ramp.allowance(room: nil, level: .critical, at: .seconds(9))
+        #expect(unlimited == .max)
+    }
+
+    @Test func `each level is announced at most once in the resting time`() {
+        var announcer = Announcer(rest: .seconds(25))
+        func announce(_ level: PressureLevel, at second: Int, evidence: PressureEvidence = .headroom) -> PressureEvent? {
+            announcer.event(for: PressureAssessment(at: .seconds(second), level: level, evidence: evidence))
+        }
+        #expect(announce(.normal, at: 0) == nil)
+        #expect(announce(.warning, at: 1)?.id == 1)
+        #expect(announce(.warning, at: 2) == nil)
+        #expect(announce(.critical, at: 3)?.previous == .warning)
+        #expect(announce(.normal, at: 10)?.id == 3)
+        #expect(announce(.warning, at: 12) == nil, "rests")
+        #expect(announce(.critical, at: 13) == nil, "rests")
+        #expect(announce(.critical, at: 28)?.level == .critical, "still so after the rest")
+        #expect(announce(.normal, at: 40)?.level == .normal)
+        #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always heard")
+    }
+
+    @Test func `the pace follows the danger and what looking costs`() {
+        func pace(available: ByteCount, growth: ByteCount = .zero, held: ByteCount = .mebibytes(100), rings: Bool = false, cost: Duration = .microseconds(10)) -> Duration {
+            let limit = ByteCount.mebibytes(512)
+            let reading = PressureReading(at: .zero, limit: limit, usage: limit - available, available: available)
+            let timeLeft = growth > .zero ? Duration.seconds(Double(available.bytes) / Double(growth.bytes)) : nil
+            let assessment = PressureAssessment(at: .zero, timeLeft: timeLeft, growth: growth)
+            return Pace.interval(after: assessment, reading, held: held, rings: rings, turnCost: cost, thresholds: .standard)
+        }
+        #expect(pace(available: .mebibytes(50), held: .zero) == .seconds(1), "nothing to give, nothing to hurry for")
+        #expect(pace(available: .mebibytes(450)) == .seconds(1))
+        #expect(pace(available: .mebibytes(200), rings: true) == .seconds(1), "the kernel rings")
+        let middle = pace(available: .mebibytes(200))
+        #expect(middle > .milliseconds(400) && middle < .milliseconds(600))
+        #expect(pace(available: .mebibytes(60)) < .milliseconds(4))
+        #expect(pace(available: .mebibytes(60), cost: .microseconds(20)) == .milliseconds(5), "calm: bounded by cost")
+        #expect(pace(available: .mebibytes(60), growth: .gibibytes(2), cost: .microseconds(20)) < .milliseconds(4), "danger: not bounded by cost")
+        #expect(pace(available: .zero, growth: .gibibytes(2)) == .milliseconds(1))
+    }
+
+    @Test func `thresholds that make no sense say why`() {
+        #expect(PressureThresholds.standard.problem == nil)
+        #expect(PressureThresholds(warningMargin: .init(share: 0.05)).problem?.contains("criticalMargin") == true)
+        #expect(PressureThresholds(fallFactor: 0.5).problem?.contains("fallFactor") == true)
+        #expect(PressureThresholds(warningMargin: .init(share: 2), criticalMargin: .init(share: 0.1)).problem?.contains("0...1") == true)
+    }
+}

@@ -1,0 +1,140 @@
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@Suite struct PressureAssessorTests {
+    let limit = ByteCount.mebibytes(512)
+
+    func reading(_ seconds: Double, available: ByteCount, stall: Double? = nil, events: PressureReading.EventCounts? = nil) -> PressureReading {
+        PressureReading(
+            at: .seconds(seconds), boundary: .maximum, limit: limit, usage: limit - available, available: available,
+            stall: stall.map { .init(some: .seconds($0)) }, events: events)
+    }
+
+    @Test(arguments: [
+        (readings: "__####__________", levels: "__########-----_"),
+        (readings: "_-_-_-_-________", levels: "_-----------____"),
+        (readings: "__--##__--__", levels: "__--######--"),
+        (readings: "________", levels: "________"),
+        (readings: "#_#_#_#_#_", levels: "##########"),
+    ])
+    func `C76 T20 levels rise at once and fall one step after a hold`(readings: String, levels: String) {
+        #expect(Simulation().run(PressureTrace(readings)).levels == levels)
+    }
+
+    @Test func `headroom makes the level and the shortfall reaches beyond the line`() {
+        var assessor = PressureAssessor()
+        let calm = assessor.assess(reading(0, available: .mebibytes(300)))
+        #expect(calm.level == .normal && calm.shortfall == .zero && calm.evidence == [])
+        #expect(calm.room! > .mebibytes(170) && calm.room! < .mebibytes(180))
+
+        let short = assessor.assess(reading(60, available: .mebibytes(80)))
+        #expect(short.level == .warning && short.evidence == .headroom)
+        // 20 % of 512 MiB times 1.2 is 122.88 MiB.
+        #expect(short.shortfall > .mebibytes(42) && short.shortfall < .mebibytes(44))
+        #expect(short.room == .zero)
+    }
+
+    @Test func `growth alarms before the margin is met, but not in an empty machine`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(0, available: .mebibytes(400)))
+        // 1 GB in a second: fast, but more than the growth floor is free.
+        let early = assessor.assess(reading(0.1, available: .mebibytes(300)))
+        #expect(early.level == .normal && early.growth > .mebibytes(500))
+        let late = assessor.assess(reading(0.2, available: .mebibytes(190)))
+        #expect(late.level == .critical && late.evidence.contains(.growth))
+        #expect(late.timeLeft! < .milliseconds(250))
+    }
+
+    @Test func `what caches take themselves is no growth, what they give back neither`() {
+        var assessor = PressureAssessor()
+        for step in 0..<20 {
+            var reading = reading(Double(step) * 0.1, available: .mebibytes(400 - step * 13))
+            reading.charged = .mebibytes(step * 13)
+            #expect(assessor.assess(reading).growth == .zero)
+        }
+        // Released by the caches, but not yet by the heap.
+        var after = reading(2, available: .mebibytes(153))
+        after.charged = .zero
+        #expect(assessor.assess(after).growth == .zero)
+    }
+
+    @Test func `K14 K13 stall alone is a warning and frees nothing`() {
+        var assessor = PressureAssessor()
+        var last = PressureAssessment(at: .zero)
+        for second in 0...60 { last = assessor.assess(reading(Double(second), available: .mebibytes(400), stall: Double(second) * 0.9)) }
+        #expect(last.level == .warning && last.evidence == .stall && last.shortfall == .zero)
+    }
+
+    @Test func `stall with little available is critical`() {
+        var assessor = PressureAssessor()
+        var last = PressureAssessment(at: .zero)
+        for second in 0...60 { last = assessor.assess(reading(Double(second), available: .mebibytes(80), stall: Double(second) * 0.9)) }
+        #expect(last.level == .critical && last.evidence == [.stall, .headroom])
+    }
+
+    @Test func `a short stall raises nothing`() {
+        var assessor = PressureAssessor()
+        for second in 0...30 {
+            let total = second < 10 ? 0.0 : min(1.5, Double(second - 10))
+            #expect(assessor.assess(reading(Double(second), available: .mebibytes(400), stall: total)).level == .normal)
+        }
+    }
+
+    @Test func `K12 a stall total that starts again is no stall`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(0, available: .mebibytes(400), stall: 1000))
+        let again = assessor.assess(reading(1, available: .mebibytes(400), stall: 0))
+        #expect(again.stallShare == 0 && again.level == .normal)
+    }
+
+    @Test func `K24 limit events count only while little is available`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(0, available: .mebibytes(300), events: .init(max: 0)))
+        #expect(assessor.assess(reading(1, available: .mebibytes(300), events: .init(max: 5000))).level == .normal)
+        let short = assessor.assess(reading(2, available: .mebibytes(90), events: .init(max: 6000)))
+        #expect(short.evidence.contains(.limitEvents))
+    }
+
+    @Test func `T18 a lowered limit is followed both ways`() {
+        var assessor = PressureAssessor()
+        var lowered = reading(0, available: .mebibytes(300))
+        _ = assessor.assess(lowered)
+        lowered.at = .seconds(1)
+        lowered.limit = .mebibytes(256)
+        lowered.available = .mebibytes(44)
+        let low = assessor.assess(lowered)
+        #expect(low.level == .warning && low.evidence.contains(.limitLowered) && low.shortfall > .zero)
+        #expect(assessor.assess(reading(2, available: .mebibytes(300))).observed == .normal)
+    }
+
+    @Test func `T17 no limit is no pressure by headroom`() {
+        var assessor = PressureAssessor()
+        let assessment = assessor.assess(PressureReading(at: .zero, usage: .gibibytes(100)))
+        #expect(assessment.level == .normal && assessment.room == nil && assessment.timeLeft == nil)
+    }
+
+    @Test func `T30 a gap in time forgets rates`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(reading(0, available: .mebibytes(400)))
+        _ = assessor.assess(reading(0.1, available: .mebibytes(300)))
+        let thawed = assessor.assess(reading(3600, available: .mebibytes(200)))
+        #expect(thawed.growth == .zero && thawed.level == .normal)
+        // And time that runs backwards.
+        #expect(assessor.assess(reading(10, available: .mebibytes(199))).growth == .zero)
+    }
+
+    @Test func `T10 normal is never announced as pressure`() {
+        let outcome = Simulation().run(PressureTrace("__--______________"))
+        #expect(outcome.steps.compactMap(\.event).map(\.level) == [.warning, .normal])
+        #expect(outcome.steps.last?.actions == [])
+    }
+
+    @Test func `an announcement raises the level it names`() {
+        var assessor = PressureAssessor()
+        var reading = reading(0, available: .mebibytes(400))
+        reading.announced = .warning
+        let assessment = assessor.assess(reading)
+        #expect(assessment.level == .warning && assessment.evidence == .announced && assessment.shortfall == .zero)
+    }
+}

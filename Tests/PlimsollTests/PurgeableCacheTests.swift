@@ -1,0 +1,255 @@
+@testable import Plimsoll
+import Synchronization
+import Testing
+
+@Suite struct PurgeableCacheTests {
+    func cache(_ limit: Int = 1000, shards: Int = 1) -> PurgeableCache<Int, String> {
+        PurgeableCache("test", limit: .bytes(limit), shardCount: shards, cost: { _, value in value.utf8.count })
+    }
+
+    @Test func `values come back, are replaced and removed`() {
+        let cache = cache()
+        #expect(cache.insert("one", forKey: 1) && cache.insert("two", forKey: 2))
+        #expect(cache.value(forKey: 1) == "one" && cache.value(forKey: 3) == nil)
+        cache.insert("three", forKey: 1)
+        #expect(cache.value(forKey: 1) == "three" && cache.byteCount == 8 && cache.count == 2)
+        #expect(cache.removeValue(forKey: 1) == "three" && cache.removeValue(forKey: 1) == nil)
+        cache.removeAll()
+        #expect(cache.count == 0 && cache.byteCount == .zero)
+        let statistics = cache.statistics
+        #expect(statistics.hits == 2 && statistics.misses == 1 && statistics.evictions == 0 && statistics.hitRatio > 0.66)
+    }
+
+    @Test func `T26 what cannot be admitted changes nothing`() {
+        let cache = cache(10)
+        cache.insert("123456789", forKey: 1)
+        #expect(!cache.insert("12345678901", forKey: 2), "larger than the whole cache")
+        #expect(!cache.insert("x", forKey: 2, cost: -1) && !cache.insert("x", forKey: 2, cost: Int.min))
+        #expect(!cache.insert("x", forKey: 2, cost: Int.max))
+        #expect(cache.value(forKey: 1) == "123456789" && cache.byteCount == 9)
+        #expect(cache.insert("", forKey: 3), "a cost of nothing is a cost")
+    }
+
+    @Test func `a limit of zero admits only what costs nothing`() {
+        let cache = cache(0)
+        #expect(!cache.insert("x", forKey: 1) && cache.insert("", forKey: 2))
+    }
+
+    @Test func `the bound holds after every operation, whatever they are`() {
+        for seed in UInt64(0)..<50 {
+            var random = SeededGenerator(seed: seed)
+            let cache = cache(500, shards: 4)
+            var model: [Int: String] = [:]
+            for _ in 0..<2000 {
+                let key = Int.random(in: 0..<100, using: &random)
+                switch Int.random(in: 0..<20, using: &random) {
+                case 0..<12:
+                    let value = String(repeating: "v", count: Int.random(in: 0...60, using: &random))
+                    if cache.insert(value, forKey: key) { model[key] = value }
+                case 12..<17:
+                    if let value = cache.value(forKey: key) { #expect(value == model[key], "seed \(seed)") }
+                case 17: cache.removeValue(forKey: key)
+                case 18: _ = cache.release(.bytes(Int.random(in: 0...100, using: &random)))
+                default: cache.limit = .bytes(Int.random(in: 100...500, using: &random))
+                }
+                #expect(cache.byteCount <= cache.limit, "seed \(seed)")
+            }
+            let left = (0..<100).compactMap { cache.value(forKey: $0) }
+            #expect(left.count == cache.count && left.reduce(0) { $0 + $1.utf8.count } == cache.byteCount.bytes, "seed \(seed)")
+        }
+    }
+
+    @Test func `what is asked for again outlives a scan`() {
+        let cache = cache(1000)
+        for key in 0..<50 { cache.insert("0123456789", forKey: key) }
+        for key in 0..<20 { _ = cache.value(forKey: key) }
+        for key in 1000..<3000 { cache.insert("0123456789", forKey: key) }
+        let survivors = (0..<20).filter { cache.value(forKey: $0) != nil }
+        #expect(survivors.count == 20)
+    }
+
+    @Test func `release lets go of at least what was asked, coldest first`() {
+        let cache = cache(10_000, shards: 4)
+        for key in 0..<500 { cache.insert("0123456789", forKey: key) }
+        for key in 0..<100 { _ = cache.value(forKey: key) }
+        let released = cache.release(.bytes(2000))
+        #expect(released >= 2000 && released < 2100)
+        #expect((0..<100).allSatisfy { cache.value(forKey: $0) != nil })
+        #expect(cache.statistics.purged == released.bytes / 10 && cache.statistics.evictions == 0)
+        #expect(cache.release(.max) == .bytes(5000) - released && cache.count == 0)
+        #expect(cache.release(.max) == .zero && cache.release(.zero) == .zero && cache.release(.bytes(-5)) == .zero)
+    }
+
+    @Test func `lowering the limit evicts at once`() {
+        let cache = cache(1000)
+        for key in 0..<100 { cache.insert("0123456789", forKey: key) }
+        cache.limit = .bytes(100)
+        #expect(cache.byteCount <= 100)
+        cache.limit = .bytes(-1)
+        #expect(cache.count == 0 && cache.limit == .zero)
+    }
+
+    @Test func `tags are purged together`() {
+        let cache = cache()
+        cache.insert("a", forKey: 1, tags: ["tenant-42", "hot"])
+        cache.insert("b", forKey: 2, tags: ["tenant-42"])
+        cache.insert("c", forKey: 3)
+        cache.purge(tag: "tenant-42")
+        #expect(cache.count == 1 && cache.value(forKey: 3) == "c" && cache.statistics.purged == 2)
+    }
+
+    @Test func `listeners hear every reason once`() {
+        let cache = cache(10)
+        let heard = Mutex<[String]>([])
+        cache.onRemoval { key, value, reason in heard.withLock { $0.append("\(key) \(value) \(reason.rawValue)") } }
+        cache.insert("12345", forKey: 1)
+        cache.insert("54321", forKey: 1)
+        cache.insert("1234567", forKey: 2)
+        cache.removeValue(forKey: 2)
+        cache.insert("x", forKey: 3, tags: ["t"])
+        cache.purge(tag: "t")
+        #expect(heard.withLock { $0 } == ["1 12345 replaced", "1 54321 evicted", "2 1234567 removed", "3 x purged"])
+    }
+
+    @Test func `T2 a value's deinit and a listener may use the cache`() {
+        final class Reentrant: Sendable {
+            let cache: PurgeableCache<Int, Reentrant>
+            init(_ cache: PurgeableCache<Int, Reentrant>) { self.cache = cache }
+            deinit { _ = cache.value(forKey: 0) }
+        }
+        let cache = PurgeableCache<Int, Reentrant>("re-entrant", limit: .bytes(10), shardCount: 1, cost: { _, _ in 1 })
+        cache.onRemoval { _, _, _ in _ = cache.value(forKey: 0) }
+        for key in 0..<100 { cache.insert(Reentrant(cache), forKey: key) }
+        #expect(cache.release(.bytes(5)) == 5)
+        cache.removeAll()
+        #expect(cache.count == 0)
+    }
+
+    @Test func `every value is released exactly once`() {
+        let alive = Counter()
+        final class Tracked: Sendable {
+            let alive: Counter
+            init(_ alive: Counter) {
+                self.alive = alive
+                alive.add(1)
+            }
+            deinit { alive.add(-1) }
+        }
+        do {
+            let cache = PurgeableCache<Int, Tracked>("tracked", limit: .bytes(50), shardCount: 4, cost: { _, _ in 1 })
+            for key in 0..<1000 { cache.insert(Tracked(alive), forKey: key % 170) }
+            #expect(alive.value == cache.count && cache.count <= 50)
+            _ = cache.release(.bytes(20))
+            #expect(alive.value == cache.count)
+        }
+        #expect(alive.value == 0)
+    }
+
+    @Test func `many threads keep the bound and lose nothing`() async {
+        let cache = cache(2000, shards: 8)
+        await withTaskGroup(of: Void.self) { group in
+            for worker in 0..<4 {
+                group.addTask {
+                    var random = SeededGenerator(seed: UInt64(worker))
+                    for _ in 0..<20_000 {
+                        let key = Int.random(in: 0..<500, using: &random)
+                        switch Int.random(in: 0..<10, using: &random) {
+                        case 0..<4: cache.insert("value-\(key)", forKey: key)
+                        case 4..<8: if let value = cache.value(forKey: key), value != "value-\(key)" { Issue.record("\(value) under \(key)") }
+                        case 8: _ = cache.release(.bytes(100))
+                        default: cache.removeValue(forKey: key)
+                        }
+                        if cache.byteCount > 2000 { Issue.record("\(cache.byteCount) above the bound") }
+                    }
+                }
+            }
+        }
+        #expect((0..<500).compactMap { cache.value(forKey: $0) }.reduce(0) { $0 + $1.utf8.count } == cache.byteCount.bytes)
+    }
+
+    // MARK: Loading
+
+    @Test func `T24 one load a key, however many ask`() async throws {
+        let cache = cache()
+        let loads = Counter(), waiting = Counter()
+        let (gate, open) = AsyncStream.makeStream(of: Never.self)
+        try await withThrowingTaskGroup(of: String.self) { group in
+            for _ in 0..<50 {
+                group.addTask {
+                    waiting.add(1)
+                    return try await cache.value(forKey: 7) {
+                        loads.add(1)
+                        for await _ in gate {}
+                        return "seven"
+                    }
+                }
+            }
+            group.addTask {
+                while waiting.value < 50 { await Task.yield() }
+                open.finish()
+                return "seven"
+            }
+            for try await value in group { #expect(value == "seven") }
+        }
+        #expect(loads.value == 1 && cache.value(forKey: 7) == "seven")
+    }
+
+    @Test func `a load that throws fails its waiters and caches nothing`() async throws {
+        struct Broken: Error {}
+        let cache = cache()
+        await #expect(throws: Broken.self) { try await cache.value(forKey: 1) { throw Broken() } }
+        #expect(cache.count == 0)
+        #expect(try await cache.value(forKey: 1) { "again" } == "again")
+    }
+
+    @Test func `a cancelled load is handed to the next in line`() async throws {
+        let cache = cache()
+        let (started, start) = AsyncStream.makeStream(of: Void.self)
+        let leader = Task {
+            try await cache.value(forKey: 1) {
+                start.yield()
+                try await Task.sleep(for: .seconds(3600))
+                return "never"
+            }
+        }
+        for await _ in started { break }
+        let follower = Task { try await cache.value(forKey: 1) { "mine" } }
+        leader.cancel()
+        await #expect(throws: CancellationError.self) { try await leader.value }
+        #expect(try await follower.value == "mine")
+    }
+
+    @Test func `a time to live ends`() {
+        let cache = PurgeableCache<Int, Int>("short", limit: .bytes(1000), timeToLive: .zero)
+        let expired = Counter()
+        cache.onRemoval { _, _, reason in if reason == .expired { expired.add(1) } }
+        cache.insert(1, forKey: 1)
+        #expect(cache.value(forKey: 1) == nil && cache.count == 0 && expired.value == 1)
+    }
+
+    // MARK: Room
+
+    @Test func `a cache at the line replaces instead of growing`() {
+        let rung = Counter()
+        let meter = ChargeMeter { rung.add(1) }
+        let cache = cache(10_000)
+        #expect(cache.attach(meter) && !cache.attach(ChargeMeter {}), "one meter only")
+        meter.allow(.bytes(100), since: .zero)
+        for key in 0..<50 { #expect(cache.insert("0123456789", forKey: key)) }
+        #expect(cache.byteCount == 100 && meter.heldBytes == 100)
+        #expect(rung.value == 1, "woken once a reading, half-way")
+        meter.allow(.bytes(50), since: meter.heldBytes)
+        for key in 50..<100 { #expect(cache.insert("0123456789", forKey: key)) }
+        #expect(cache.byteCount == 150 && rung.value == 2)
+        meter.allow(.zero, since: .zero)
+        #expect(!cache.insert("0123456789", forKey: 1000), "no room for anything")
+        #expect(meter.heldBytes == cache.byteCount)
+    }
+}
+
+/// A number that many threads change.
+final class Counter: Sendable {
+    private let number = Atomic<Int>(0)
+    func add(_ step: Int) { number.wrappingAdd(step, ordering: .sequentiallyConsistent) }
+    var value: Int { number.load(ordering: .sequentiallyConsistent) }
+}

@@ -1,0 +1,219 @@
+@testable import Plimsoll
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct ResourceManagerTests {
+    static func filledCache(_ name: String = "cache", _ cost: RebuildCost = .cheap, mebibytes: Int = 100) -> PurgeableCache<Int, Int> {
+        let cache = PurgeableCache<Int, Int>(name, rebuildCost: cost, cost: { _, _ in 1 << 20 })
+        for key in 0..<mebibytes { cache.insert(key, forKey: key) }
+        return cache
+    }
+
+    @Test func `a manager that never ran is inert and usable`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let cache = Self.filledCache()
+        manager.register(cache)
+        cache.insert(1, forKey: 1000)
+        #expect(cache.count == 101 && manager.level == .normal && manager.backgroundTimeRemaining == nil)
+        let task = manager.beginBackgroundTask("flush") { task, _ in task.end() }
+        #expect(task.isActive && manager.backgroundTasks.map(\.name) == ["flush"])
+        task.end()
+        #expect(!task.isActive && manager.backgroundTasks.isEmpty)
+    }
+
+    @Test func `C76 C79 a shortage releases what was asked for and tells the observers`() async throws {
+        let events = Mutex<[PressureEvent]>([])
+        try await RunningManager.run { running in
+            let cache = Self.filledCache()
+            running.manager.register(cache)
+            running.manager.observe(from: .warning) { event in events.withLock { $0.append(event) } }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(600))
+            #expect(running.manager.level == .normal && cache.count == 100)
+            await running.available(.mebibytes(180), after: .seconds(60))
+            let report = try #require(await reports.next())
+            #expect(report.action == .release && report.level == .warning && report.evidence.contains(.headroom))
+            #expect(report.asked > .mebibytes(60) && report.released >= report.asked && report.released < report.asked + .mebibytes(2))
+            #expect(cache.byteCount == .mebibytes(100) - report.released)
+            #expect(running.manager.level == .warning)
+            await running.until { events.withLock { $0.count } == 1 }
+        }
+        let event = try #require(events.withLock { $0.first })
+        #expect(event.level == .warning && event.previous == .normal && event.shortfall > .zero && !event.isSimulated)
+    }
+
+    @Test func `C80 what is cheap to rebuild goes first, precious only when critical`() async throws {
+        try await RunningManager.run { running in
+            let precious = Self.filledCache("precious", .precious), trivial = Self.filledCache("trivial", .trivial, mebibytes: 50)
+            let cheapA = Self.filledCache("a", .cheap, mebibytes: 20), cheapB = Self.filledCache("b", .cheap, mebibytes: 60)
+            for cache in [precious, cheapA, trivial, cheapB] { running.manager.register(cache) }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(180))
+            let first = try #require(await reports.next())
+            #expect(trivial.count == 0 && precious.count == 100)
+            // 1 GiB: the line is at 245.76 MiB, so 66 MiB; 50 came from trivial, the rest from a and b by what they held.
+            #expect(first.released >= .mebibytes(65) && cheapA.count == 16 && (47...49).contains(cheapB.count))
+            await running.available(.mebibytes(20), after: .seconds(60))
+            while let report = await reports.next(), report.action != .release {}
+            #expect(cheapA.count == 0 && cheapB.count == 0 && precious.count < 100)
+        }
+    }
+
+    @Test func `closures in either kind of number are purgeables`() async throws {
+        try await RunningManager.run { running in
+            let database = Counter()
+            database.add(50 << 20)
+            running.manager.register("sqlite", rebuildCost: .cheap, byteCount: { database.value }) { (target: Int) in
+                database.add(-target)
+                return target
+            }
+            let asked = Mutex(ByteCount.zero)
+            running.manager.register("pool", byteCount: { ByteCount.mebibytes(50) }) { target in
+                asked.withLock { $0 = target }
+                return target
+            }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(180))
+            _ = await reports.next()
+            #expect(database.value < 20 << 20 && asked.withLock { $0 } > .mebibytes(30))
+        }
+    }
+
+    @Test func `T21 a purge that frees nothing is not repeated`() async throws {
+        try await RunningManager.run { running in
+            let calls = Counter()
+            running.manager.register("miser", byteCount: { 1 << 30 }) { _ in
+                calls.add(1)
+                return 0
+            }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(150))
+            _ = await reports.next()
+            for _ in 0..<20 { await running.available(.mebibytes(149), after: .seconds(1)) }
+            #expect(calls.value == 1)
+            await running.available(.mebibytes(100), after: .seconds(1))
+            while let report = await reports.next(), report.action != .release {}
+            #expect(calls.value == 2, "it got worse by a third, so it is tried again")
+        }
+    }
+
+    @Test func `T24 caches do not grow while memory is short, and then in steps`() async throws {
+        try await RunningManager.run { running in
+            let cache = Self.filledCache()
+            running.manager.register(cache)
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(180))
+            _ = await reports.next()
+            await running.available(.mebibytes(180), after: .seconds(1))
+            let left = cache.count
+            for key in 1000..<1100 { cache.insert(key, forKey: key) }
+            #expect(cache.count <= left, "replaced, not grown")
+            await running.available(.mebibytes(300), after: .seconds(10))
+            for key in 2000..<2100 { cache.insert(key, forKey: key) }
+            #expect(cache.count > left)
+        }
+    }
+
+    @Test func `C83 C84 T40 a simulation walks the real path, labelled`() async throws {
+        let events = Mutex<[PressureEvent]>([])
+        try await RunningManager.run(policy: .init(terminate: .afterContinuousSaturation(.seconds(1)))) { running in
+            let cache = Self.filledCache()
+            running.manager.register(cache)
+            running.manager.observe { event in events.withLock { $0.append(event) } }
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(900))
+            running.manager.simulate(.critical, for: .seconds(60))
+            let report = try #require(await reports.next())
+            #expect(report.isSimulated)
+            await running.until { cache.count <= 50 }
+            for _ in 0..<5 { await running.available(.mebibytes(900), after: .seconds(2)) }
+            #expect(running.exits.count == 0, "a rehearsal ends no process")
+            await running.until { running.manager.reports.contains { $0.outcome == .refused("a simulation ends no process") } }
+            running.manager.simulate(.normal, for: .zero)
+            await running.available(.mebibytes(900), after: .seconds(20))
+        }
+        #expect(events.withLock { $0 }.allSatisfy(\.isSimulated) && events.withLock { $0.count } == 1)
+    }
+
+    @Test func `a dry run decides, tells and reports, but does nothing`() async throws {
+        try await RunningManager.run(policy: .init(isDryRun: true, terminate: .afterContinuousSaturation(.seconds(1)))) { running in
+            let cache = Self.filledCache()
+            running.manager.register(cache)
+            let told = Counter(), expired = Counter()
+            running.manager.observe { _ in told.add(1) }
+            let task = running.manager.beginBackgroundTask("work") { _, _ in expired.add(1) }
+            for _ in 0..<10 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            await running.until { told.value == 1 }
+            #expect(cache.count == 100 && expired.value == 0 && task.isActive && running.exits.count == 0)
+            let dry = running.manager.reports.filter { $0.outcome == .dryRun }.map(\.action)
+            #expect(dry.contains(.release) && dry.contains { if case .expireBackgroundTasks = $0 { true } else { false } })
+            #expect(dry.contains { if case .terminate = $0 { true } else { false } })
+        }
+    }
+
+    @Test func `suspension and quiescing are refused with a reason until something can do them`() async throws {
+        try await RunningManager.run { running in
+            for _ in 0..<15 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            let refused = running.manager.reports.compactMap { report -> PressureAction? in
+                if case .refused(let reason) = report.outcome, !reason.isEmpty { report.action } else { nil }
+            }
+            #expect(refused == [.quiesce, .suspend])
+        }
+    }
+
+    @Test func `the process ends itself only after saturation, with everything saved`() async throws {
+        let saved = Counter()
+        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8), grace: .seconds(3)))
+        try await RunningManager.run(policy: policy) { running in
+            running.manager.beforeTermination("cart") { timeLeft in
+                #expect(timeLeft <= .seconds(3))
+                saved.add(1)
+            }
+            running.manager.beforeTermination("broken") { _ in throw ResourceManagerError(description: "disk full") }
+            running.manager.register(Self.filledCache("sessions", mebibytes: 3))
+            let task = running.manager.beginBackgroundTask("export") { _, _ in }
+            for _ in 0..<7 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            #expect(running.exits.count == 0)
+            await running.available(.mebibytes(600), after: .seconds(1))
+            for _ in 0..<8 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            #expect(running.exits.count == 0, "the break in it counts")
+            await running.until { running.manager.reports.filter { $0.action == .release }.count >= 1 }
+            for _ in 0..<3 where running.exits.count == 0 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            let exit = try #require(running.exits.first)
+            #expect(exit.status == 75 && saved.value == 1)
+            #expect(exit.line.contains("sessions") && exit.line.contains("broken failed: disk full"))
+            #expect(exit.line.hasSuffix("\n") && exit.line.filter { $0 == "\n" }.count == 1)
+            #expect(running.manager.reports.contains { $0.outcome == .overran(["export"]) } && !task.isActive)
+        }
+    }
+
+    @Test func `a source that fails for a while is read again`() async throws {
+        try await RunningManager.run { running in
+            await running.available(.mebibytes(600))
+            running.source.fail(true)
+            running.source.fail(false)
+            await running.available(.mebibytes(50), after: .seconds(1))
+            #expect(running.manager.level == .critical)
+        }
+    }
+
+    @Test func `a manager runs once`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let task = Task { try await manager.run() }
+        task.cancel()
+        try await task.value
+        await #expect(throws: ResourceManagerError.self) { try await manager.run() }
+    }
+
+    @Test func `the stream of events hears of recovery, newest first for a slow reader`() async throws {
+        try await RunningManager.run { running in
+            var events = running.manager.pressureEvents.makeAsyncIterator()
+            await running.available(.mebibytes(150))
+            #expect(await events.next()?.level == .warning)
+            await running.available(.mebibytes(700), after: .seconds(1))
+            await running.available(.mebibytes(700), after: .seconds(10))
+            #expect(await events.next()?.level == .normal)
+        }
+    }
+}

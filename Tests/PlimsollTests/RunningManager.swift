@@ -1,0 +1,49 @@
+@testable import Plimsoll
+import PlimsollTesting
+import Synchronization
+
+/// A manager that runs on a scripted source and a manual clock for as long as a test's body does.
+struct RunningManager {
+    let manager: ResourceManager
+    let source: ScriptedPressureSource
+    let clock: ManualClock
+    let exits: Exits
+
+    static func run(
+        policy: PressurePolicy = .standard, onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
+        _ body: @Sendable @escaping (RunningManager) async throws -> Void
+    ) async throws {
+        let source = ScriptedPressureSource(), clock = ManualClock(), exits = Exits()
+        let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, onTurn: onTurn) { exits.add($0, $1) }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            try await body(RunningManager(manager: manager, source: source, clock: clock, exits: exits))
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
+    /// Pushes a reading with that much available of 1 GiB, and waits until the loop has seen it.
+    func available(_ available: ByteCount, after step: Duration = .zero) async {
+        clock.advance(by: step)
+        source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1))
+        await source.settled()
+    }
+
+    /// The reports to come, from now on.
+    var comingReports: AsyncStream<ActionReport> {
+        AsyncStream { continuation in manager.onReport { continuation.yield($0) } }
+    }
+
+    /// Waits until `condition` holds; the loop turns meanwhile as it pleases.
+    func until(_ condition: () -> Bool) async {
+        while !condition() { await Task.yield() }
+    }
+
+    final class Exits: Sendable {
+        private let all = Mutex<[(Int32, String)]>([])
+        func add(_ status: Int32, _ line: String) { all.withLock { $0.append((status, line)) } }
+        var first: (status: Int32, line: String)? { all.withLock { $0.first } }
+        var count: Int { all.withLock { $0.count } }
+    }
+}

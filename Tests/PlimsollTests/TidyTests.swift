@@ -1,0 +1,51 @@
+import Foundation
+import Testing
+
+/// What the compiler does not forbid.
+@Suite struct TidyTests {
+    static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+
+    /// The package's own sources below a folder; empty where the sources are not at hand, as in the virtual machine.
+    static func sources(_ folder: String) -> [(path: String, text: String)] {
+        let folder = root.appendingPathComponent(folder)
+        let files = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)?.allObjects as? [URL] ?? []
+        return files.filter { $0.pathExtension == "swift" }.compactMap { file in
+            (try? String(contentsOf: file, encoding: .utf8)).map { (file.path, $0) }
+        }
+    }
+
+    static let hasSources = !sources("Sources/Plimsoll").isEmpty
+
+    @Test(.enabled(if: hasSources, "the sources are not at hand"))
+    func `the core imports nothing but Synchronization and its shims`() {
+        for (path, text) in Self.sources("Sources/Plimsoll") {
+            for line in text.split(separator: "\n") where line.contains("import ") && !line.hasPrefix("//") && !line.hasPrefix(" ") {
+                let module = line.split(separator: " ").last.map(String.init) ?? ""
+                #expect(["Synchronization", "CPlimsollMemory", "CPlimsollProcess"].contains(module), "\(path): \(line)")
+            }
+        }
+    }
+
+    @Test(.enabled(if: hasSources, "the sources are not at hand"))
+    func `nothing is detached, slept through, or left for later`() {
+        let banned = ["Task." + "detached", "TO" + "DO", "FIX" + "ME", "@_exported", "#if os("]
+        for (path, text) in Self.sources("Sources") {
+            for word in banned { #expect(!text.contains(word), "\(path) has \(word)") }
+        }
+    }
+
+    @Test(.enabled(if: hasSources, "the sources are not at hand"))
+    func `everything unchecked has its argument on the line above`() {
+        for (path, text) in Self.sources("Sources") {
+            let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+            for (index, line) in lines.enumerated() where line.contains("@unchecked Sendable") || line.contains("nonisolated(unsafe)") {
+                #expect(index > 0 && lines[index - 1].contains("//"), "\(path):\(index + 1)")
+            }
+        }
+    }
+
+    @Test(.enabled(if: hasSources, "the sources are not at hand"))
+    func `files stay readable`() {
+        for (path, text) in Self.sources("Sources") { #expect(text.split(separator: "\n").count <= 400, "\(path)") }
+    }
+}
