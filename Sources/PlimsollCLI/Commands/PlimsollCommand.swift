@@ -1,8 +1,38 @@
 import ArgumentParser
+import Glibc
+
+/// Where the process begins.
+@main
+enum Program {
+    /// Runs the command on the first thread, which an asynchronous `main` would not: threads of the runtime's pool block
+    /// signals, and what they start would inherit that; and signals blocked on one of them would still end the process through the first.
+    static func main() {
+        do {
+            var command = try PlimsollCommand.parseAsRoot()
+            guard let asynchronous = command as? any AsyncParsableCommand else { return try command.run() }
+            runToExit(asynchronous)
+        } catch {
+            PlimsollCommand.exit(withError: error)
+        }
+    }
+
+    /// The parts that run a manager; they end with the process.
+    private static func runToExit(_ command: sending any AsyncParsableCommand) -> Never {
+        Task {
+            var command = command
+            do {
+                try await command.run()
+                PlimsollCommand.exit()
+            } catch {
+                PlimsollCommand.exit(withError: error)
+            }
+        }
+        while true { pause() }
+    }
+}
 
 /// The command `plimsoll`.
-@main
-struct PlimsollCommand: AsyncParsableCommand {
+struct PlimsollCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "plimsoll",
         abstract: "Sees how short memory really is under a cgroup limit, and what giving memory back in time is worth.",

@@ -1,0 +1,84 @@
+import Plimsoll
+import Testing
+
+@testable import PlimsollCLI
+
+@Suite struct RecordingTests {
+    private let header = Recording.Header(
+        plimsollRecording: 1, kernel: "6.1", processors: 2, footing: "ownGroup", liveSignals: ["usage", "stall"])
+
+    private let readings = [
+        PressureReading(at: .milliseconds(100), boundary: .maximum, limit: .mebibytes(512), usage: .mebibytes(100)),
+        PressureReading(
+            at: .milliseconds(200), boundary: .high, limit: .mebibytes(512), usage: .mebibytes(500), workingSet: .mebibytes(480),
+            available: .mebibytes(40), resident: .mebibytes(450), stall: .init(some: .microseconds(1234), full: .microseconds(34)),
+            events: .init(high: 1, max: 2, oom: 3, oomKill: 4), announced: .warning),
+        PressureReading(at: .seconds(3), boundary: .none, usage: .zero),
+    ]
+
+    private var lines: [String] { [JSONLine.encode(header)] + readings.map { JSONLine.encode(ReadingRecord($0)) } }
+    private func file(_ lines: [String]) -> String { lines.map { $0 + "\n" }.joined() }
+
+    @Test func `what is written is what is read`() throws {
+        let recording = try Recording(parsing: file(lines))
+        #expect(recording.header == header)
+        #expect(recording.readings == readings)
+        #expect(recording.problem == nil)
+    }
+
+    @Test func `a file without readings is a recording`() throws {
+        let recording = try Recording(parsing: file([lines[0]]))
+        #expect(recording.readings.isEmpty && recording.problem == nil)
+    }
+
+    @Test func `a file cut anywhere is replayed up to the cut, which is named`() throws {
+        let whole = file(lines)
+        let headerLength = lines[0].utf8.count + 1
+        for length in 0..<whole.utf8.count {
+            let cut = String(decoding: whole.utf8.prefix(length), as: UTF8.self)
+            guard length >= headerLength else {
+                #expect(throws: Recording.Problem.self) { try Recording(parsing: cut) }
+                continue
+            }
+            let recording = try Recording(parsing: cut)
+            let complete = cut.utf8.count { $0 == UInt8(ascii: "\n") }
+            #expect(recording.readings == Array(readings.prefix(complete - 1)))
+            let isWhole = cut.hasSuffix("\n")
+            #expect(recording.problem?.line == (isWhole ? nil : complete + 1), "cut at \(length)")
+            #expect(recording.problem?.reason == (isWhole ? nil : "cut short: it does not end with a newline"))
+        }
+    }
+
+    @Test(arguments: [
+        ("", "it is empty"),
+        ("{", "not a JSON object"),
+        ("[]", "it is not of the right type"),
+        ("{\"atMicroseconds\":1}", "boundary is missing"),
+        ("{\"atMicroseconds\":\"now\"}", "atMicroseconds is not of the right type"),
+        ("{\"atMicroseconds\":300000,\"boundary\":\"sky\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "boundary holds what is not allowed there"),
+        ("{\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":-1,\"workingSetBytes\":1}", "usageBytes is -1; allowed is 0 or more"),
+        ("{\"atMicroseconds\":1,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "it is earlier than the line before"),
+        ("{\"announced\":\"doom\",\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "announced is \"doom\"; allowed are normal, warning, critical"),
+    ])
+    func `a malformed line is named and what came before it is kept`(line: String, reason: String) throws {
+        let recording = try Recording(parsing: file([lines[0], lines[1], line, lines[2]]))
+        #expect(recording.readings == [readings[0]])
+        #expect(recording.problem == .init(line: 3, reason: reason))
+    }
+
+    @Test(arguments: [
+        ("hello\n", "no header of a recording: not a JSON object"),
+        ("\n", "no header of a recording: not a JSON object"),
+        ("{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"footing\":\"\",\"liveSignals\":[]}\n", "version 9 of the format; this program knows up to 1"),
+        ("", "the file is empty"),
+    ])
+    func `a file of another kind is refused`(text: String, reason: String) {
+        #expect(throws: Recording.Problem(line: 1, reason: reason)) { try Recording(parsing: text) }
+    }
+
+    @Test func `the header names nothing of the host`() {
+        let header = Recording.Header.here(Capabilities(footing: .machine, signals: []))
+        #expect(header.kernel.allSatisfy { $0.isNumber || $0 == "." })
+        #expect(header.processors >= 1)
+    }
+}
