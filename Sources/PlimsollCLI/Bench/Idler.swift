@@ -28,6 +28,7 @@ final class Idler: Sendable {
     private let turns = Atomic<Int>(0)
     private let warnings = Atomic<Int>(0)
     private let aboveWarning = Atomic<Int>(0)
+    private let isMeasured = Atomic<Bool>(false)
 
     /// Fills the cache and takes live memory beside it, all before anything is measured or managed.
     init(cache size: ByteCount, live: ByteCount) {
@@ -49,7 +50,11 @@ final class Idler: Sendable {
         let manager = ResourceManager(source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
         manager.register(cache)
         async let _: Void = manager.run()
+        // As often as danger makes it look: back to back, so to speak, and not out of a processor's sleep.
+        let waker = timer.map { timer in PlainThread { [self] in while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() } } }
+        waker??.detach()
         var result = try await measure(settling, length, timer)
+        isMeasured.store(true, ordering: .relaxed)
         result.purges = manager.reports.count { $0.action == .release }
         result.warnings = warnings.load(ordering: .relaxed)
         result.aboveWarning = aboveWarning.load(ordering: .relaxed)
