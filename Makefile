@@ -46,7 +46,7 @@ bench: $(RELEASE) ## Measure what the library costs; prints figure lines
 	Benchmarks/run $(RELEASE)
 
 stress: $(RELEASE) ## Survival under memory pressure, with and without Plimsoll; prints figure lines
-	$(RELEASE) stress --runs $${RUNS:-18}
+	$(RELEASE) stress --runs $${RUNS:-18} --limit $${LIMIT:-256M}
 
 clean: ## Remove what was built
 	rm -rf .build out
