@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
@@ -40,4 +41,13 @@ int plimsoll_connect(const char *path) {
     int error = errno;
     close(file);
     return -error;
+}
+
+int plimsoll_watch(void) {
+    int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    return watch < 0 ? -errno : watch;
+}
+
+int plimsoll_watch_writes(int watch, const char *path) {
+    return inotify_add_watch(watch, path, IN_MODIFY) < 0 ? -errno : 0;
 }

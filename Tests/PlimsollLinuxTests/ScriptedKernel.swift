@@ -22,6 +22,8 @@ final class ScriptedKernel: Kernel {
         var reads: [String: Int] = [:]
         var open: [Int32: String] = [:]
         var events: [Int32: UInt64] = [:]
+        /// Which event counts the writes to a path.
+        var watches: [String: Int32] = [:]
         var lastFile: Int32 = 2
 
         var calls = 0
@@ -135,6 +137,26 @@ final class ScriptedKernel: Kernel {
             state.lastFile += 1
             state.events[state.lastFile] = 0
             return state.lastFile
+        }
+    }
+
+    /// A watch is an event here, which `moveLimit` counts up.
+    func makeWatch() -> Int32 { makeEvent() }
+
+    func watchWrites(to path: String, _ watch: Int32) -> Int32 {
+        state.withLock { state in
+            if let failure = call(&state) { return -failure }
+            guard state.files[path] != nil else { return -ENOENT }
+            state.watches[path] = watch
+            return 0
+        }
+    }
+
+    /// Somebody writes `text` to the limit at `path`.
+    func moveLimit(_ path: String, to text: String) {
+        state.withLock { state in
+            state.files[path] = text
+            if let watch = state.watches[path] { state.events[watch]! += 1 }
         }
     }
 

@@ -51,7 +51,7 @@ import Testing
 @Suite struct PolicyTests {
     func report(released: ByteCount, fall: ByteCount, took: Duration = .zero, trim: Duration = .zero) -> ActionReport {
         ActionReport(
-            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, released: released, trim: trim,
+            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, asked: .mebibytes(60), released: released, trim: trim,
             before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
     }
 

@@ -14,4 +14,10 @@ int64_t plimsoll_file_system(const char *path);
 
 /// A non-blocking stream socket connected to the UNIX socket at `path`.
 int plimsoll_connect(const char *path);
+
+/// A non-blocking inotify file that becomes readable when somebody writes to one of the paths given to `plimsoll_watch_writes`.
+int plimsoll_watch(void);
+
+/// Adds `path` to a file made by `plimsoll_watch`.
+int plimsoll_watch_writes(int watch, const char *path);
 #endif

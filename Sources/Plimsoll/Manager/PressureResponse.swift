@@ -15,6 +15,8 @@ struct PressureResponse {
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
 
+    static let leastAsked = ByteCount.mebibytes(1)
+
     /// What holders without a meter had when last asked: makes the loop look sooner near the line.
     private(set) var heldElsewhere = ByteCount.zero
 
@@ -60,10 +62,11 @@ struct PressureResponse {
     }
 
     private mutating func release(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
-        let asked = bytesToRelease(assessment)
-        guard asked > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
+        let shortfall = bytesToRelease(assessment)
+        guard shortfall > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
         var report = report(action, assessment)
-        report.asked = asked
+        // A pass for less costs as much, and what it brings could not be told from noise.
+        report.asked = max(shortfall, Self.leastAsked)
         if policy.isDryRun {
             report.outcome = .dryRun
             parts.report(report)
@@ -78,7 +81,7 @@ struct PressureResponse {
     /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
         guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
-        return max(.mebibytes(1), parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
+        return max(Self.leastAsked, parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
     }
 
     private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {

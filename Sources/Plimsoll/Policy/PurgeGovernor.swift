@@ -33,7 +33,7 @@ struct PurgeGovernor: Sendable {
     ///   - available: what can be allocated after it.
     mutating func finished(_ report: ActionReport, at now: Duration, available: ByteCount?) {
         isRunning = false
-        let nothing = report.released < .mebibytes(1)
+        let nothing = report.released < min(.mebibytes(1), report.asked)
         lastWasUseless = nothing || max(report.residentFall, report.usageFall) < report.released * 0.1
         holdOff = !lastWasUseless ? .zero : nothing ? .seconds(30) : max(.seconds(5), report.took * 20)
         trim = report.trim

@@ -27,7 +27,7 @@ struct RunCommand: ParsableCommand {
 
     private func runInGroup() throws -> ChildProcess.Ending {
         let signals = SignalQueue()
-        let group: ControlGroup
+        let group: LimitedGroup
         do {
             group = try GroupMaker().make("run", limit: memoryMax, high: memoryHigh, allowsSwap: true)
         } catch {

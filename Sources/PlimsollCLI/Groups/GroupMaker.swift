@@ -1,11 +1,13 @@
 import Glibc
 import Plimsoll
+import PlimsollLinux
 
 /// Makes groups of our own, or says why that cannot be.
 struct GroupMaker {
-    let places: GroupPlaces
+    /// Where this process is: groups of our own are made below.
+    let own: ControlGroup
 
-    init(places: GroupPlaces = .own) { self.places = places }
+    init(own: ControlGroup = ControlGroup(HostKernel())) { self.own = own }
 
     /// Why no group could be made, hierarchy by hierarchy.
     struct Refusal: Error, CustomStringConvertible {
@@ -23,11 +25,11 @@ struct GroupMaker {
     ///
     /// - Parameters:
     ///   - allowsSwap: whether what exceeds the limit may go to swap instead of killing.
-    func make(_ name: String, limit: ByteCount?, high: ByteCount? = nil, allowsSwap: Bool = false) throws(Refusal) -> ControlGroup {
+    func make(_ name: String, limit: ByteCount?, high: ByteCount? = nil, allowsSwap: Bool = false) throws(Refusal) -> LimitedGroup {
         var reasons: [String] = []
         let directoryName = "plimsoll-\(getpid())-\(name)"
         for candidate in candidates(&reasons) {
-            if candidate.version == .one, high != nil {
+            if candidate.version == .v1, high != nil {
                 reasons.append("memory.high is known to cgroup v2 only, and memory is on v1 here")
                 continue
             }
@@ -36,8 +38,8 @@ struct GroupMaker {
                 reasons.append("\(directory): \(String(cString: strerror(errno)))")
                 continue
             }
-            let group = ControlGroup(
-                version: candidate.version, memory: directory, stall: candidate.version == .two ? directory : makeStall(directoryName))
+            let group = LimitedGroup(
+                version: candidate.version, memory: directory, stall: candidate.version == .v2 ? directory : makeStall(directoryName))
             do {
                 if let limit {
                     try group.setLimit(limit)
@@ -60,28 +62,28 @@ struct GroupMaker {
 
     /// Places where a child has a memory controller, best first.
     private func candidates(_ reasons: inout [String]) -> [Candidate] {
-        if let versionOne = places.versionOne { return [Candidate(version: .one, parent: versionOne)] }
-        guard let own = places.unified else {
-            reasons.append("no cgroup file system with a memory controller is mounted, or the own group is not visible in it")
+        guard case .directory(let directory, let top) = own.memory else {
+            if case .hidden(let reason) = own.memory { reasons.append(reason) }
             return []
         }
+        if own.version == .v1 { return [Candidate(version: .v1, parent: directory)] }
         var found: [Candidate] = []
-        if passesOnMemory(own) {
-            found.append(Candidate(version: .two, parent: own))
-        } else if words(own + "/cgroup.controllers").contains("memory") {
+        if passesOnMemory(directory) {
+            found.append(Candidate(version: .v2, parent: directory))
+        } else if words(directory + "/cgroup.controllers").contains("memory") {
             do {
                 // Refused while processes are in the group itself, the root group excepted.
-                try ControlFile.write("+memory", to: own + "/cgroup.subtree_control")
-                found.append(Candidate(version: .two, parent: own))
+                try ControlFile.write("+memory", to: directory + "/cgroup.subtree_control")
+                found.append(Candidate(version: .v2, parent: directory))
             } catch {
                 reasons.append("\(error)")
             }
         } else {
-            reasons.append("\(own) has no memory controller")
+            reasons.append("\(directory) has no memory controller")
         }
         // Beside the own group, where whoever delegated has prepared that. The parent's limits hold there, too.
-        if let slash = own.lastIndex(of: "/"), case let parent = String(own[..<slash]), passesOnMemory(parent) {
-            found.append(Candidate(version: .two, parent: parent))
+        if directory != top, let slash = directory.lastIndex(of: "/"), case let parent = String(directory[..<slash]), passesOnMemory(parent) {
+            found.append(Candidate(version: .v2, parent: parent))
         }
         return found
     }
@@ -92,7 +94,7 @@ struct GroupMaker {
 
     /// On a hybrid host the version 2 side has stall times for groups, without any controller.
     private func makeStall(_ name: String) -> String? {
-        guard let directory = places.unified.map({ $0 + "/" + name }), mkdir(directory, 0o755) == 0 else { return nil }
+        guard let directory = own.unified.path.map({ $0 + "/" + name }), mkdir(directory, 0o755) == 0 else { return nil }
         guard access(directory + "/memory.pressure", R_OK) == 0 else {
             rmdir(directory)
             return nil

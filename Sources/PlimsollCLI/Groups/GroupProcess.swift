@@ -1,7 +1,7 @@
 import Plimsoll
 
 /// Starting processes inside a group, from their first instruction.
-extension ControlGroup {
+extension LimitedGroup {
     /// Starts `path`, which is in this group before it runs: this program enters the group and then becomes it.
     func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws -> ChildProcess {
         let groups = directories.flatMap { ["--group", $0] }

@@ -24,7 +24,9 @@ struct LiveReadings {
                 throw Failure.unavailable("no reading can be taken: \(error); `plimsoll doctor` says more")
             }
             guard body(reading) else { return }
-            // Waiting for the signal rather than in the source: Ctrl-C is answered at once, and a display's pace is its own.
+            // Waiting for the signal rather than in the source: Ctrl-C is answered at once, and a display's pace is its own. What the kernel
+            // rang for meanwhile is only taken note of.
+            defer { source.wait(atMost: .zero) }
             if signals.next(within: limit.map { min(step, max(.zero, $0 - now)) } ?? step) != nil { return }
         }
     }

@@ -4,7 +4,7 @@ import Plimsoll
 /// One of the two services: its group, its process, its clients, and what is seen of them.
 final class DemoSide {
     private(set) var record: DemoRecord
-    private let group: ControlGroup
+    private let group: LimitedGroup
     private let child: ChildProcess
     private let plan: TrafficPlan
     private let start: Duration

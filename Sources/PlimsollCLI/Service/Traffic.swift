@@ -9,19 +9,19 @@ struct TrafficPlan: Equatable {
     var keyCount: Int
 
     static let connections = 4
-    static let skew = 0.8
+    static let skew = 0.7
 
     /// - Parameters:
     ///   - limit: of each service's group.
     ///   - seconds: length of the demo.
     init(limit: ByteCount, seconds: Double) {
-        // Distinct values worth 60 % of the limit within a fifth of the time; about 7 in 10 of the first requests are for new keys.
-        let values = Double(limit.bytes) * 0.6 / Double(Thumbnail.meanSize)
-        thumbsPerSecond = min(4000, max(50, values / (seconds * 0.2) / 0.7))
-        // Sessions level off at 45 % of the limit half-way.
-        sessionLife = .seconds(seconds * 0.5)
-        sessionsPerSecond = Double(limit.bytes) * 0.45 / Double(SessionStore.size) / (seconds * 0.5)
-        keyCount = max(1000, Int(values * 15))
+        // Distinct values worth the limit within a quarter of the time, at about half of the first requests for new keys.
+        let values = Double(limit.bytes) / Double(Thumbnail.meanSize)
+        thumbsPerSecond = min(4000, max(50, values / (seconds * 0.25) / 0.5))
+        // Sessions level off at 55 % of the limit after three quarters of the time: then the caches have had to give way to them.
+        sessionLife = .seconds(seconds * 0.75)
+        sessionsPerSecond = Double(limit.bytes) * 0.55 / Double(SessionStore.size) / (seconds * 0.75)
+        keyCount = max(1000, Int(values * 10))
     }
 
     /// Requests per second on each connection.

@@ -11,18 +11,17 @@ final class Ramp: Sendable {
     private let crossing = Atomic<Int>(0)
     private let bytesPerSecond: Double?
     private let threads: Int
-    private let probe: UsageProbe
+    private let line: Int
 
-    /// - Parameters:
-    ///   - probe: tells the allocating thread itself, after each chunk, when usage crosses the line.
-    init(_ size: ByteCount, bytesPerSecond: Double?, threads: Int = 1, probe: UsageProbe) {
+    /// - Parameter line: bytes after which the moment is noted.
+    init(_ size: ByteCount, bytesPerSecond: Double?, threads: Int = 1, line: ByteCount = .max) {
         left = Atomic(size.bytes)
         self.bytesPerSecond = bytesPerSecond
         self.threads = threads
-        self.probe = probe
+        self.line = line.bytes
     }
 
-    /// When usage crossed the line, if it did.
+    /// When the line was crossed, if it was.
     var crossed: Duration? {
         let microseconds = crossing.load(ordering: .relaxed)
         return microseconds == 0 ? nil : .microseconds(microseconds)
@@ -46,46 +45,8 @@ final class Ramp: Sendable {
             let page = Int(sysconf(Int32(_SC_PAGESIZE)))
             for offset in stride(from: 0, to: Self.chunk, by: page) { chunk.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
             let total = taken.wrappingAdd(Self.chunk, ordering: .relaxed).newValue
-            if crossing.load(ordering: .relaxed) == 0, probe.isAboveLine() {
-                crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed)
-            }
+            if total >= line, total - Self.chunk < line { crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed) }
             if let bytesPerSecond { SteadyClock.sleep(until: start + .seconds(Double(total) / bytesPerSecond)) }
-        }
-    }
-}
-
-/// Tells whether what a group holds, clean page cache apart, is above a line. Reads open files: some microseconds.
-final class UsageProbe: Sendable {
-    private let usage: Int32
-    private let statistics: Int32
-    private let line: Int
-    private let keys: (file: String, shmem: String)
-
-    init(group: ControlGroup, line: ByteCount) {
-        let isTwo = group.version == .two
-        usage = open(group.memory + (isTwo ? "/memory.current" : "/memory.usage_in_bytes"), O_RDONLY | O_CLOEXEC)
-        statistics = open(group.memory + "/memory.stat", O_RDONLY | O_CLOEXEC)
-        keys = isTwo ? ("file", "shmem") : ("total_cache", "total_shmem")
-        self.line = line.bytes
-    }
-
-    deinit {
-        close(usage)
-        close(statistics)
-    }
-
-    func isAboveLine() -> Bool {
-        // The cheap look first; page cache only matters when that one is above the line.
-        guard let used = Int(read(usage).prefix { !$0.isWhitespace }), used >= line else { return false }
-        let text = read(statistics)
-        let file = ControlFile.value(of: keys.file, in: text) ?? 0, shmem = ControlFile.value(of: keys.shmem, in: text) ?? 0
-        return used - max(0, file - shmem) >= line
-    }
-
-    private func read(_ descriptor: Int32) -> String {
-        withUnsafeTemporaryAllocation(byteCount: 8192, alignment: 1) { buffer in
-            let count = pread(descriptor, buffer.baseAddress, buffer.count, 0)
-            return String(decoding: buffer[..<max(0, count)], as: UTF8.self)
         }
     }
 }

@@ -40,7 +40,7 @@ enum Scenario: String, CaseIterable {
         case .traffic: Plan(cache: 0, ramp: 0.5, rate: Double(limit.bytes) * 0.5 / 4, traffic: 1)
         // Under the half when it is lowered: a limit set below what is held kills at once on version 2, whoever
         // is in there, and is refused by version 1.
-        case .limitHalved: Plan(cache: 0.3, ramp: 0.25, rate: 20e6, liveBeforeHalving: 0.14)
+        case .limitHalved: Plan(cache: 0.25, ramp: 0.25, rate: 20e6, liveBeforeHalving: 0.10)
         }
     }
 
@@ -61,7 +61,8 @@ enum Protection: String, CaseIterable {
 
 /// What a subject that lived tells on its last line.
 struct SubjectResult: Codable, Equatable {
-    /// From usage (clean page cache apart) crossing 80 % of the limit until a level was seen; negative if before.
+    /// From demand (what the group held at the start and the ramp since) crossing 80 % of the limit until a level was seen;
+    /// negative if before.
     var noticeMicroseconds: Int?
     /// Until the first release began.
     var releaseMicroseconds: Int?

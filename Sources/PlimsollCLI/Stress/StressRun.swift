@@ -6,7 +6,7 @@ final class StressRun {
     let scenario: Scenario
     let protection: Protection
     private let limit: ByteCount
-    private let group: ControlGroup
+    private let group: LimitedGroup
     private let child: ChildProcess
     private let deadline: Duration
     private var result: SubjectResult?

@@ -7,7 +7,7 @@ import Synchronization
 final class Subject: Sendable {
     private let plan: Scenario.Plan
     private let limit: ByteCount
-    private let group: ControlGroup
+    private let group: LimitedGroup
     private let directory: String
     let cache = PurgeableCache<UInt64, [UInt8]>("cache") { _, bytes in bytes.count + 96 }
 
@@ -24,9 +24,9 @@ final class Subject: Sendable {
         plan = scenario.plan(limit: limit)
         self.limit = limit
         self.directory = directory
-        let places = GroupPlaces.own
-        guard let memory = places.versionOne ?? places.unified else { throw Failure.unavailable("the subject is in no group") }
-        group = ControlGroup(version: places.versionOne == nil ? .two : .one, memory: memory, stall: places.unified)
+        let own = ControlGroup(HostKernel())
+        guard let memory = own.memory.path else { throw Failure.unavailable("the subject is in no group") }
+        group = LimitedGroup(version: own.version, memory: memory, stall: own.unified.path)
     }
 
     /// Sees every turn of the manager; allocates nothing.
@@ -44,7 +44,7 @@ final class Subject: Sendable {
         SteadyClock.sleep(.milliseconds(300))
         var line = limit * Self.line
         if let live = plan.liveBeforeHalving {
-            Ramp(limit * live, bytesPerSecond: 200e6, probe: UsageProbe(group: group, line: .max)).run()
+            Ramp(limit * live, bytesPerSecond: 200e6).run()
             line = limit * (Self.line / 2)
             Output.line("ready")
             try waitForLowerLimit()
@@ -53,7 +53,10 @@ final class Subject: Sendable {
         rampBegan.store(microseconds(began), ordering: .relaxed)
         isRamping.store(true, ordering: .relaxed)
         let traffic = plan.traffic > 0 ? PlainThread { [self] in ask() } : nil
-        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, probe: UsageProbe(group: group, line: line))
+        // The line is crossed when it would be if nothing gave way: an early release must not move the mark it is measured by.
+        // With traffic the cache itself decides what is held, and there is no such mark.
+        let ramp = Ramp(
+            limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, line: plan.traffic > 0 ? .max : line - group.pinned)
         ramp.run()
         isRamping.store(false, ordering: .relaxed)
         traffic?.join()
@@ -103,7 +106,7 @@ final class Subject: Sendable {
     }
 
     private func waitForLowerLimit() throws {
-        let file = group.memory + (group.version == .two ? "/memory.max" : "/memory.limit_in_bytes")
+        let file = group.memory + (group.version == .v2 ? "/memory.max" : "/memory.limit_in_bytes")
         let deadline = SteadyClock.now + .seconds(20)
         while (ControlFile.number(file) ?? .max) >= limit.bytes {
             guard SteadyClock.now < deadline else { throw Failure.failed("the limit was not lowered") }

@@ -79,6 +79,10 @@ package struct HostKernel: Kernel {
 
     package func makeEvent() -> Int32 { plimsoll_eventfd() }
 
+    package func makeWatch() -> Int32 { plimsoll_watch() }
+
+    package func watchWrites(to path: String, _ watch: Int32) -> Int32 { plimsoll_watch_writes(watch, root + path) }
+
     package func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
         Int(plimsoll_poll(files.baseAddress, UInt32(files.count), nanoseconds))
     }

@@ -7,13 +7,13 @@ package protocol Kernel: Sendable {
     /// Opens `path`, closed on exec and never blocking; the file's number.
     func open(_ path: String, _ access: FileAccess) -> Int32
 
-    /// Closes a file, eventfd or socket.
+    /// Closes a file, eventfd, socket or watch.
     func close(_ file: Int32)
 
     /// Reads from `offset` on; the number of bytes, zero at the end.
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
 
-    /// Takes what is queued in an eventfd, FIFO or socket; the number of bytes, zero if the other side has closed, `-EAGAIN` for nothing.
+    /// Takes what is queued in an eventfd, FIFO, socket or watch; the number of bytes, zero if the other side has closed, `-EAGAIN` for nothing.
     func drain(_ file: Int32) -> Int
 
     /// Writes all of `bytes` in one call; the number of bytes taken.
@@ -27,6 +27,12 @@ package protocol Kernel: Sendable {
 
     /// An eventfd at zero.
     func makeEvent() -> Int32
+
+    /// A file that is ready when somebody has written to one of the paths it watches.
+    func makeWatch() -> Int32
+
+    /// Adds `path` to what `watch` watches; zero, or a negative errno.
+    func watchWrites(to path: String, _ watch: Int32) -> Int32
 
     /// Blocks until one of `files` is ready or the time has passed; how many are ready. A signal ends it early with zero.
     func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int

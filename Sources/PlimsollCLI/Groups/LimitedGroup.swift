@@ -1,17 +1,16 @@
 import Glibc
 import Plimsoll
+import PlimsollLinux
 
 /// A group of our own with a limit: made, watched and removed by us alone.
-final class ControlGroup: Sendable {
-    enum Version: Int, Sendable { case one = 1, two = 2 }
-
-    let version: Version
+final class LimitedGroup: Sendable {
+    let version: ControlGroup.Version
     /// Its directory where memory is accounted.
     let memory: String
     /// Its directory where the kernel keeps stall times: the same on version 2, a second one of version 2 on a hybrid host.
     let stall: String?
 
-    init(version: Version, memory: String, stall: String?) {
+    init(version: ControlGroup.Version, memory: String, stall: String?) {
         self.version = version
         self.memory = memory
         self.stall = stall
@@ -35,8 +34,8 @@ final class ControlGroup: Sendable {
     /// Keeps swap from hiding what the limit would do.
     func forbidSwap(beyond limit: ByteCount) {
         switch version {
-        case .two: try? ControlFile.write("0", to: memory + "/memory.swap.max")
-        case .one: try? ControlFile.write("\(limit.bytes)", to: memory + "/memory.memsw.limit_in_bytes")
+        case .v2: try? ControlFile.write("0", to: memory + "/memory.swap.max")
+        case .v1: try? ControlFile.write("\(limit.bytes)", to: memory + "/memory.memsw.limit_in_bytes")
         }
     }
 
@@ -54,8 +53,8 @@ final class ControlGroup: Sendable {
     /// Times usage met the limit, harmless reclaim of page cache included.
     var limitHits: Int {
         switch version {
-        case .two: ControlFile.number(memory + "/memory.events", key: "max") ?? 0
-        case .one: ControlFile.number(memory + "/memory.failcnt") ?? 0
+        case .v2: ControlFile.number(memory + "/memory.events", key: "max") ?? 0
+        case .v1: ControlFile.number(memory + "/memory.failcnt") ?? 0
         }
     }
 
@@ -65,6 +64,14 @@ final class ControlGroup: Sendable {
             let total = line.split(separator: " ").last, total.hasPrefix("total="), let microseconds = Int(total.dropFirst(6))
         else { return nil }
         return .microseconds(microseconds)
+    }
+
+    /// What cannot be reclaimed by dropping page cache.
+    var pinned: ByteCount {
+        let keys = version == .v2 ? ("file", "shmem") : ("total_cache", "total_shmem")
+        let statistics = ControlFile.text(memory + "/memory.stat") ?? ""
+        func count(_ key: String) -> Int { ControlFile.value(of: key, in: statistics) ?? 0 }
+        return usage - ByteCount(max(0, count(keys.0) - count(keys.1)))
     }
 
     // MARK: The end
@@ -84,6 +91,6 @@ final class ControlGroup: Sendable {
         }
     }
 
-    private func file(two: String, one: String) -> String { memory + "/" + (version == .two ? two : one) }
+    private func file(two: String, one: String) -> String { memory + "/" + (version == .v2 ? two : one) }
     private func number(two: String, one: String) -> ByteCount? { ControlFile.number(file(two: two, one: one)).map { ByteCount($0) } }
 }
