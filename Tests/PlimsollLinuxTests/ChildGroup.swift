@@ -63,7 +63,7 @@ struct ChildGroup: Kernel {
     /// Starts a shell inside the group that fills `mebibytes` and holds them until it is killed.
     func startHog(mebibytes: Int) -> pid_t {
         // tail keeps all of an input without line ends in memory; its input stays open, so it goes on holding it.
-        let script = "echo $$ > \(directory)/cgroup.procs; { head -c \(mebibytes)M /dev/zero; sleep 600; } | tail -n 1 > /dev/null"
+        let script = "echo $$ > \(directory)/cgroup.procs; { head -c \(mebibytes << 20) /dev/zero; sleep 600; } | tail -n 1 > /dev/null"
         let words: [String] = ["/bin/sh", "-c", script]
         var arguments: [UnsafeMutablePointer<CChar>?] = words.map { (word: String) in strdup(word) } + [nil]
         defer { for argument in arguments { free(argument) } }
