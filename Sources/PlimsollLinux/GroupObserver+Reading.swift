@@ -44,6 +44,8 @@ extension GroupObserver {
     private func look(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
         var smallest = KernelText.unlimited
+        var free = KernelText.unlimited
+        otherFree = KernelText.unlimited
         var next = chain.first
         while let level = next {
             next = level.parent
@@ -54,8 +56,11 @@ extension GroupObserver {
             }
             let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
+            let levelFree = max(0, level.limit - usage)
+            otherFree = min(otherFree, level.limit < smallest ? free : levelFree)
             if level.limit < smallest {
                 smallest = level.limit
+                free = levelFree
                 reading.boundary = level.boundary
                 reading.limit = ByteCount(level.limit)
                 reading.usage = ByteCount(usage)
@@ -88,12 +93,13 @@ extension GroupObserver {
 
     var hasResident: Bool { resident != nil }
 
-    /// Whether the kernel itself rings before memory is short: an eventfd still to be crossed, or a brake that reports at once. It can't for the
-    /// machine, for a second limit, or where page cache has taken usage past the number.
+    /// Whether the kernel itself rings before memory is short: an eventfd still to be crossed, or a brake that reports at once. It can't where page
+    /// cache has taken usage past the number, nor for another limit or the machine, so these must have twice as much free.
     private func updateRings(_ reading: PressureReading) {
         var rings = false
-        if let tightest, let limit = reading.limit, chain.isSingle {
-            let isGroupShortest = (machineMemory?.available ?? KernelText.unlimited) > (limit - reading.usage).bytes
+        if let tightest, let limit = reading.limit, reading.boundary != .machine {
+            let free = max(0, (limit - reading.usage).bytes)
+            let isGroupShortest = min(machineMemory?.available ?? KernelText.unlimited, otherFree) / 2 >= free
             let isThresholdAhead = thresholds?.warningUsage.map { reading.usage.bytes < $0 } ?? false
             let isBraked = reading.boundary == .high && tightest.hasBrake && limitEvents?.isBellLive == true
             rings = isGroupShortest && (isThresholdAhead || isBraked)

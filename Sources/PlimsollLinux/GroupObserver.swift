@@ -20,6 +20,8 @@ final class GroupObserver {
     private(set) var stall: StallWatch
     private(set) var announcement: Announcement
     private(set) var brake: MemoryHigh?
+    /// The least that any level but the one with the smallest limit has free, in bytes, page cache counted as taken.
+    var otherFree = KernelText.unlimited
     let residentFile: KernelFile
     var resident: ByteCount?
 

@@ -188,7 +188,27 @@ import Testing
         #expect(try !rings(Machines.version2()))
         #expect(try rings(Machines.version2(high: "471859200")))
         #expect(try !rings(Machines.version2(high: "536866816")), "a page below the limit brakes nothing")
-        #expect(try !rings(Machines.version2(high: "471859200", parentMax: "500000000")), "a second limit has no bell")
+        #expect(try !rings(Machines.version2(high: "471859200", parentMax: "500000000")), "a second limit about as near has no bell")
+        #expect(try rings(Machines.version2(high: "471859200", parentMax: "2000000000")))
+    }
+
+    @Test func `K18 a moved limit ends the wait and is the limit of the next look`() throws {
+        for (files, path) in [(Machines.version2(), Machines.main + "/memory.max"), (Machines.hybrid(), Machines.v1Group + "/memory.limit_in_bytes")] {
+            let turner = Turner(files)
+            #expect(try turner.read().limit == .mebibytes(512))
+            turner.kernel.moveLimit(path, to: "\(256 * Machines.mib)\n")
+            #expect(turner.wait() == .zero)
+            #expect(try turner.read().limit == .mebibytes(256))
+        }
+    }
+
+    @Test func `where limits can't be watched they are read once a second`() throws {
+        let turner = Turner(Machines.version2())
+        turner.kernel.edit { $0.events = [:] }
+        turner.wait()
+        _ = try turner.read()
+        turner.set(Machines.main + "/memory.max", "\(256 * Machines.mib)\n")
+        #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
     }
 
     @Test func `no triggers if not asked for`() {

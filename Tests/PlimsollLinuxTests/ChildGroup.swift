@@ -24,7 +24,9 @@ struct ChildGroup: Kernel {
 
     /// Why no group can be made here; `nil` if one can.
     static func obstacle(_ version: ControlGroup.Version) -> Comment? {
-        guard let base = base(version) else { return "the memory controller is not on cgroup \(version) here, or this is not the test bed" }
+        guard let base = base(version) else {
+            return "the memory controller is not on cgroup version \(version == .v1 ? 1 : 2) here, or this is not the test bed"
+        }
         let probe = "\(base.directory)/plimsoll-test-\(getpid())-probe"
         guard mkdir(probe, 0o755) == 0 else { return "no group can be made in \(base.directory): \(String(cString: strerror(errno)))" }
         defer { rmdir(probe) }

@@ -53,9 +53,9 @@ import Testing
         #expect(source.footprint().usage > .mebibytes(100))
         #expect(PressureAssessor().assessing(after).level >= .warning)
 
-        group.set("memory.limit_in_bytes", 512 << 20)
+        group.set("memory.limit_in_bytes", 192 << 20)
         source.wait(atMost: .seconds(60))
-        #expect(try source.read(at: .seconds(2)).limit == .mebibytes(512))
+        #expect(try source.read(at: .seconds(2)).limit == .mebibytes(192))
         #expect(source.rings)
     }
 
@@ -80,16 +80,11 @@ import Testing
         let after = try source.read(at: .seconds(1))
         #expect(after.events!.high > before.events!.high, "\(after)")
         #expect(after.available! < .mebibytes(8), "\(after)")
-        // Throttled for a while, and stalled while it is.
-        var last = after
-        for second in 2...60 where last.stall!.some - before.stall!.some < .milliseconds(1) {
-            source.wait(atMost: .seconds(1))
-            last = try source.read(at: .seconds(second))
-        }
-        #expect(last.stall!.some > before.stall!.some)
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2))
+    @Test(
+        .enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2),
+        .enabled(if: access("/proc/pressure/memory", R_OK) == 0, "no stall accounting"))
     func `version 2: stall under memory_high fires the trigger`() throws {
         let group = try ChildGroup(.v2, "stall", ["memory.max": 192 << 20, "memory.high": 48 << 20])
         defer { group.remove() }
