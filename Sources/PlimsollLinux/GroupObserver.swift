@@ -85,7 +85,7 @@ final class GroupObserver {
         if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.first?.directory == own {
             brake = MemoryHigh(own, kernel, buffer)
         }
-        limitWatch = chain.first == nil ? nil : LimitWatch(chain, kernel)
+        limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
         readLimits()
         _ = stall.totals(at: now)
         armBells()

@@ -160,6 +160,29 @@ import Testing
         #expect(rest > .milliseconds(90) && rest <= .milliseconds(100))
     }
 
+    @Test(arguments: [Machines.version2(), Machines.hybrid()])
+    func `K18 a limit that is moved ends the wait and is followed at once, both ways`(files: [String: String]) throws {
+        let turner = Turner(files)
+        let kernel = turner.kernel
+        let limit = try #require(try turner.read().limit)
+        let path = try #require(kernel.ask { state in state.watches.keys.first { state.files[$0]?.hasPrefix("\(limit.bytes)") == true } })
+        for factor in [2, 1, 3] {
+            #expect(turner.wait() > .zero)
+            kernel.moveLimit(path, to: "\(limit.bytes / 4 * factor)\n")
+            #expect(turner.wait() == .zero)
+            #expect(try turner.read(after: .milliseconds(20)).limit == .bytes(limit.bytes / 4 * factor))
+        }
+    }
+
+    @Test func `where limits cannot be watched they are read every second`() throws {
+        let kernel = ScriptedKernel(Machines.hybrid())
+        kernel.edit { $0.refusesWatches = true }
+        let turner = Turner(kernel)
+        _ = try turner.read()
+        turner.set(Machines.v1Group + "/memory.limit_in_bytes", "\(256 * Machines.mib)\n")
+        #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
+    }
+
     @Test func `version 1: bells already passed by page cache do not promise to ring`() throws {
         let turner = Turner(Machines.hybrid())
         _ = try turner.read()
@@ -190,25 +213,6 @@ import Testing
         #expect(try !rings(Machines.version2(high: "536866816")), "a page below the limit brakes nothing")
         #expect(try !rings(Machines.version2(high: "471859200", parentMax: "500000000")), "a second limit about as near has no bell")
         #expect(try rings(Machines.version2(high: "471859200", parentMax: "2000000000")))
-    }
-
-    @Test func `K18 a moved limit ends the wait and is the limit of the next look`() throws {
-        for (files, path) in [(Machines.version2(), Machines.main + "/memory.max"), (Machines.hybrid(), Machines.v1Group + "/memory.limit_in_bytes")] {
-            let turner = Turner(files)
-            #expect(try turner.read().limit == .mebibytes(512))
-            turner.kernel.moveLimit(path, to: "\(256 * Machines.mib)\n")
-            #expect(turner.wait() == .zero)
-            #expect(try turner.read().limit == .mebibytes(256))
-        }
-    }
-
-    @Test func `where limits can't be watched they are read once a second`() throws {
-        let turner = Turner(Machines.version2())
-        turner.kernel.edit { $0.events = [:] }
-        turner.wait()
-        _ = try turner.read()
-        turner.set(Machines.main + "/memory.max", "\(256 * Machines.mib)\n")
-        #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
     }
 
     @Test func `no triggers if not asked for`() {

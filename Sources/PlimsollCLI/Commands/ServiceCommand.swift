@@ -67,16 +67,13 @@ private struct LevelTeller {
 enum Leash {
     /// Returns when the parent lets go or is gone.
     static func end() async {
-        await withCheckedContinuation { (gone: CheckedContinuation<Void, Never>) in
-            let reader = PlainThread {
-                var byte: UInt8 = 0
-                while true {
-                    let count = read(STDIN_FILENO, &byte, 1)
-                    if count == 0 || (count < 0 && errno != EINTR) { break }
-                }
-                gone.resume()
+        // Without a thread to wait on there is no waiting: the service ends, which is seen.
+        try? await PlainThread.run {
+            var byte: UInt8 = 0
+            while true {
+                let count = read(STDIN_FILENO, &byte, 1)
+                if count == 0 || (count < 0 && errno != EINTR) { break }
             }
-            if let reader { reader.detach() } else { gone.resume() }
         }
     }
 }

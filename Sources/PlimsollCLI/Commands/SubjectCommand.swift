@@ -18,15 +18,19 @@ struct SubjectCommand: AsyncParsableCommand {
         let subject = try reportingFailure { try Subject(scenario, limit: limit, directory: directory) }
         switch protection {
         case .none:
-            let (began, crossed) = try reportingFailure { try subject.endure() }
+            let (began, crossed) = try await endure(subject)
             Output.line(JSONLine.encode(subject.result([], began: began, crossed: crossed)))
         case .reactive:
             let manager = ResourceManager(
                 source: LinuxPressureSource(), time: SteadyClock.timekeeper, onTurn: { subject.noteTurn($1) })
             manager.register(subject.cache)
             async let _: Void = manager.run()
-            let (began, crossed) = try reportingFailure { try subject.endure() }
+            let (began, crossed) = try await endure(subject)
             Output.line(JSONLine.encode(subject.result(manager.reports, began: began, crossed: crossed)))
         }
+    }
+
+    private func endure(_ subject: Subject) async throws -> (began: Duration, crossed: Duration?) {
+        try await PlainThread.run { try reportingFailure { try subject.endure() } }
     }
 }

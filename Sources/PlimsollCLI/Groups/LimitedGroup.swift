@@ -35,7 +35,10 @@ final class LimitedGroup: Sendable {
     func forbidSwap(beyond limit: ByteCount) {
         switch version {
         case .v2: try? ControlFile.write("0", to: memory + "/memory.swap.max")
-        case .v1: try? ControlFile.write("\(limit.bytes)", to: memory + "/memory.memsw.limit_in_bytes")
+        case .v1:
+            // Met first, this limit keeps the other one's from being counted: set only where there is swap (Linux 6.18 counts it nowhere).
+            let hasSwap = (ControlFile.text("/proc/swaps")?.split(separator: "\n").count ?? 0) > 1
+            if hasSwap { try? ControlFile.write("\(limit.bytes)", to: memory + "/memory.memsw.limit_in_bytes") }
         }
     }
 

@@ -24,6 +24,15 @@ final class PlainThread {
         }
     }
 
+    /// Runs `body` on a thread of its own and suspends until it is done: the pool may have but one thread, and the manager needs it.
+    static func run<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await withCheckedThrowingContinuation { (done: CheckedContinuation<Value, any Error>) in
+            let thread = PlainThread { done.resume(with: Result(catching: body)) }
+            guard let thread else { return done.resume(throwing: Failure.failed("no thread could be started")) }
+            thread.detach()
+        }
+    }
+
     func join() { pthread_join(thread, nil) }
     func detach() { pthread_detach(thread) }
 }

@@ -20,13 +20,6 @@ enum SteadyClock {
         while clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nil) == EINTR {}
     }
 
-    /// Processor time of this process so far.
-    static var processor: Duration {
-        var time = timespec()
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
-    }
-
     /// Processor time of the calling thread so far.
     static var thread: Duration {
         var time = timespec()

@@ -15,9 +15,9 @@ struct TrafficPlan: Equatable {
     ///   - limit: of each service's group.
     ///   - seconds: length of the demo.
     init(limit: ByteCount, seconds: Double) {
-        // Distinct values worth the limit within a quarter of the time, at about half of the first requests for new keys.
+        // Distinct values worth the limit within a quarter of the time, if a third of the requests are for new keys.
         let values = Double(limit.bytes) / Double(Thumbnail.meanSize)
-        thumbsPerSecond = min(4000, max(50, values / (seconds * 0.25) / 0.5))
+        thumbsPerSecond = min(4000, max(50, values / (seconds * 0.25) / 0.33))
         // Sessions level off at 55 % of the limit after three quarters of the time: then the caches have had to give way to them.
         sessionLife = .seconds(seconds * 0.75)
         sessionsPerSecond = Double(limit.bytes) * 0.55 / Double(SessionStore.size) / (seconds * 0.75)

@@ -1,0 +1,98 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// A service that holds a cache and does nothing: what the library costs it, and whether it is alarmed for nothing.
+final class Idler: Sendable {
+    /// What it tells at its end.
+    struct Result: Codable {
+        /// Times the library's threads were woken during the measured time.
+        var wakeups = 0
+        /// Processor time of the library's threads during the measured time.
+        var processorMicroseconds = 0
+        var measuredMicroseconds = 0
+        /// Times the loop looked.
+        var turns = 0
+        /// Medians; `nil` unless turns were timed.
+        var turnWallMicroseconds: Double?
+        var turnProcessorMicroseconds: Double?
+        var residentBytes = 0
+        /// Turns at warning, and above it.
+        var warnings = 0
+        var aboveWarning = 0
+        var purges = 0
+    }
+
+    private let cache = PurgeableCache<UInt64, [UInt8]>("idle") { _, bytes in bytes.count + 96 }
+    private let turns = Atomic<Int>(0)
+    private let warnings = Atomic<Int>(0)
+    private let aboveWarning = Atomic<Int>(0)
+
+    /// Fills the cache and takes live memory beside it, all before anything is measured or managed.
+    init(cache size: ByteCount, live: ByteCount) {
+        var key: UInt64 = 0
+        while cache.byteCount < size {
+            cache.insert([UInt8](repeating: 1, count: Subject.valueSize), forKey: key)
+            key += 1
+        }
+        Ramp(live, bytesPerSecond: nil).run()
+    }
+
+    /// Idles, with a manager that has the cache registered or without any.
+    ///
+    /// - Parameter settling: time before measuring begins, in which levels may fall and first-time work is done.
+    func idle(managed: Bool, timed: Bool, settling: Duration, for length: Duration) async throws -> Result {
+        guard managed else { return try await measure(settling, length, nil) }
+        let source = LinuxPressureSource()
+        let timer = timed ? TurnTimer(source) : nil
+        let manager = ResourceManager(source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
+        manager.register(cache)
+        async let _: Void = manager.run()
+        var result = try await measure(settling, length, timer)
+        result.purges = manager.reports.count { $0.action == .release }
+        result.warnings = warnings.load(ordering: .relaxed)
+        result.aboveWarning = aboveWarning.load(ordering: .relaxed)
+        return result
+    }
+
+    private func note(_ level: PressureLevel) {
+        turns.wrappingAdd(1, ordering: .relaxed)
+        switch level {
+        case .normal: break
+        case .warning: warnings.wrappingAdd(1, ordering: .relaxed)
+        case .critical: aboveWarning.wrappingAdd(1, ordering: .relaxed)
+        }
+    }
+
+    private func measure(_ settling: Duration, _ length: Duration, _ timer: TurnTimer?) async throws -> Result {
+        // A thread that sleeps, not a task: the runtime's timers wake up now and then by themselves.
+        try await PlainThread.run { [self] in
+            SteadyClock.sleep(settling)
+            timer?.reset()
+            return sleepAndMeasure(length, timer)
+        }
+    }
+
+    private func sleepAndMeasure(_ length: Duration, _ timer: TurnTimer?) -> Result {
+        let before = (turns: turns.load(ordering: .relaxed), threads: OwnThreads(), at: SteadyClock.now)
+        SteadyClock.sleep(length)
+        var result = Result()
+        result.measuredMicroseconds = Int((SteadyClock.now - before.at).inNanoseconds / 1000)
+        let threads = OwnThreads()
+        result.processorMicroseconds = Int((threads.processor - before.threads.processor).inNanoseconds / 1000)
+        result.wakeups = threads.switches - before.threads.switches
+        result.turns = turns.load(ordering: .relaxed) - before.turns
+        result.residentBytes = Self.resident
+        if let turns = timer?.turns {
+            result.turnWallMicroseconds = median(turns.wall)
+            result.turnProcessorMicroseconds = median(turns.processor)
+        }
+        return result
+    }
+
+    private static var resident: Int {
+        let pages = ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+    }
+}
