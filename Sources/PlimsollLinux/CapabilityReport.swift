@@ -93,7 +93,9 @@ extension GroupObserver {
             report.dead(
                 "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)", remedy: "let the service write to its own group")
         } else {
-            let why = group.version == .v1 ? "there is no limit to ring at" : "cgroup version 2 has none; usage is read near the limit instead"
+            let why =
+                group.version == .v1 || tightest == nil
+                ? "there is no limit to ring at" : "cgroup version 2 has none; usage is read near the limit instead"
             report.dead("usage thresholds", why)
         }
     }

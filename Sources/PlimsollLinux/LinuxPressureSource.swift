@@ -6,7 +6,7 @@ public import Plimsoll
 ///
 /// Making one never fails. Each signal is probed by using it; what is missing or refused is a dead signal in `capabilities` with the reason, and
 /// the next best serves. Signals that die later are reported as such and armed again with pauses of one second up to a minute; a group that was
-/// removed, or that the process was moved out of, is looked up anew; limits moved at run time are followed within ten seconds.
+/// removed, or that the process was moved out of, is looked up anew; limits moved at run time are followed at once.
 ///
 /// One thread at a time calls `read` and `wait`; everything else may be called from any thread.
 public final class LinuxPressureSource: PressureSource {
@@ -68,14 +68,15 @@ public final class LinuxPressureSource: PressureSource {
     public var capabilities: Capabilities { shared.currentCapabilities }
 
     /// What the group's files say now. Usage is read each time, the rest as often as it can matter: `memory.stat` while usage is near the limit,
-    /// `memory.pressure` and `memory.events` once a second and when they ring, limits every ten seconds.
+    /// `memory.pressure` and `memory.events` once a second and when they ring, limits when somebody writes to them and every ten seconds.
     ///
     /// `limit` is the smallest on the way up, `available` the least that any level and the machine leave.
     ///
     /// - Throws: if no file at all can be read.
     public func read(at: Duration) throws(PressureSourceError) -> PressureReading { try observer.read(at: at) }
 
-    /// Blocks until `wake`, a change of `memory.events`, a usage threshold crossed, confirmed or unconfirmed stall, an announcement, or until `limit` has passed. Now and then it ends for nothing.
+    /// Blocks until `wake`, a change of `memory.events`, a limit moved, a usage threshold crossed, stall reported by the trigger, an
+    /// announcement, or until `limit` has passed. Now and then it ends for nothing.
     public func wait(atMost limit: Duration) { observer.wait(atMost: limit) }
 
     /// Ends a `wait`, the present one or else the next. From any thread, also one that is short of memory.

@@ -26,7 +26,7 @@ import Testing
                 }
                 let turner = Turner(kernel, options: .init(setsHigh: true), environment: .init(watch: "/run/fifo", write: "YQ=="))
                 var readings = 0
-                let waits = 25
+                let waits = 12
                 for _ in 0..<waits {
                     if let reading = try? turner.read(after: .milliseconds(700)) {
                         readings += 1
@@ -43,7 +43,7 @@ import Testing
                 if persistence == .once {
                     // One failure costs at most a few looks, and leaves nothing dead for good.
                     #expect(readings >= waits - 2, "\(name), call \(nth)")
-                    for _ in 0..<25 { _ = try? turner.read(after: .seconds(1)) }
+                    for _ in 0..<10 { _ = try? turner.read(after: .seconds(1)) }
                     let reading = try turner.read(after: .seconds(1))
                     #expect(reading.boundary != .machine, "\(name), call \(nth): \(turner.source.capabilities)")
                     #expect(reading.stall != nil && reading.events != nil, "\(name), call \(nth)")

@@ -65,17 +65,6 @@ final class LimitChain {
         return best
     }
 
-    /// Whether exactly one level has a limit.
-    var isSingle: Bool {
-        var count = 0
-        var next = first
-        while let level = next {
-            if level.isFinite { count += 1 }
-            next = level.parent
-        }
-        return count == 1
-    }
-
     /// Why a limit could not be read; `nil` if all were.
     var failure: String? {
         var next = first

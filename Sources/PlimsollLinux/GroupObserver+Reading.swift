@@ -1,0 +1,114 @@
+import Glibc
+import Plimsoll
+
+extension GroupObserver {
+    func read(at now: Duration) throws(PressureSourceError) -> PressureReading {
+        self.now = now
+        if limitsReadAt.isDue(after: limitInterval, at: now) {
+            if readMembership() != membership { isLost = true }
+            readLimits()
+        }
+        if isLost, lookup.isOver(at: now) { lookUp() }
+        machineMemory = machine.memory(at: now)
+
+        var reading = PressureReading(at: now)
+        look(&reading)
+        if reading.limit == nil, isLost, lookup.isOver(at: now) {
+            lookUp()
+            look(&reading)
+        }
+        boundByMachine(&reading)
+
+        if healthCheckedAt.isDue(after: .seconds(1), at: now) {
+            healthCheckedAt = now
+            armBells()
+            readResident()
+            if health != Health(self) { publish() }
+            if !isLost { lookup.recovered() }
+        }
+        reading.resident = resident ?? .zero
+        reading.stall = stall.totals(at: now)
+        reading.events = limitEvents?.counts(at: now)
+        reading.announced = announcement.take()
+        updateRings(reading)
+        if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil {
+            throw PressureSourceError("neither limits nor usage nor stall can be read: \(machine.file.path): \(machine.file.failure ?? .malformed)")
+        }
+        return reading
+    }
+
+    /// Usage and what is available, at each level that has a limit.
+    ///
+    /// The limit told is the smallest; available is the least that any level leaves. Both move without jumps, and so does their difference,
+    /// while telling of whichever level is shortest would take a change of level for growth.
+    private func look(_ reading: inout PressureReading) {
+        var available = KernelText.unlimited
+        var smallest = KernelText.unlimited
+        var free = KernelText.unlimited
+        otherFree = KernelText.unlimited
+        var next = chain.first
+        while let level = next {
+            next = level.parent
+            guard level.isFinite else { continue }
+            guard let usage = level.usage() else {
+                isLost = true
+                continue
+            }
+            let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
+            available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
+            let levelFree = max(0, level.limit - usage)
+            otherFree = min(otherFree, level.limit < smallest ? free : levelFree)
+            if level.limit < smallest {
+                smallest = level.limit
+                free = levelFree
+                reading.boundary = level.boundary
+                reading.limit = ByteCount(level.limit)
+                reading.usage = ByteCount(usage)
+                reading.workingSet = ByteCount(max(0, usage - level.stat.inactiveFile))
+                // A limit lowered below what is used tells of itself only here.
+                if usage > level.limit, limitsReadAt.isDue(after: .seconds(1), at: now) { limitsReadAt = nil }
+            }
+        }
+        if reading.limit != nil { reading.available = ByteCount(available) }
+    }
+
+    /// No group can have more than the machine; where none has a limit, the machine is the limit.
+    private func boundByMachine(_ reading: inout PressureReading) {
+        guard let memory = machineMemory else { return }
+        if let available = reading.available {
+            reading.available = min(available, ByteCount(memory.available))
+        } else {
+            reading.boundary = .machine
+            reading.limit = ByteCount(memory.total)
+            reading.available = ByteCount(memory.available)
+            reading.usage = ByteCount(memory.total - memory.available)
+            reading.workingSet = reading.usage
+        }
+    }
+
+    func readResident() {
+        residentReadAt = now
+        resident = residentFile.read { ProcessMemory.residentPages($0) }.map(ByteCount.pages)
+    }
+
+    var hasResident: Bool { resident != nil }
+
+    /// Whether the kernel itself rings before memory is short: an eventfd still to be crossed, or a brake that reports at once. It can't where page
+    /// cache has taken usage past the number, nor for another limit or the machine, so these must have twice as much free.
+    private func updateRings(_ reading: PressureReading) {
+        var rings = false
+        if let tightest, let limit = reading.limit, reading.boundary != .machine {
+            let free = max(0, (limit - reading.usage).bytes)
+            let isGroupShortest = min(machineMemory?.available ?? KernelText.unlimited, otherFree) / 2 >= free
+            let isThresholdAhead = thresholds?.warningUsage.map { reading.usage.bytes < $0 } ?? false
+            let isBraked = reading.boundary == .high && tightest.hasBrake && limitEvents?.isBellLive == true
+            rings = isGroupShortest && (isThresholdAhead || isBraked)
+        }
+        shared.setRings(rings)
+    }
+}
+
+extension ByteCount {
+    /// That many pages of memory.
+    static func pages(_ count: Int) -> ByteCount { ByteCount(count.multipliedReportingOverflow(by: sysconf(Int32(_SC_PAGESIZE))).partialValue) }
+}
