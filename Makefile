@@ -31,7 +31,7 @@ unit: swift
 	swift build --build-tests
 	swift test --skip-build
 
-vm: setup ## The tests and the demo on a real cgroup v2 system under software emulation
+vm: setup $(RELEASE) ## The tests and the demo on a real cgroup v2 system under software emulation
 	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests

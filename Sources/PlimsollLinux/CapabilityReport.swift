@@ -38,7 +38,8 @@ extension GroupObserver {
     }
 
     private func reportLimit(_ report: inout CapabilityReport) {
-        let setLimit = "set a limit where the service runs (MemoryMax= in its unit, or the container's memory limit) so that it is warned before the machine is full"
+        let setLimit =
+            "set a limit where the service runs (MemoryMax= in its unit, or the container's memory limit) so that it is warned before the machine is full"
         if let tightest {
             report.live("limit", "\(ByteCount(tightest.limit)): \(tightest.limitFile.path)")
         } else if let memory = machineMemory {
@@ -47,9 +48,9 @@ extension GroupObserver {
             if case .hidden(let reason) = group.memory {
                 why = reason
                 remedy = "let the process see its own cgroup: mount cgroup version 2 in its own cgroup namespace"
-            } else if let broken = chain.levels.first(where: { $0.maximumFile.failure != nil }) {
-                why = "\(broken.maximumFile.path): \(broken.maximumFile.failure ?? .malformed)"
-            } else if chain.levels.isEmpty {
+            } else if let failure = chain.failure {
+                why = failure
+            } else if chain.first == nil {
                 why = "the memory controller is off in \(group.memory.path ?? "the group")"
                 remedy = "enable it (MemoryAccounting=yes in the unit, or +memory in the parent's cgroup.subtree_control)"
             }
@@ -82,12 +83,15 @@ extension GroupObserver {
             let silent = limitEvents.isBellLive ? "" : ", which counts but wakes nobody"
             report.live("limit events", limitEvents.file.path + silent)
         } else {
-            report.dead("limit events", limitEvents.map { "\($0.file.path): \($0.file.failure ?? .malformed)" } ?? "no group with the memory controller is to be seen")
+            report.dead(
+                "limit events",
+                limitEvents.map { "\($0.file.path): \($0.file.failure ?? .malformed)" } ?? "no group with the memory controller is to be seen")
         }
         if let usage = thresholds?.warningUsage {
             report.live("usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, ringing at \(ByteCount(usage))")
         } else if let thresholds, let failure = thresholds.failure {
-            report.dead("usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)", remedy: "let the service write to its own group")
+            report.dead(
+                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)", remedy: "let the service write to its own group")
         } else {
             let why = group.version == .v1 ? "there is no limit to ring at" : "cgroup version 2 has none; usage is read near the limit instead"
             report.dead("usage thresholds", why)
@@ -121,9 +125,13 @@ extension GroupObserver {
         switch announcement.plan {
         case .absent: report.dead("announced", "$MEMORY_PRESSURE_WATCH is not set", remedy: "set MemoryPressureWatch=on in the service's unit")
         case .disabled: report.dead("announced", "disabled by $MEMORY_PRESSURE_WATCH")
-        case .refused(let reason): report.dead("announced", reason)
+        case .refused(let reason), .unreachable(let reason): report.dead("announced", reason)
         case .watch(let watch):
-            if announcement.isLive { report.live("announced", watch.path) } else { report.dead("announced", announcement.failure ?? "\(watch.path) is not open") }
+            if announcement.isLive {
+                report.live("announced", watch.path)
+            } else {
+                report.dead("announced", announcement.failure ?? "\(watch.path) is not open")
+            }
         }
     }
 
@@ -134,7 +142,9 @@ extension GroupObserver {
             report.live("brake", "\(path), set by the operator")
         } else {
             let advice = "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
-            let why = brake.map { $0.failure ?? "not set yet" } ?? (options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
+            let why =
+                brake.map { $0.failure ?? "not set yet" }
+                ?? (options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
             report.dead("brake", why, remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
         }
     }

@@ -5,7 +5,6 @@ import Plimsoll
 final class GroupObserver {
     let options: LinuxPressureSource.Options
     let kernel: any Kernel
-    private let environment: LinuxPressureSource.Environment
     let shared: SharedView
     let buffer = TextBuffer()
 
@@ -44,7 +43,6 @@ final class GroupObserver {
     init(_ options: LinuxPressureSource.Options, _ kernel: any Kernel, _ environment: LinuxPressureSource.Environment, _ shared: SharedView) {
         self.options = options
         self.kernel = kernel
-        self.environment = environment
         self.shared = shared
         slots = .allocate(capacity: Slot.allCases.count)
         machine = Machine(kernel, buffer)
@@ -53,8 +51,10 @@ final class GroupObserver {
         group = ControlGroup(kernel)
         chain = LimitChain(group, kernel, buffer)
         stall = StallWatch(group.unified, kernel, buffer)
-        announcement = Announcement(
-            ServiceManagerWatch(watch: environment.watch, write: environment.write, unified: group.unified, kernel), kernel, buffer)
+        let unified = group.unified
+        announcement = Announcement(kernel, buffer) {
+            ServiceManagerWatch(watch: environment.watch, write: environment.write, unified: unified, kernel)
+        }
         wire()
     }
 
@@ -80,10 +80,10 @@ final class GroupObserver {
         membership = readMembership()
         if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
         machineMemory = machine.memory(at: now)
-        if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.levels.first?.directory == own {
+        if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.first?.directory == own {
             brake = MemoryHigh(own, kernel, buffer)
         }
-        limitWatch = chain.levels.isEmpty ? nil : LimitWatch(chain.levels, kernel)
+        limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
         readLimits()
         _ = stall.totals(at: now)
         armBells()
@@ -105,11 +105,11 @@ final class GroupObserver {
         limitsReadAt = now
         let total = machineMemory?.total ?? KernelText.unlimited
         if !chain.readLimits(total: total) { isLost = true }
-        if let brake, let own = chain.levels.first, let usage = own.usage(), brake.apply(below: own.maximum, usage: usage) {
+        if let brake, let own = chain.first, let usage = own.usage(), brake.apply(below: own.maximum, usage: usage) {
             _ = chain.readLimits(total: total)
         }
         tightest = chain.tightest
-        let place = tightest ?? chain.levels.first
+        let place = tightest ?? chain.first
         if let place, limitEvents?.directory != place.directory { limitEvents = LimitEvents(place.directory, place.version, kernel, buffer) }
         if place == nil { limitEvents = nil }
         _ = limitEvents?.counts(at: now)
@@ -143,7 +143,7 @@ final class GroupObserver {
         return switch announcement.plan {
         case .disabled: false
         case .watch(let watch): watch.kind != .stallFile
-        case .absent, .refused: true
+        case .absent, .refused, .unreachable: true
         }
     }
 
@@ -191,7 +191,10 @@ final class GroupObserver {
     private func look(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
         var smallest = KernelText.unlimited
-        for level in chain.levels where level.isFinite {
+        var next = chain.first
+        while let level = next {
+            next = level.parent
+            guard level.isFinite else { continue }
             guard let usage = level.usage() else {
                 isLost = true
                 continue
@@ -259,12 +262,6 @@ final class GroupObserver {
     func wait(atMost limit: Duration) {
         if shared.wakeBell.take() { return }
         var nanoseconds = max(0, limit.inNanoseconds)
-        func listen(_ slot: Slot, _ bell: Bell?) {
-            let isHeard = bell?.isHeard(at: now) ?? false
-            slots[slot.rawValue] = pollfd(fd: isHeard ? bell!.file : -1, events: bell?.events ?? 0, revents: 0)
-            // A short rest must not make a long wait deaf.
-            if let rest = bell?.rest(at: now), rest <= .seconds(1) { nanoseconds = min(nanoseconds, max(1_000_000, rest.inNanoseconds)) }
-        }
         if shared.wakeBell.file < 0, wakeRepair.isOver(at: now) {
             shared.wakeBell.repair()
             wakeRepair.failed(at: now)
@@ -272,12 +269,12 @@ final class GroupObserver {
         slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
         // Without an eventfd the flag is looked at now and then.
         if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
-        listen(.events, limitEvents?.bell)
-        listen(.limits, limitWatch?.bell)
-        listen(.warning, thresholds?.warning)
-        listen(.critical, thresholds?.critical)
-        listen(.trigger, stall.trigger?.bell)
-        listen(.announcement, announcement.bell)
+        nanoseconds = min(nanoseconds, listen(.events, limitEvents?.bell))
+        nanoseconds = min(nanoseconds, listen(.limits, limitWatch?.bell))
+        nanoseconds = min(nanoseconds, listen(.warning, thresholds?.warning))
+        nanoseconds = min(nanoseconds, listen(.critical, thresholds?.critical))
+        nanoseconds = min(nanoseconds, listen(.trigger, stall.trigger?.bell))
+        nanoseconds = min(nanoseconds, listen(.announcement, announcement.bell))
 
         let ready = kernel.wait(for: slots, nanoseconds: nanoseconds)
         if ready > 0 {
@@ -288,11 +285,25 @@ final class GroupObserver {
         }
     }
 
-    private func hear() {
-        func conditions(_ slot: Slot) -> Int16? {
-            let found = slots[slot.rawValue]
-            return found.fd >= 0 && found.revents != 0 ? found.revents : nil
+    /// Takes `bell` into the wait, or leaves it out while it is to be deaf. How long the wait may last for it, in nanoseconds.
+    private func listen(_ slot: Slot, _ bell: Bell?) -> Int64 {
+        guard let bell else {
+            slots[slot.rawValue] = pollfd(fd: -1, events: 0, revents: 0)
+            return .max
         }
+        slots[slot.rawValue] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)
+        // A short rest must not make a long wait deaf.
+        guard let rest = bell.rest(at: now), rest <= .seconds(1) else { return .max }
+        return max(1_000_000, rest.inNanoseconds)
+    }
+
+    /// What a file of the last wait reported; `nil` for nothing.
+    private func conditions(_ slot: Slot) -> Int16? {
+        let found = slots[slot.rawValue]
+        return found.fd >= 0 && found.revents != 0 ? found.revents : nil
+    }
+
+    private func hear() {
         if let found = conditions(.wake), !shared.wakeBell.heard(found) { wakeRepair.failed(at: now) }
         if let found = conditions(.events) { limitEvents?.heard(found, at: now) }
         if let found = conditions(.limits) {

@@ -17,7 +17,8 @@ import Testing
     }
 
     static let golden = [
-        Machines.stat(inactiveFile: 1 << 30, activeFile: 5, slab: 77), Machines.statVersion1(inactiveFile: 3), Machines.meminfo, Machines.events, Machines.stall,
+        Machines.stat(inactiveFile: 1 << 30, activeFile: 5, slab: 77), Machines.statVersion1(inactiveFile: 3), Machines.meminfo, Machines.events,
+        Machines.stall,
         Machines.statm, "max\n", "536870912\n", "9:name=systemd:/\n4:memory:/a/b\n0::/x\n", "some 200000 2000000\0",
         "30 23 0:26 / /sys/fs/cg\\040roup rw shared:4 master:2 - cgroup2 cgroup2 rw\n35 31 0:32 / /m rw - cgroup cgroup rw,memory\n",
         "c29tZSAyMDAwMDAgMjAwMDAwMAA=",

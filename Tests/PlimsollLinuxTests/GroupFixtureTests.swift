@@ -30,7 +30,9 @@ final class Fixture {
     private static func remove(_ path: String) {
         if let directory = opendir(path) {
             while let entry = readdir(directory) {
-                let name = withUnsafePointer(to: &entry.pointee.d_name) { $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) } }
+                let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                }
                 if name != ".", name != ".." { Self.remove("\(path)/\(name)") }
             }
             closedir(directory)
@@ -42,7 +44,9 @@ final class Fixture {
 /// Each row of the table of places a service may run in, as a tree of files: what is found, and what is said of the rest.
 @Suite struct GroupFixtureTests {
     /// A source on those files, in which this process is listed under its own number.
-    static func source(_ files: [String: String], without missing: [String] = []) throws -> (source: LinuxPressureSource, reading: PressureReading, fixture: Fixture) {
+    static func source(_ files: [String: String], without missing: [String] = []) throws -> (
+        source: LinuxPressureSource, reading: PressureReading, fixture: Fixture
+    ) {
         var files = files
         for name in files.keys where name.hasSuffix("cgroup.procs") { files[name] = files[name]!.replacing("42", with: "\(getpid())") }
         for name in missing { files[name] = nil }
@@ -184,7 +188,9 @@ final class Fixture {
     }
 
     @Test func `controller off in the own group: the first ancestor that has it`() throws {
-        let files = Machines.version2(parentMax: "209715200").filter { !($0.key.hasPrefix(Machines.main + "/memory.") && !$0.key.hasSuffix("pressure")) }
+        let files = Machines.version2(parentMax: "209715200").filter {
+            !($0.key.hasPrefix(Machines.main + "/memory.") && !$0.key.hasSuffix("pressure"))
+        }
         let (_, reading, fixture) = try Self.source(files)
         #expect(reading.limit == .mebibytes(200))
         withExtendedLifetime(fixture) {}

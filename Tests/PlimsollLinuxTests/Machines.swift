@@ -4,7 +4,8 @@
 enum Machines {
     static let mib = 1 << 20
 
-    static let meminfo = "MemTotal:       24684096 kB\nMemFree:        23617804 kB\nMemAvailable:   24334000 kB\nBuffers:            2568 kB\nHugePages_Total:       0\n"
+    static let meminfo =
+        "MemTotal:       24684096 kB\nMemFree:        23617804 kB\nMemAvailable:   24334000 kB\nBuffers:            2568 kB\nHugePages_Total:       0\n"
     static let statm = "6612 2402 1604 2 0 1337 0\n"
     static let stall = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n"
     static let events = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"

@@ -19,7 +19,9 @@ import Testing
     func `what is not one number is refused`(text: String) { #expect(Self.parse(text, KernelText.bytes) == nil) }
 
     @Test(arguments: [("max\n", Int.max), ("max", Int.max), ("9223372036854771712\n", Int.max), ("9223372036854775807\n", Int.max), ("4096\n", 4096)])
-    func `T17 K18 no limit is max, or version 1's huge number`(text: String, expected: Int) { #expect(Self.parse(text, KernelText.limit) == expected) }
+    func `T17 K18 no limit is max, or version 1's huge number`(text: String, expected: Int) {
+        #expect(Self.parse(text, KernelText.limit) == expected)
+    }
 
     @Test(arguments: ["", "maximum\n", "ma", "m\n", "max 1\n"]) func `limits not understood are refused`(text: String) {
         #expect(Self.parse(text, KernelText.limit) == nil)
@@ -119,7 +121,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("/a/b", "/", "/m/a/b"), ("/", "/", "/m"), ("/docker/ab", "/docker/ab", "/m"), ("/docker/ab/c", "/docker/ab", "/m/c"), ("/a//b/", "/a", "/m/b"),
+        ("/a/b", "/", "/m/a/b"), ("/", "/", "/m"), ("/docker/ab", "/docker/ab", "/m"), ("/docker/ab/c", "/docker/ab", "/m/c"),
+        ("/a//b/", "/a", "/m/b"),
     ])
     func `a group is found below the root of its mount`(path: String, root: String, directory: String) {
         #expect(MountTable.Mount(root: root, point: "/m").place(of: path) == .directory(directory, top: "/m"))

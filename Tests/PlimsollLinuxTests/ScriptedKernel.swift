@@ -24,6 +24,7 @@ final class ScriptedKernel: Kernel {
         var events: [Int32: UInt64] = [:]
         /// Which event counts the writes to a path.
         var watches: [String: Int32] = [:]
+        var refusesWatches = false
         var lastFile: Int32 = 2
 
         var calls = 0
@@ -141,7 +142,7 @@ final class ScriptedKernel: Kernel {
     }
 
     /// A watch is an event here, which `moveLimit` counts up.
-    func makeWatch() -> Int32 { makeEvent() }
+    func makeWatch() -> Int32 { state.withLock { $0.refusesWatches } ? -EMFILE : makeEvent() }
 
     func watchWrites(to path: String, _ watch: Int32) -> Int32 {
         state.withLock { state in
@@ -199,7 +200,9 @@ final class Turner {
         source = LinuxPressureSource(options: options, kernel: kernel, environment: environment)
     }
 
-    convenience init(_ files: [String: String], options: LinuxPressureSource.Options = .init(), environment: LinuxPressureSource.Environment = .init()) {
+    convenience init(
+        _ files: [String: String], options: LinuxPressureSource.Options = .init(), environment: LinuxPressureSource.Environment = .init()
+    ) {
         self.init(ScriptedKernel(files), options: options, environment: environment)
     }
 

@@ -132,8 +132,8 @@ import Testing
         #expect(pace(available: .mebibytes(200), rings: true) == .seconds(1), "the kernel rings")
         let middle = pace(available: .mebibytes(200))
         #expect(middle > .milliseconds(400) && middle < .milliseconds(600))
-        #expect(pace(available: .mebibytes(60)) < .milliseconds(4))
-        #expect(pace(available: .mebibytes(60), cost: .microseconds(20)) == .milliseconds(5), "calm: bounded by cost")
+        #expect(pace(available: .mebibytes(60), cost: .microseconds(1)) < .milliseconds(4))
+        #expect(pace(available: .mebibytes(60), cost: .microseconds(20)) == .milliseconds(10), "calm: bounded by cost")
         #expect(pace(available: .mebibytes(60), growth: .gibibytes(2), cost: .microseconds(20)) < .milliseconds(4), "danger: not bounded by cost")
         #expect(pace(available: .zero, growth: .gibibytes(2)) == .milliseconds(1))
     }

@@ -6,25 +6,23 @@ final class Announcement {
     /// Whoever rings more often than this is heard ten times a second.
     static let pause = Duration.milliseconds(100)
 
-    let plan: ServiceManagerWatch
-    private(set) var bell: Bell
+    private(set) var plan: ServiceManagerWatch
+    private(set) var bell = Bell(POLLIN)
     /// Why it can't be listened to at present.
     private(set) var failure: String?
     private var isPending = false
     private var confirmation = StallConfirmation()
-    private let stallFile: KernelFile?
+    private var stallFile: KernelFile?
+    private let makePlan: () -> ServiceManagerWatch
     private let kernel: any Kernel
+    private let buffer: TextBuffer
 
-    init(_ plan: ServiceManagerWatch, _ kernel: any Kernel, _ buffer: TextBuffer) {
-        self.plan = plan
+    /// Listens to what `makePlan` says, which is asked again while what is named can't be reached.
+    init(_ kernel: any Kernel, _ buffer: TextBuffer, _ makePlan: @escaping () -> ServiceManagerWatch) {
+        self.makePlan = makePlan
         self.kernel = kernel
-        if case .watch(let watch) = plan, watch.kind == .stallFile {
-            bell = Bell(POLLPRI)
-            stallFile = KernelFile(watch.path, kernel, buffer)
-        } else {
-            bell = Bell(POLLIN)
-            stallFile = nil
-        }
+        self.buffer = buffer
+        plan = makePlan()
     }
 
     deinit { bell.closed(kernel) }
@@ -33,7 +31,12 @@ final class Announcement {
 
     /// Opens what is to be watched, if that is due.
     func arm(at now: Duration) {
-        guard case .watch(let watch) = plan, bell.isToBeArmed(at: now) else { return }
+        guard bell.isToBeArmed(at: now) else { return }
+        if case .unreachable = plan {
+            plan = makePlan()
+            if case .unreachable = plan { bell.failed(at: now) }
+        }
+        guard case .watch(let watch) = plan else { return }
         failure = open(watch)
         if failure != nil {
             bell.closed(kernel)
@@ -59,7 +62,9 @@ final class Announcement {
             let taken = watch.bytes.withUnsafeBufferPointer { kernel.write(bell.file, $0) }
             if taken < 0 { return "writing $MEMORY_PRESSURE_WRITE to \(watch.path): \(KernelError(number: Int32(clamping: -taken)))" }
         }
+        bell.events = Int16(watch.kind == .stallFile ? POLLPRI : POLLIN)
         if watch.kind == .stallFile {
+            stallFile = KernelFile(watch.path, kernel, buffer)
             let asked = StallThreshold(watch.bytes.span)
             // Bytes we can't read may ask for anything; then any growth confirms.
             confirmation = StallConfirmation(isFull: asked?.isFull ?? false, threshold: .microseconds(asked?.stall ?? 1))

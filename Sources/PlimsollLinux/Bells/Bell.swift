@@ -8,7 +8,7 @@ struct Bell {
     /// The file, or -1 for none.
     var file: Int32 = -1
     /// `POLLPRI` for control files, which are readable at any time (K7); `POLLIN` for eventfds, FIFOs and sockets.
-    let events: Int16
+    var events: Int16
     private var backOff = BackOff()
 
     init(_ events: Int32) { self.events = Int16(events) }

@@ -13,8 +13,8 @@ final class LimitWatch {
     private(set) var failure: KernelError?
     private let kernel: any Kernel
 
-    /// Watches the limits of `levels`.
-    init(_ levels: [LimitLevel], _ kernel: any Kernel) {
+    /// Watches the limits of `level` and all above it.
+    init(from level: LimitLevel, _ kernel: any Kernel) {
         self.kernel = kernel
         let watch = kernel.makeWatch()
         guard watch >= 0 else {
@@ -22,7 +22,9 @@ final class LimitWatch {
             return
         }
         bell.file = watch
-        for level in levels {
+        var next: LimitLevel? = level
+        while let level = next {
+            next = level.parent
             for file in [level.maximumFile, level.highFile] {
                 guard let path = file?.path else { continue }
                 let result = kernel.watchWrites(to: path, watch)

@@ -9,6 +9,8 @@ enum ServiceManagerWatch: Equatable {
     case disabled
     /// It can't be followed, for this reason.
     case refused(String)
+    /// What it names is not there, or not now.
+    case unreachable(String)
     /// What to watch.
     case watch(Watch)
 
@@ -59,7 +61,7 @@ enum ServiceManagerWatch: Equatable {
             self = .refused("\(path) is neither a pressure file nor a FIFO nor a socket")
             return
         case .failed(let number):
-            self = .refused("\(path): \(KernelError(number: number))")
+            self = .unreachable("\(path): \(KernelError(number: number))")
             return
         }
         // The kernel takes 32 bytes and would cut what is longer into another threshold (K2).

@@ -21,7 +21,9 @@ struct StallThreshold: Equatable {
         var position = 5
         guard let stall = KernelText.number(in: text, at: &position), position < text.count, text[position] == KernelText.space else { return nil }
         position += 1
-        guard let window = KernelText.number(in: text, at: &position), position == text.count || text[position] <= KernelText.space else { return nil }
+        guard let window = KernelText.number(in: text, at: &position), position == text.count || text[position] <= KernelText.space else {
+            return nil
+        }
         self.stall = Int(clamping: stall)
         self.window = Int(clamping: window)
     }

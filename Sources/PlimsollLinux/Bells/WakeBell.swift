@@ -38,11 +38,16 @@ final class WakeBell: Sendable {
     }
 
     /// On the waiting thread: whether it has been rung since the last time.
-    func take() -> Bool { isPending.exchange(false, ordering: .acquiringAndReleasing) }
+    func take() -> Bool {
+        guard isPending.exchange(false, ordering: .acquiringAndReleasing) else { return false }
+        let file = event.load(ordering: .relaxed)
+        if file >= 0 { _ = kernel.drain(file) }
+        return true
+    }
 
     /// On the waiting thread, when the eventfd was ready: silences it. False if it is broken, and not used any more.
     func heard(_ conditions: Int16) -> Bool {
-        _ = take()
+        isPending.store(false, ordering: .releasing)
         if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 { return true }
         // Somebody closed all files of the process. Whoever has that number now keeps it.
         event.store(-1, ordering: .relaxed)

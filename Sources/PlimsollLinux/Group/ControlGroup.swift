@@ -62,9 +62,9 @@ package struct ControlGroup: Equatable, Sendable {
                 if case .hidden(let why) = place { reason = why }
                 continue
             }
-            let status = kernel.status(of: directory)
-            guard status == .directory else {
-                if case .failed(let number) = status, !KernelError(number: number).isLasting { isUncertain = true }
+            guard kernel.status(of: directory) == .directory else {
+                // Being in a group that can't be seen where it should be is not how things stay.
+                isUncertain = true
                 reason = "\(directory) is not there"
                 continue
             }

@@ -1,31 +1,39 @@
 import Plimsoll
 
 /// All groups from ours up to the top of what can be seen. Each may have a limit, and usage counts where the limit sits: neighbours share it (T16, K18).
+///
+/// A linked list: going through it at each look costs no allocation in any build.
 final class LimitChain {
-    /// Own group first.
-    let levels: [LimitLevel]
+    /// The own group, or the first above it with the memory controller on; `nil` if none can be seen.
+    let first: LimitLevel?
     /// Whether a level could not be opened though it may be there.
     let isUncertain: Bool
 
     /// The levels of `group` whose memory controller is on; none of them need have a limit.
     init(_ group: ControlGroup, _ kernel: any Kernel, _ buffer: TextBuffer) {
         guard case .directory(let own, let top) = group.memory else {
-            levels = []
+            first = nil
             isUncertain = false
             return
         }
-        var levels: [LimitLevel] = []
+        var (first, last): (LimitLevel?, LimitLevel?)
         var isUncertain = false
         var directory = own
         while true {
             let level = LimitLevel(directory, group.version, kernel, buffer)
             // The top of the hierarchy itself has no limits; a group below one with the controller on may have it off.
-            if level.maximumFile.open() { levels.append(level) } else if level.maximumFile.failure?.isLasting != true { isUncertain = true }
+            if level.maximumFile.open() {
+                first = first ?? level
+                last?.parent = level
+                last = level
+            } else if level.maximumFile.failure?.isLasting != true {
+                isUncertain = true
+            }
             guard directory.utf8.count > top.utf8.count, let slash = directory.lastIndex(of: "/") else { break }
             directory = String(directory[..<slash])
             if group.version == .v1, Self.isNotHierarchical(directory, kernel) { break }
         }
-        self.levels = levels
+        self.first = first
         self.isUncertain = isUncertain
     }
 
@@ -38,21 +46,43 @@ final class LimitChain {
     /// Reads all limits again; what exceeds `total`, the machine's memory, is none. False if a group is gone.
     func readLimits(total: Int) -> Bool {
         var allRead = true
-        for level in levels where !level.readLimits(total: total) { allRead = false }
+        var next = first
+        while let level = next {
+            if !level.readLimits(total: total) { allRead = false }
+            next = level.parent
+        }
         return allRead
     }
 
     /// The level with the smallest limit; `nil` if there is no limit.
     var tightest: LimitLevel? {
         var best: LimitLevel?
-        for level in levels where level.isFinite && level.limit < best?.limit ?? KernelText.unlimited { best = level }
+        var next = first
+        while let level = next {
+            if level.isFinite, level.limit < best?.limit ?? KernelText.unlimited { best = level }
+            next = level.parent
+        }
         return best
     }
 
     /// Whether exactly one level has a limit.
     var isSingle: Bool {
         var count = 0
-        for level in levels where level.isFinite { count += 1 }
+        var next = first
+        while let level = next {
+            if level.isFinite { count += 1 }
+            next = level.parent
+        }
         return count == 1
+    }
+
+    /// Why a limit could not be read; `nil` if all were.
+    var failure: String? {
+        var next = first
+        while let level = next {
+            if let failure = level.maximumFile.failure { return "\(level.maximumFile.path): \(failure)" }
+            next = level.parent
+        }
+        return nil
     }
 }

@@ -2,6 +2,8 @@ import Plimsoll
 
 /// One group on the way from ours to the top of what can be seen, with its limits and, where it has one, what is charged to it.
 final class LimitLevel {
+    /// The next level up that has the memory controller.
+    var parent: LimitLevel?
     let directory: String
     let version: ControlGroup.Version
     let maximumFile: KernelFile
@@ -17,7 +19,8 @@ final class LimitLevel {
     /// The last `memory.stat`, and when it was read.
     private(set) var stat = MemoryStat()
     private var statReadAt: Duration?
-    /// Usage has come so near the limit that what is reclaimable decides; read with every look until it is well away again.
+    private var statUsage = 0
+    /// Usage has come so near the limit that what is reclaimable decides, and is not yet well away again.
     private var isClose = false
 
     init(_ directory: String, _ version: ControlGroup.Version, _ kernel: any Kernel, _ buffer: TextBuffer) {
@@ -57,17 +60,25 @@ final class LimitLevel {
 
     /// Bytes that can still be charged when `usage` are.
     ///
-    /// `memory.stat` costs ten times `memory.current`. As long as even without reclaim more is free than any decision asks for, it is read once
-    /// a second; between, its last numbers stand, so that available never jumps by switching from one estimate to another.
+    /// `memory.stat` costs ten times `memory.current`, so it is read only where its numbers could have changed a decision; between, the last ones
+    /// stand, and available never jumps by switching from one estimate to another.
     func available(usage: Int, growthFloor: Int, at now: Duration) -> Int {
         let free = max(-KernelText.unlimited / 2, limit - usage)
         if free < growthFloor { isClose = true } else if free > growthFloor + growthFloor / 4 { isClose = false }
-        if isClose || statReadAt.isDue(after: .seconds(1), at: now) {
-            statReadAt = now
+        if isStatOutdated(usage: usage, free: free, at: now) {
+            (statReadAt, statUsage) = (now, usage)
             let isVersion1 = version == .v1
             stat = statFile.read { MemoryStat($0, isVersion1: isVersion1) } ?? MemoryStat()
         }
         return min(limit, max(0, free + min(usage, stat.reclaimable)))
+    }
+
+    /// Far from the limit once a second will do. Close to it what cannot be reclaimed grows in one of two ways: usage grows with it, or usage
+    /// stands at the limit and page cache gives way to it.
+    private func isStatOutdated(usage: Int, free: Int, at now: Duration) -> Bool {
+        guard isClose else { return statReadAt.isDue(after: .seconds(1), at: now) }
+        let step = limit / 512
+        return abs(usage - statUsage) > step || free < step || statReadAt.isDue(after: .milliseconds(250), at: now)
     }
 }
 

@@ -17,7 +17,9 @@ package struct MountTable: Equatable, Sendable {
     package init(_ text: [UInt8]) {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: KernelText.space)
-            guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }), dash + 1 < fields.count else { continue }
+            guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }), dash + 1 < fields.count else {
+                continue
+            }
             let mount = Mount(root: Self.unescaped(fields[3]), point: Self.unescaped(fields[4]))
             guard mount.root.utf8.first == UInt8(ascii: "/"), mount.point.utf8.first == UInt8(ascii: "/") else { continue }
             if fields[dash + 1].elementsEqual("cgroup2".utf8) {

@@ -8,11 +8,12 @@ package struct HostKernel: Kernel {
     package init(root: String = "") { self.root = root }
 
     package func open(_ path: String, _ access: FileAccess) -> Int32 {
-        let mode = switch access {
-        case .reading: O_RDONLY
-        case .writing: O_WRONLY
-        case .both: O_RDWR
-        }
+        let mode =
+            switch access {
+            case .reading: O_RDONLY
+            case .writing: O_WRONLY
+            case .both: O_RDWR
+            }
         while true {
             let file = Glibc.open(root + path, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
             if file >= 0 { return file }
@@ -31,7 +32,8 @@ package struct HostKernel: Kernel {
     }
 
     package func drain(_ file: Int32) -> Int {
-        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 8) { scratch in
+        // More than a kilobyte would come from the heap.
+        withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 8) { scratch in
             var total = 0
             // A sender faster than this is read on at the next turn; it must not hold the thread.
             for _ in 0..<16 {

@@ -67,7 +67,9 @@ final class KernelFile {
     /// A full buffer may have cut a number in two: its last line does not count.
     private func wholeLines(_ count: Int) -> Int {
         guard count >= buffer.bytes.count else { return count }
-        return (buffer.bytes.lastIndex(of: UInt8(ascii: "\n")) ?? -1) + 1
+        var end = count
+        while end > 0, buffer.bytes[end - 1] != KernelText.newline { end -= 1 }
+        return end
     }
 }
 

@@ -1,0 +1,84 @@
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// Every call fails once, or from then on, for every N until none is left to fail.
+@Suite struct FaultTests {
+    static let machines: [(name: String, files: [String: String])] = [
+        ("version 2", Machines.version2(high: "471859200")), ("hybrid", Machines.hybrid()),
+    ]
+
+    @Test(arguments: ScriptedKernel.Persistence.allCases, [ENODEV, EMFILE])
+    func `whichever call fails, there is a reading or an error, a reason for what is dead, and no spinning`(
+        persistence: ScriptedKernel.Persistence, failure: Int32
+    ) throws {
+        for (name, files) in Self.machines {
+            var finished = false
+            for nth in 1...1000 {
+                let kernel = ScriptedKernel(files)
+                kernel.edit {
+                    $0.failingCall = nth
+                    $0.persistence = persistence
+                    $0.failure = failure
+                    $0.kinds["/run/fifo"] = .fifo
+                }
+                let turner = Turner(kernel, options: .init(setsHigh: true), environment: .init(watch: "/run/fifo", write: "YQ=="))
+                var readings = 0
+                let waits = 25
+                for _ in 0..<waits {
+                    if let reading = try? turner.read(after: .milliseconds(700)) {
+                        readings += 1
+                        if let limit = reading.limit, let available = reading.available { #expect(available <= limit && available >= .zero) }
+                    }
+                    if persistence == .once || kernel.ask({ !$0.faultWasReached }) { turner.wait(.milliseconds(100)) }
+                }
+                for signal in turner.source.capabilities.signals { #expect(!signal.detail.isEmpty) }
+                guard kernel.ask(\.faultWasReached) else {
+                    finished = true
+                    #expect(readings == waits)
+                    break
+                }
+                if persistence == .once {
+                    // One failure costs at most a few looks, and leaves nothing dead for good.
+                    #expect(readings >= waits - 2, "\(name), call \(nth)")
+                    for _ in 0..<25 { _ = try? turner.read(after: .seconds(1)) }
+                    let reading = try turner.read(after: .seconds(1))
+                    #expect(reading.boundary != .machine, "\(name), call \(nth): \(turner.source.capabilities)")
+                    #expect(reading.stall != nil && reading.events != nil, "\(name), call \(nth)")
+                    let capabilities = turner.source.capabilities
+                    for live in ["limit", "usage", "reclaimable", "limit events", "stall", "stall trigger", "announced", "resident"] {
+                        #expect(capabilities[live]?.isLive == true, "\(name), call \(nth), \(live): \(capabilities)")
+                    }
+                }
+            }
+            #expect(finished, "still failing after 1000 calls")
+        }
+    }
+
+    @Test func `a wait that the kernel refuses still waits`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        let turner = Turner(kernel)
+        _ = try turner.read()
+        kernel.edit {
+            $0.failingCall = 0
+            $0.persistence = .forever
+        }
+        turner.wait(.milliseconds(2))
+        #expect(kernel.ask(\.waits) == 1)
+    }
+
+    @Test func `a thousand failing looks in a row call the kernel a bounded number of times`() {
+        let kernel = ScriptedKernel(Machines.version2())
+        let turner = Turner(kernel)
+        kernel.edit {
+            $0.failingCall = 0
+            $0.persistence = .forever
+        }
+        let before = kernel.ask(\.calls)
+        for _ in 0..<1000 { _ = try? turner.read(after: .milliseconds(1)) }
+        #expect(kernel.ask(\.calls) - before < 20_000)
+        #expect(throws: PressureSourceError.self) { try turner.read(after: .seconds(2)) }
+    }
+}

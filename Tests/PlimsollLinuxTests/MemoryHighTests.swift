@@ -1,0 +1,72 @@
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// The brake: `memory.high` set on request, kept below a moving limit, and put back.
+@Suite struct MemoryHighTests {
+    static let path = Machines.main + "/memory.high"
+    let asked = LinuxPressureSource.Options(setsHigh: true, usesTriggers: false)
+
+    @Test(arguments: [(512 << 20, 461 << 20), (128 << 20, 96 << 20), (40 << 20, nil), (0, nil)])
+    func `the brake is a tenth below the limit, at least 32 MiB, in whole pages`(maximum: Int, expected: Int?) {
+        let target = MemoryHigh.target(below: maximum)
+        if let expected { #expect(abs(target! - expected) < 1 << 20 && target! % 4096 == 0) } else { #expect(target == nil) }
+    }
+
+    @Test func `it is set only if asked for`() {
+        let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
+        #expect(turner.kernel.ask { $0.written.isEmpty })
+        #expect(turner.source.capabilities["brake"]?.isLive == false)
+    }
+
+    @Test func `it is set, is the boundary, moves with the limit, and what stood there is put back`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        do {
+            let turner = Turner(kernel, options: asked)
+            #expect(turner.source.capabilities["brake"]?.isLive == true)
+            let reading = try turner.read()
+            #expect(reading.boundary == .high)
+            #expect(reading.limit! < .mebibytes(480))
+            turner.set(Machines.main + "/memory.max", "\(1 << 30)\n")
+            #expect(try turner.read(after: .seconds(10)).limit! > .mebibytes(900))
+        }
+        #expect(kernel.ask { $0.files[Self.path] } == "max\n")
+    }
+
+    @Test func `somebody else's value is left alone, at the start, later and at the end`() throws {
+        let lower = ScriptedKernel(Machines.version2(high: "200000000"))
+        _ = Turner(lower, options: asked)
+        #expect(lower.ask { $0.written.isEmpty })
+
+        let kernel = ScriptedKernel(Machines.version2())
+        do {
+            let turner = Turner(kernel, options: asked)
+            turner.set(Self.path, "300000000\n")
+            _ = try turner.read(after: .seconds(10))
+            _ = try turner.read(after: .seconds(10))
+            #expect(turner.source.capabilities["brake"]?.detail.contains("300000000") != nil)
+        }
+        #expect(kernel.ask { $0.files[Self.path] } == "300000000\n")
+    }
+
+    @Test func `K27 it is not set below the usage, but later when usage has fallen`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }
+        let turner = Turner(kernel, options: asked)
+        #expect(turner.source.capabilities["brake"]?.detail.contains("usage is above") == true)
+        turner.set(Machines.main + "/memory.current", "\(100 << 20)\n")
+        _ = try turner.read(after: .seconds(10))
+        _ = try turner.read(after: .seconds(1))
+        #expect(turner.source.capabilities["brake"]?.isLive == true)
+    }
+
+    @Test func `a namespaced root that may not be written to is a dead signal with advice`() {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { $0.writeRefusals[Self.path] = EPERM }
+        let turner = Turner(kernel, options: asked)
+        #expect(turner.source.capabilities["brake"]?.detail.contains("Operation not permitted") == true)
+        #expect(turner.source.capabilities["brake"]?.remedy?.contains("Delegate=yes") == true)
+    }
+}

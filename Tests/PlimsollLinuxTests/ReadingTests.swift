@@ -1,0 +1,161 @@
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// What a reading is made of, and how often each file is read for it.
+@Suite struct ReadingTests {
+    let mib = Machines.mib
+
+    @Test func `K21 clean page cache is available, dirty pages and tmpfs are not`() throws {
+        let turner = Turner(Machines.version2())
+        turner.set(Machines.main + "/memory.current", "\(480 * mib)\n")
+        turner.set(
+            Machines.main + "/memory.stat",
+            Machines.stat(inactiveFile: 150 * mib, activeFile: 70 * mib, shmem: 40 * mib, dirty: 20 * mib, slab: 10 * mib))
+        let reading = try turner.read()
+        #expect(reading.available == .mebibytes(32 + 200 + 5))
+        #expect(reading.workingSet == .mebibytes(480 - 150))
+        #expect(reading.pinned == .mebibytes(512 - 237))
+    }
+
+    @Test func `usage and stat are read apart: nothing is negative when they disagree`() throws {
+        let turner = Turner(Machines.version2())
+        turner.set(Machines.main + "/memory.current", "\(10 * mib)\n")
+        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 50 * mib))
+        let reading = try turner.read()
+        #expect(reading.available == .mebibytes(512))
+        #expect(reading.workingSet == .zero)
+    }
+
+    @Test func `above a limit lowered below the usage nothing is available`() throws {
+        let turner = Turner(Machines.version2(max: "\(50 * Machines.mib)"))
+        let reading = try turner.read()
+        #expect(reading.available == .zero)
+        #expect(reading.usage == .mebibytes(100))
+    }
+
+    @Test func `K22 memory_stat is read with each look near the limit, and once a second far from it`() throws {
+        let turner = Turner(Machines.version2())
+        let stat = Machines.main + "/memory.stat"
+        func readsInASecond() throws -> Int {
+            let before = turner.kernel.ask { $0.reads[stat] ?? 0 }
+            for _ in 0..<100 { _ = try turner.read(after: .milliseconds(10)) }
+            return turner.kernel.ask { $0.reads[stat] ?? 0 } - before
+        }
+        _ = try turner.read()
+        #expect(try readsInASecond() == 1)
+        turner.set(Machines.main + "/memory.current", "\(400 * mib)\n")
+        #expect(try readsInASecond() == 100)
+        // Free is above the line again, but not well above it.
+        turner.set(Machines.main + "/memory.current", "\(290 * mib)\n")
+        #expect(try readsInASecond() == 100)
+        turner.set(Machines.main + "/memory.current", "\(200 * mib)\n")
+        #expect(try readsInASecond() <= 2)
+    }
+
+    @Test func `filling with page cache never looks like growth, whichever estimate is in use`() throws {
+        let turner = Turner(Machines.version2())
+        var assessor = PressureAssessor()
+        // 4 MiB of cache every 10 ms, up to the limit: 400 MiB/s of harmless reading. Far away the cache counts once a second.
+        for step in 0..<100 {
+            let cache = 4 * step * mib
+            turner.set(Machines.main + "/memory.current", "\(100 * mib + cache)\n")
+            turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: cache))
+            let assessment = assessor.assess(try turner.read(after: .milliseconds(10)))
+            #expect(assessment.level == .normal, "step \(step): \(assessment)")
+        }
+    }
+
+    @Test func `available falls and rises with usage, without a jump where stat begins to be read`() throws {
+        let turner = Turner(Machines.version2())
+        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 60 * mib))
+        var last: ByteCount?
+        for usage in Array(stride(from: 100, to: 510, by: 2)) + Array(stride(from: 510, to: 100, by: -2)) {
+            turner.set(Machines.main + "/memory.current", "\(usage * mib)\n")
+            let available = try #require(try turner.read(after: .milliseconds(5)).available)
+            if let last { #expect(abs((available - last).bytes) <= 2 * mib, "at \(usage) MiB") }
+            last = available
+        }
+    }
+
+    @Test func `K6 the stall file is read once a second at most`() throws {
+        let turner = Turner(Machines.version2())
+        let path = Machines.main + "/memory.pressure"
+        let before = turner.kernel.ask { $0.reads[path] ?? 0 }
+        for _ in 0..<1000 { _ = try turner.read(after: .milliseconds(10)) }
+        #expect(turner.kernel.ask { $0.reads[path] ?? 0 } - before <= 11)
+    }
+
+    @Test func `T18 K18 a limit moved at run time is followed both ways within ten seconds`() throws {
+        let turner = Turner(Machines.version2())
+        _ = try turner.read()
+        turner.set(Machines.main + "/memory.max", "\(256 * mib)\n")
+        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(256))
+        turner.set(Machines.main + "/memory.max", "\(1024 * mib)\n")
+        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(1024))
+        turner.set(Machines.main + "/memory.high", "\(700 * mib)\n")
+        let braked = try turner.read(after: .seconds(10))
+        #expect(braked.limit == .mebibytes(700))
+        #expect(braked.boundary == .high)
+        #expect(turner.source.capabilities["limit"]?.detail.contains("memory.high") == true)
+    }
+
+    @Test func `a limit lowered below the usage is seen at the next look but one`() throws {
+        let turner = Turner(Machines.version2())
+        turner.set(Machines.main + "/memory.current", "\(600 * mib)\n")
+        _ = try turner.read(after: .seconds(1))
+        turner.set(Machines.main + "/memory.max", "\(700 * mib)\n")
+        _ = try turner.read(after: .seconds(1))
+        #expect(try turner.read(after: .milliseconds(1)).limit == .mebibytes(700))
+    }
+
+    @Test func `a group removed and made again is read on`() throws {
+        let turner = Turner(Machines.version2())
+        _ = try turner.read()
+        let text = turner.kernel.ask { $0.files[Machines.main + "/memory.current"]! }
+        turner.kernel.edit { state in
+            // What was open answers ENODEV; the path leads to the new group.
+            for (file, path) in state.open where path.hasPrefix(Machines.main) { state.open[file] = "gone" }
+        }
+        turner.set(Machines.main + "/memory.current", text)
+        #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(512))
+    }
+
+    @Test func `K19 a process moved to another group follows it`() throws {
+        let turner = Turner(Machines.version2())
+        _ = try turner.read()
+        turner.kernel.edit { $0.files.merge(Machines.group("/sys/fs/cgroup/other", max: "134217728")) { $1 } }
+        turner.set("/proc/self/cgroup", "0::/other\n")
+        #expect(try turner.read(after: .seconds(10)).limit == .mebibytes(128))
+        #expect(turner.source.footprint().usage == .mebibytes(100))
+    }
+
+    @Test func `T18 a group removed for good: the machine serves, and the group is looked for with growing pauses`() throws {
+        let turner = Turner(Machines.version2())
+        _ = try turner.read()
+        turner.kernel.edit { state in state.files = state.files.filter { !$0.key.hasPrefix(Machines.box) } }
+        let before = turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 }
+        for _ in 0..<600 { #expect(try turner.read(after: .seconds(1)).boundary == .machine) }
+        #expect(turner.kernel.ask { $0.reads["/proc/self/mountinfo"] ?? 0 } - before < 80)
+        #expect(turner.source.capabilities.footing == .machine)
+        turner.kernel.edit { $0.files.merge(Machines.version2()) { $1 } }
+        var found = false
+        for _ in 0..<120 where !found { found = try turner.read(after: .seconds(1)).boundary == .maximum }
+        #expect(found)
+    }
+
+    @Test func `the machine's memory is read as often as it can matter`() throws {
+        let turner = Turner(Machines.version2())
+        func readsInASecond() throws -> Int {
+            let before = turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }
+            for _ in 0..<200 { _ = try turner.read(after: .milliseconds(5)) }
+            return turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 } - before
+        }
+        _ = try turner.read()
+        #expect(try readsInASecond() <= 2)
+        turner.set("/proc/meminfo", "MemTotal: 24684096 kB\nMemFree: 0 kB\nMemAvailable: 30000 kB\n")
+        _ = try turner.read(after: .seconds(2))
+        #expect(try readsInASecond() == 200)
+    }
+}

@@ -1,0 +1,153 @@
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`: the fake is part of the protocol, so FIFOs and sockets are real ones.
+@Suite struct ServiceManagerWatchTests {
+    static func source(_ fixture: Fixture, watch: String, write: String? = nil) -> LinuxPressureSource {
+        LinuxPressureSource(kernel: HostKernel(root: fixture.root), environment: .init(watch: watch, write: write))
+    }
+
+    @Test func `a FIFO: what is written to it is one announcement, read and discarded`() throws {
+        let fixture = Fixture(Machines.processFiles)
+        mkfifo(fixture.root + "/fifo", 0o600)
+        let source = Self.source(fixture, watch: "/fifo")
+        #expect(source.capabilities["announced"]?.isLive == true)
+        #expect(source.capabilities.footing == .announced)
+        #expect(try source.read(at: .zero).announced == nil)
+        // The other side comes and goes; its going is not an announcement and not an end.
+        for second in 1...3 {
+            let file = open(fixture.root + "/fifo", O_WRONLY | O_NONBLOCK)
+            #expect(write(file, "xx", 2) == 2)
+            close(file)
+            source.wait(atMost: .seconds(60))
+            #expect(try source.read(at: .seconds(second)).announced == .warning)
+            #expect(try source.read(at: .seconds(second)).announced == nil, "taken once")
+        }
+    }
+
+    @Test func `a socket: connected, told what was asked, heard`() throws {
+        let fixture = Fixture(Machines.processFiles)
+        let listener = Self.listen(fixture.root + "/socket")
+        defer { close(listener) }
+        let source = Self.source(fixture, watch: "/socket", write: "aGVsbG8=")
+        let peer = accept(listener, nil, nil)
+        var hello = [UInt8](repeating: 0, count: 16)
+        #expect(recv(peer, &hello, 16, 0) == 5)
+        #expect(hello.starts(with: Array("hello".utf8)))
+        #expect(try source.read(at: .zero).announced == nil)
+        #expect(send(peer, "z", 1, 0) == 1)
+        source.wait(atMost: .seconds(60))
+        #expect(try source.read(at: .seconds(1)).announced == .warning)
+
+        // Closed by the other side: heard once as an end, then connected anew after a pause.
+        close(peer)
+        source.wait(atMost: .seconds(60))
+        #expect(try source.read(at: .seconds(10)).announced == nil)
+        #expect(source.capabilities["announced"]?.isLive == true)
+        let again = accept(listener, nil, nil)
+        #expect(recv(again, &hello, 16, 0) == 5)
+        close(again)
+    }
+
+    @Test func `a socket whose other side is gone does not end the process`() throws {
+        let fixture = Fixture(Machines.processFiles)
+        let listener = Self.listen(fixture.root + "/socket")
+        close(listener)
+        let source = Self.source(fixture, watch: "/socket", write: "aGVsbG8=")
+        #expect(source.capabilities["announced"]?.detail.contains("Connection refused") == true)
+        _ = try source.read(at: .zero)
+    }
+
+    @Test(arguments: ["/dev/null", ""]) func `dev null and nothing disable announcements and triggers, not looking`(path: String) throws {
+        let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
+        let capabilities = turner.source.capabilities
+        #expect(capabilities["announced"]?.detail.contains("disabled") == true)
+        #expect(capabilities["stall trigger"]?.detail.contains("disabled") == true)
+        #expect(turner.kernel.ask { $0.written.isEmpty })
+        let reading = try turner.read()
+        #expect(reading.limit == .mebibytes(512))
+        #expect(reading.stall != nil)
+    }
+
+    @Test(arguments: [
+        ("relative/path", nil, "not an absolute path"),
+        ("/sys/fs/cgroup/../x", nil, ". or .."),
+        ("/" + String(repeating: "x", count: 4096), nil, "longer than a path may be"),
+        ("/sys/fs/cgroup/box", nil, "is a directory"),
+        ("/not/there", nil, "No such file or directory"),
+        ("/etc/plain", nil, "neither the cgroup nor the proc file system"),
+        ("/dev/zero", nil, "neither a pressure file nor a FIFO nor a socket"),
+        ("/sys/fs/cgroup/other/memory.pressure", nil, "another group than ours"),
+        ("/sys/fs/cgroup/box/main/memory.pressure", "!!!", "not base64"),
+        ("/sys/fs/cgroup/box/main/memory.pressure", "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWZnaGlqa2xtbm9w", "bytes long"),
+    ]) func `each refusal says why, and own detection goes on`(watch: String, write: String?, reason: String) throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { state in
+            state.kinds["/etc/plain"] = .regular(.other)
+            state.kinds["/dev/zero"] = .other
+            state.files["/sys/fs/cgroup/other/memory.pressure"] = Machines.stall
+        }
+        let turner = Turner(kernel, environment: .init(watch: watch, write: write))
+        let signal = try #require(turner.source.capabilities["announced"])
+        #expect(!signal.isLive)
+        #expect(signal.detail.contains(reason), "\(signal.detail)")
+        #expect(try turner.read().limit == .mebibytes(512))
+        #expect(turner.source.capabilities["stall trigger"]?.isLive == true)
+    }
+
+    @Test(arguments: [
+        ("/s/app.service/memory.pressure", "/s/app.service", true),
+        ("/s/app.service/memory.pressure", "/s/app.service/worker", true),
+        ("/s/user@1.service/memory.pressure", "/s/user@1.service/app.slice/mine.service", false),
+        ("/s/user@1.service/memory.pressure", "/s/user@1.service/session.scope/sub", false),
+        ("/s/app/memory.pressure", "/s/app2", false),
+    ]) func `variables inherited from a unit around ours are refused, those of a divided unit are not`(watch: String, own: String, isOurs: Bool) {
+        let kernel = ScriptedKernel([watch: Machines.stall])
+        let plan = ServiceManagerWatch(watch: watch, write: nil, unified: .directory(own, top: "/s"), kernel)
+        if case .watch = plan { #expect(isOurs) } else { #expect(!isOurs, "\(plan)") }
+    }
+
+    @Test func `K5 an event of a pressure file is an announcement only if stall has grown; what is written goes as it came`() throws {
+        let path = Machines.main + "/memory.pressure"
+        let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
+        #expect(turner.kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
+        #expect(turner.source.capabilities["stall trigger"]?.isLive == false, "one trigger is enough")
+
+        func ring(total: Int) throws -> PressureLevel? {
+            turner.set(path, "some avg10=0.00 avg60=0.00 avg300=0.00 total=\(total)\n")
+            turner.kernel.edit { $0.conditions[path] = Int16(POLLPRI) }
+            _ = try turner.read(after: .seconds(2))
+            turner.wait()
+            turner.kernel.edit { $0.conditions[path] = nil }
+            return try turner.read().announced
+        }
+        #expect(try ring(total: 100_000) == nil)
+        #expect(try ring(total: 299_999) == nil)
+        #expect(try ring(total: 499_999) == .warning)
+        #expect(try ring(total: 500_000) == nil)
+    }
+
+    @Test func `a FIFO that appears later is found`() throws {
+        let turner = Turner(Machines.version2(), environment: .init(watch: "/run/later"))
+        #expect(turner.source.capabilities["announced"]?.isLive == false)
+        turner.kernel.edit { $0.kinds["/run/later"] = .fifo }
+        for _ in 0..<5 { _ = try turner.read(after: .seconds(1)) }
+        #expect(turner.source.capabilities["announced"]?.isLive == true)
+    }
+
+    private static func listen(_ path: String) -> Int32 {
+        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { bytes in for (index, byte) in path.utf8.enumerated() { bytes[index] = byte } }
+        let bound = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+        }
+        #expect(bound == 0)
+        #expect(Glibc.listen(file, 4) == 0)
+        return file
+    }
+}
