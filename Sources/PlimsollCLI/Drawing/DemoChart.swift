@@ -88,7 +88,7 @@ struct DemoChart {
             guard let at = record.samples.first(where: { $0.usage > limit * 0.45 }) ?? record.samples.last else { continue }
             if record.isProtected {
                 let middle = record.samples[record.samples.count * 3 / 4]
-                svg.text("with Plimsoll", x: x(middle.at), y: y(middle.usage) + 22, "withtext", anchor: .middle)
+                svg.text("with Plimsoll", x: x(middle.at), y: y(middle.usage) + 34, "withtext", anchor: .middle)
             } else {
                 svg.text("without", x: x(at.at) - 8, y: y(at.usage), "withouttext", anchor: .end)
             }
