@@ -71,6 +71,13 @@ import Testing
     }
 
     @Test(.enabled(if: obstacle == nil, "no group can be made here"))
+    func `T40 C85 a process that stays saturated and asked for it saves, says who held what, and ends with 75`() throws {
+        let (ending, output) = try run(["run", "--memory-max", "64M", "--", Self.program, "_saturate"])
+        #expect(ending == .exited(75))
+        #expect(output.contains("saved"))
+    }
+
+    @Test(.enabled(if: obstacle == nil, "no group can be made here"))
     func `a group is left as it was found`() throws {
         let (ending, output) = try run(["run", "--memory-max", "64M", "--", "cat", "/proc/self/cgroup"])
         #expect(ending == .exited(0))

@@ -1,0 +1,27 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// A process that fills its group with memory nobody can purge, having asked to be ended in good order: it saves, says who held what, and exits with 75.
+struct SaturateCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_saturate", abstract: "Part of the tests.", shouldDisplay: false)
+
+    @Option(help: "Bytes to leave free.") var leaving = ByteCount.mebibytes(4)
+    @Option(help: "Seconds of saturation before the end.") var after = 2.0
+
+    func run() async throws {
+        let manager = ResourceManager(
+            source: LinuxPressureSource(), policy: PressurePolicy(terminate: .afterContinuousSaturation(.seconds(after), grace: .seconds(2))))
+        manager.register("ballast", rebuildCost: .cheap, byteCount: { 1 << 20 }) { (_: Int) in 0 }
+        manager.beforeTermination("cart") { _ in Output.line("saved") }
+        async let _: Void = manager.run()
+        let source = LinuxPressureSource()
+        var second = 0
+        while let available = try source.read(at: .seconds(second)).available, available > leaving {
+            Ramp(.mebibytes(1), bytesPerSecond: nil).run()
+            second += 1
+        }
+        await Leash.end()
+    }
+}
