@@ -22,6 +22,7 @@ struct SaturateCommand: AsyncParsableCommand {
             Ramp(.mebibytes(1), bytesPerSecond: nil).run()
             second += 1
         }
-        await Leash.end()
+        try await Task.sleep(for: .seconds(60))
+        throw Failure.failed("saturated for a minute, and still here")
     }
 }
