@@ -54,6 +54,8 @@ public final class ChargeMeter: Sendable {
     /// Sets how much more may be taken until the next reading, counted from `mark`, the bytes held when that reading was begun.
     func allow(_ allowance: ByteCount, since mark: ByteCount) {
         ceiling.store((mark + allowance).bytes, ordering: .relaxed)
-        bell.store(allowance == .max ? Int.max : (mark + allowance * 0.5).bytes, ordering: .relaxed)
+        // With no room at all every charge would ring, thousands of times a second, and tell nothing: the pace looks often enough then.
+        let isSilent = allowance == .max || allowance == .zero
+        bell.store(isSilent ? Int.max : (mark + allowance * 0.5).bytes, ordering: .relaxed)
     }
 }

@@ -208,16 +208,25 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     /// Counts `cost` in before the entry is linked, so that the sum never exceeds the bound; evicts until it fits.
+    ///
+    /// What is evicted for the new entry stays declared to the meter until that takes its place. Given back first, a reading in between
+    /// would take the dip for the cache's size and let it grow no further: entry by entry down to nothing (measured).
     private func reserve(_ cost: Int, evictingFrom own: Shard) -> Bool {
+        var credit = 0
+        defer { if credit > 0 { meter.load()?.give(credit) } }
         while true {
             let now = total.load(ordering: .relaxed)
             if now <= bound.load(ordering: .relaxed) - cost {
                 guard total.weakCompareExchange(expected: now, desired: now + cost, ordering: .relaxed).exchanged else { continue }
-                guard let meter = meter.load(), !meter.take(cost) else { return true }
+                guard let meter = meter.load() else { return true }
+                if credit >= cost || meter.take(cost - credit) {
+                    credit = max(0, credit - cost)
+                    return true
+                }
                 total.wrappingSubtract(cost, ordering: .relaxed)
             }
             // The own shard first: its lock is warm. An empty one means the cost lies elsewhere.
-            guard evictOne(from: own) || shards.contains(where: evictOne) else {
+            guard evictOne(from: own, &credit) || shards.contains(where: { evictOne(from: $0, &credit) }) else {
                 // Nothing left to evict. Others may be between counting in and linking; then it is worth another look.
                 if total.load(ordering: .relaxed) > 0, cost <= bound.load(ordering: .relaxed), meter.load() == nil { continue }
                 return false
@@ -225,9 +234,10 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         }
     }
 
-    private func evictOne(from shard: Shard) -> Bool {
+    private func evictOne(from shard: Shard, _ credit: inout Int) -> Bool {
         guard let entry = shard.state.withLock({ $0.evict() }) else { return false }
-        forget(entry.cost)
+        total.wrappingSubtract(entry.cost, ordering: .relaxed)
+        if meter.load() != nil { credit += entry.cost }
         tell(entry, .evicted)
         return true
     }
