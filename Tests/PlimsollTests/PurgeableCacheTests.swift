@@ -242,8 +242,9 @@ import Testing
         for key in 50..<100 { #expect(cache.insert("0123456789", forKey: key)) }
         #expect(cache.byteCount == 150 && rung.value == 2)
         meter.allow(.zero, since: .zero)
-        #expect(!cache.insert("0123456789", forKey: 1000), "no room for anything")
-        #expect(meter.heldBytes == cache.byteCount)
+        #expect(cache.insert("0123456789", forKey: 1000) && cache.byteCount == 150, "an entry for an entry, whatever the ceiling has become")
+        #expect(meter.heldBytes == cache.byteCount && rung.value == 2, "and nobody is woken for it")
+        #expect(!cache.insert("0123456789", forKey: 1001, cost: 200) && cache.byteCount == 150, "more than there is to replace")
     }
 }
 

@@ -46,6 +46,12 @@ public final class ChargeMeter: Sendable {
     /// Gives back `count` bytes declared before.
     public func give(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 
+    /// Bytes that may be taken now without giving any back.
+    var room: Int {
+        let (room, overflow) = ceiling.load(ordering: .relaxed).subtractingReportingOverflow(held.load(ordering: .relaxed))
+        return overflow ? Int.max : max(0, room)
+    }
+
     private func ring() {
         // Whoever disarms the bell rings it: one wake-up a reading.
         if bell.exchange(Int.max, ordering: .relaxed) != Int.max { wake() }

@@ -212,6 +212,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// What is evicted for the new entry stays declared to the meter until that takes its place. Given back first, a reading in between
     /// would take the dip for the cache's size and let it grow no further: entry by entry down to nothing (measured).
     private func reserve(_ cost: Int, evictingFrom own: Shard) -> Bool {
+        // More than could be had by giving up everything: nothing is given up for it.
+        if let room = meter.load()?.room, cost > room, cost - room > total.load(ordering: .relaxed) { return false }
         var credit = 0
         defer { if credit > 0 { meter.load()?.give(credit) } }
         while true {
