@@ -7,7 +7,7 @@ STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 
-.PHONY: help setup swift demo test unit vm check format bench stress docs clean
+.PHONY: help setup swift demo demo-elsewhere test unit vm check format bench stress docs clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -23,7 +23,14 @@ $(RELEASE): swift
 	swift build -c release --product plimsoll
 
 demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a real kill, a real survival
-	$(RELEASE) demo
+	@$(RELEASE) demo --real || { status=$$?; [ $$status -eq 69 ] || exit $$status; $(MAKE) --no-print-directory demo-elsewhere; }
+
+# Where no group can be made: in the virtual machine, else a simulation that says so.
+demo-elsewhere:
+	@if $(VM)/vm-run --check; then \
+		echo "no group can be made here; in the virtual machine:"; mkdir -p out; \
+		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 128M; \
+	else $(RELEASE) demo --simulate; fi
 
 test: setup unit vm ## Every layer of tests, the virtual machine included
 

@@ -47,7 +47,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
             swiftSettings: rules),
-        .testTarget(name: "PlimsollCLITests", dependencies: ["PlimsollCLI"], swiftSettings: rules),
+        .testTarget(name: "PlimsollCLITests", dependencies: ["PlimsollCLI", "PlimsollTesting"], swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]
 )

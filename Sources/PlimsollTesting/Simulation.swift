@@ -26,7 +26,7 @@ public struct Simulation: Sendable {
         public var levels: String { steps.map(\.assessment.level.drawn).joined() }
 
         /// The actions as a drawing, the harshest of each reading: `.` none, `w` warn, `r` release, `q` quiesce, `e` expire, `s` suspend, `t` terminate.
-        public var actions: String { steps.map { $0.actions.max { $0.rank < $1.rank }?.drawn ?? "." }.joined() }
+        public var actions: String { steps.map { $0.actions.max { $0.severity < $1.severity }?.drawn ?? "." }.joined() }
 
         /// All actions in order.
         public var allActions: [PressureAction] { steps.flatMap(\.actions) }
@@ -45,6 +45,4 @@ extension PressureAction {
         case .terminate: "t"
         }
     }
-
-    fileprivate var rank: Int { ["w", "r", "q", "e", "s", "t"].firstIndex(of: drawn) ?? 0 }
 }

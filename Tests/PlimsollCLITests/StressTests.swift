@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollTesting
 import Testing
 
 @testable import PlimsollCLI

@@ -1,21 +1,11 @@
 import Plimsoll
+import PlimsollTesting
 import Testing
 
 @testable import PlimsollLinux
 
 /// No text traps. What a mutation leaves readable may be nonsense, but numbers stay in their ranges.
 @Suite struct FuzzTests {
-    struct Random: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
-        }
-    }
-
     static let golden = [
         Machines.stat(inactiveFile: 1 << 30, activeFile: 5, slab: 77), Machines.statVersion1(inactiveFile: 3), Machines.meminfo, Machines.events,
         Machines.stall,
@@ -24,7 +14,7 @@ import Testing
         "c29tZSAyMDAwMDAgMjAwMDAwMAA=",
     ]
 
-    static func mutated(_ text: String, with random: inout Random) -> [UInt8] {
+    static func mutated(_ text: String, with random: inout SeededGenerator) -> [UInt8] {
         var bytes = Array(text.utf8)
         for _ in 0..<Int.random(in: 1...6, using: &random) {
             let place = bytes.isEmpty ? 0 : Int.random(in: 0..<bytes.count, using: &random)
@@ -44,7 +34,7 @@ import Testing
     @Test func `no mutation of any text traps, and what is read is in range`() {
         var readable = 0
         for seed in UInt64(0)..<20_000 {
-            var random = Random(state: seed)
+            var random = SeededGenerator(seed: seed)
             let bytes = Self.mutated(Self.golden.randomElement(using: &random)!, with: &random)
             for isVersion1 in [false, true] {
                 if let stat = MemoryStat(bytes.span, isVersion1: isVersion1) {
@@ -73,7 +63,7 @@ import Testing
     @Test func `a source on mutated files gives readings or an error, in range and without trapping`() {
         var readings = 0
         for seed in UInt64(0)..<400 {
-            var random = Random(state: seed)
+            var random = SeededGenerator(seed: seed)
             var files = seed % 2 == 0 ? Machines.version2(high: "500000000") : Machines.hybrid()
             let names = files.keys.sorted()
             let turner = Turner(files)

@@ -1,4 +1,5 @@
 @testable import Plimsoll
+import PlimsollTesting
 import Synchronization
 import Testing
 

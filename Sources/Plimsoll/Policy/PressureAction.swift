@@ -30,8 +30,8 @@ public enum PressureAction: Sendable, Hashable {
         }
     }
 
-    /// How far it goes: a ladder only climbs.
-    var severity: Int {
+    /// How far it goes, from 0: a ladder only climbs.
+    package var severity: Int {
         switch self {
         case .warn: 0
         case .release: 1

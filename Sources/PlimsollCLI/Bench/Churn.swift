@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollTesting
 
 /// A neighbour that keeps the group at its limit with page cache: nothing that is wrong, and nothing to purge for.
 struct Churn {

@@ -15,10 +15,12 @@ struct DemoCommand: ParsableCommand {
     @Option(help: "Length of the demo.") var seconds = 20.0
     @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/demo.svg"
     @Flag(help: "Simulate, even where a real group could be made.") var simulate = false
+    @Flag(help: "Never simulate: exit with 69 where no group can be made.") var real = false
 
     func validate() throws {
         try Allowed.size(limit, "--limit", in: .mebibytes(64) ... .gibibytes(1))
         try Allowed.seconds(seconds, "--seconds", in: 4...600)
+        if real, simulate { throw ValidationError("--real and --simulate exclude each other; allowed is one of them or neither") }
     }
 
     func run() throws {
@@ -30,6 +32,8 @@ struct DemoCommand: ParsableCommand {
                 try draw(without, with, isSimulated: false)
                 Output.line(DemoRecord.result(without: without, with: with))
                 if !DemoRecord.isProof(without: without, with: with) { throw ExitCode.failure }
+            } catch let refusal as GroupMaker.Refusal where real {
+                throw Failure.unavailable("\(refusal); \(GroupMaker.Refusal.remedy)")
             } catch let refusal as GroupMaker.Refusal {
                 Output.line("\(refusal). For the real thing, \(GroupMaker.Refusal.remedy).")
                 try simulated(because: "no group could be made")

@@ -30,7 +30,7 @@ struct History {
                 actions.append(nil)
             }
             levels[second] = max(levels[second], inForce)
-            actions[second] = ([actions[second]].compactMap(\.self) + step.actions).max { $0.harshness < $1.harshness }
+            actions[second] = ([actions[second]].compactMap(\.self) + step.actions).max { $0.severity < $1.severity }
         }
         return (levels.map(\.drawn).joined(), actions.map { $0?.drawn ?? "." }.joined())
     }
@@ -83,18 +83,4 @@ struct History {
     }
 
     var table: String { Text.table(["time", "level", "used", "headroom", "why", "then"], changes.map(\.cells)) }
-}
-
-extension PressureAction {
-    /// How far it goes, for showing the harshest of several.
-    fileprivate var harshness: Int {
-        switch self {
-        case .warn: 0
-        case .release: 1
-        case .quiesce: 2
-        case .expireBackgroundTasks: 3
-        case .suspend: 4
-        case .terminate: 5
-        }
-    }
 }

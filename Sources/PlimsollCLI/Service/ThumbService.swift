@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollTesting
 import Synchronization
 
 /// The demo's service: thumbnails from a cache, and sessions that live for a while. The same code with and without Plimsoll.

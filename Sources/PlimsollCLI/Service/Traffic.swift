@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollTesting
 import Synchronization
 
 /// How much is asked of the service: derived from the limit, so that the caches alone would outgrow it and the sessions alone never do.

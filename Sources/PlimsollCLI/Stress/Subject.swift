@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollTesting
 import PlimsollLinux
 import Synchronization
 

@@ -1,19 +1,5 @@
 import Glibc
-
-/// SplitMix64: small, fast, and the same everywhere for a seed.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 &+ 0x632b_e59b_d9b4_e019 }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var word = state
-        word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
-        return word ^ (word >> 31)
-    }
-}
+import PlimsollTesting
 
 /// Keys as traffic asks for them: the k-th most wanted with a frequency of about 1 / k^skew.
 struct Zipf {
