@@ -18,7 +18,7 @@ let package = Package(
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2")
     ],
     targets: [
         // What pressure means and what to do about it. No Foundation, no Glibc, no package.

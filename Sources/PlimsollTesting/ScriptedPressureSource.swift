@@ -3,7 +3,8 @@ import Synchronization
 
 /// A source whose readings a test pushes.
 ///
-/// The manager's loop turns once for each reading, and otherwise only when the manager wakes it; it never waits by the clock.
+/// The manager's loop turns for each reading at once, and between as often as the manager's pace asks, but at most fifty times a second. Under a
+/// manual clock those turns all see the same time, so they decide nothing new.
 public final class ScriptedPressureSource: PressureSource {
     private struct State {
         var reading = PressureReading(at: .zero)
@@ -81,7 +82,7 @@ public final class ScriptedPressureSource: PressureSource {
             return state.waiting
         }
         for continuation in waiting { continuation.resume() }
-        loop.park()
+        loop.park(atMost: max(limit, .milliseconds(20)))
         state.withLock { $0.isAsleep = false }
     }
 

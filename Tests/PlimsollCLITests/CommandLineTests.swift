@@ -22,7 +22,10 @@ import Testing
         (["run", "--memory-max", "1K", "--", "true"], "allowed is 1 MiB to"),
         (["run", "--memory-max", "-5M", "--", "true"], "--memory-max"),
         (["stress", "--runs", "0"], "allowed is 1 to 1000"),
-        (["stress", "--scenario", "ramp-20,flood"], "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, page-cache, traffic, limit-halved"),
+        (
+            ["stress", "--scenario", "ramp-20,flood"],
+            "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, page-cache, traffic, limit-halved"
+        ),
         (["stress", "--scenario", ""], "names \"\"; allowed are ramp-20"),
         (["stress", "--protection", "prayer"], "allowed are none, reactive"),
         (["stress", "--parallel", "9"], "allowed is 1 to 4"),

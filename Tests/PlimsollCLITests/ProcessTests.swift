@@ -5,7 +5,10 @@ import Testing
 @testable import PlimsollCLI
 
 @Suite struct ProcessTests {
-    @Test(arguments: [(Int32(0), ChildProcess.Ending.exited(0), Int32(0)), (7 << 8, .exited(7), 7), (9, .signalled(SIGKILL), 137), (0x80 | 11, .signalled(SIGSEGV), 139)])
+    @Test(arguments: [
+        (Int32(0), ChildProcess.Ending.exited(0), Int32(0)), (7 << 8, .exited(7), 7), (9, .signalled(SIGKILL), 137),
+        (0x80 | 11, .signalled(SIGSEGV), 139),
+    ])
     func `how a process ended`(status: Int32, ending: ChildProcess.Ending, shell: Int32) {
         #expect(ChildProcess.Ending(waitStatus: status) == ending)
         #expect(ending.status == shell)

@@ -55,10 +55,22 @@ import Testing
         ("[]", "it is not of the right type"),
         ("{\"atMicroseconds\":1}", "boundary is missing"),
         ("{\"atMicroseconds\":\"now\"}", "atMicroseconds is not of the right type"),
-        ("{\"atMicroseconds\":300000,\"boundary\":\"sky\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "boundary holds what is not allowed there"),
-        ("{\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":-1,\"workingSetBytes\":1}", "usageBytes is -1; allowed is 0 or more"),
-        ("{\"atMicroseconds\":1,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "it is earlier than the line before"),
-        ("{\"announced\":\"doom\",\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}", "announced is \"doom\"; allowed are normal, warning, critical"),
+        (
+            "{\"atMicroseconds\":300000,\"boundary\":\"sky\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
+            "boundary holds what is not allowed there"
+        ),
+        (
+            "{\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":-1,\"workingSetBytes\":1}",
+            "usageBytes is -1; allowed is 0 or more"
+        ),
+        (
+            "{\"atMicroseconds\":1,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
+            "it is earlier than the line before"
+        ),
+        (
+            "{\"announced\":\"doom\",\"atMicroseconds\":300000,\"boundary\":\"none\",\"residentBytes\":0,\"usageBytes\":1,\"workingSetBytes\":1}",
+            "announced is \"doom\"; allowed are normal, warning, critical"
+        ),
     ])
     func `a malformed line is named and what came before it is kept`(line: String, reason: String) throws {
         let recording = try Recording(parsing: file([lines[0], lines[1], line, lines[2]]))
@@ -69,7 +81,10 @@ import Testing
     @Test(arguments: [
         ("hello\n", "no header of a recording: not a JSON object"),
         ("\n", "no header of a recording: not a JSON object"),
-        ("{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"footing\":\"\",\"liveSignals\":[]}\n", "version 9 of the format; this program knows up to 1"),
+        (
+            "{\"plimsollRecording\":9,\"kernel\":\"\",\"processors\":1,\"footing\":\"\",\"liveSignals\":[]}\n",
+            "version 9 of the format; this program knows up to 1"
+        ),
         ("", "the file is empty"),
     ])
     func `a file of another kind is refused`(text: String, reason: String) {

@@ -33,7 +33,8 @@ import Testing
 
     @Test func `survivors are counted against all runs, medians taken over the survivors`() {
         var summary = StressSummary(scenario: .fastRamp, protection: .reactive)
-        summary.add(.survived(SubjectResult(noticeMicroseconds: 1000, releaseMicroseconds: 2000, purgeMicroseconds: [3000, 5000], returnedBytes: 1 << 20)))
+        summary.add(
+            .survived(SubjectResult(noticeMicroseconds: 1000, releaseMicroseconds: 2000, purgeMicroseconds: [3000, 5000], returnedBytes: 1 << 20)))
         summary.add(.survived(SubjectResult(noticeMicroseconds: -3000, releaseMicroseconds: 1000, purgeMicroseconds: [4000], returnedBytes: 3 << 20)))
         summary.add(.killed)
         #expect(
@@ -111,7 +112,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("POST / HTTP/1.1\r\n\r\n", 405), ("GET / HTTP/1.0\r\n\r\n", 400), ("GET  HTTP/1.1\r\n\r\n", 400), ("\r\n\r\n", 400), ("GET x HTTP/1.1\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\n\r\n", 405), ("GET / HTTP/1.0\r\n\r\n", 400), ("GET  HTTP/1.1\r\n\r\n", 400), ("\r\n\r\n", 400),
+        ("GET x HTTP/1.1\r\n\r\n", 400),
         ("GET /\(String(repeating: "a", count: 9000))", 431),
     ])
     func `what is no request is refused`(text: String, status: Int) { #expect(parse(text) == .refused(status)) }

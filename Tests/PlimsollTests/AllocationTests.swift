@@ -1,22 +1,26 @@
 import CAllocationCounter
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
 import Testing
 
+@testable import Plimsoll
+
 /// T27, C86: the path that frees memory takes none.
 @Suite(.timeLimit(.minutes(1)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
     @Test func `T27 C86 judging, deciding and announcing allocate nothing`() {
-        var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(), ramp = RefillRamp()
+        var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(),
+            ramp = RefillRamp()
         let useful = ActionReport(
             eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, released: .mebibytes(10),
             before: Footprint(resident: .mebibytes(10)))
         func turn(_ index: Int) -> Int {
             let available = ByteCount.mebibytes(index % 7 < 3 ? 20 : 400)
-            let reading = PressureReading(at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available)
+            let reading = PressureReading(
+                at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available)
             let assessment = assessor.assess(reading)
             var fired = 0
-            for action in climb.climb(assessment) where action == .release && governor.start(at: assessment.at, level: assessment.level, available: available) {
+            for action in climb.climb(assessment)
+            where action == .release && governor.start(at: assessment.at, level: assessment.level, available: available) {
                 fired += 1
                 governor.finished(useful, at: assessment.at, available: available)
             }

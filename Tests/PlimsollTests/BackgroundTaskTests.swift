@@ -1,7 +1,8 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
 import Testing
+
+@testable import Plimsoll
 
 @Suite(.timeLimit(.minutes(1))) struct BackgroundTaskTests {
     let manager = ResourceManager(source: ScriptedPressureSource())
@@ -91,7 +92,11 @@ import Testing
             task.end()
         }
         let scoped = Task {
-            try await manager.withBackgroundTask("async") { _ in try await Task.sleep(for: .seconds(3600)) } onExpiration: { _, _ in ran.add(1) }
+            try await manager.withBackgroundTask("async") { _ in
+                try await Task.sleep(for: .seconds(3600))
+            } onExpiration: { _, _ in
+                ran.add(1)
+            }
         }
         while manager.backgroundTasks.count < 2 { await Task.yield() }
         // More blockers than the pool has threads, each until both handlers ran.
@@ -127,8 +132,8 @@ import Testing
     @Test func `a dropped task is ended and reported with its origin`() {
         do { _ = manager.beginBackgroundTask("forgotten") { _, _ in } }
         #expect(manager.backgroundTasks.isEmpty)
-        let leaks = manager.parts.tasks.takeLeaks()
-        #expect(leaks.count == 1 && leaks[0].contains("forgotten") && leaks[0].contains("BackgroundTaskTests.swift"))
+        let leaks = manager.leakedBackgroundTasks
+        #expect(leaks.count == 1 && leaks[0].name == "forgotten" && leaks[0].origin.contains("BackgroundTaskTests.swift"))
     }
 
     @Test func `shutdown expires what runs and refuses what comes`() async throws {

@@ -1,7 +1,8 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
 import Testing
+
+@testable import Plimsoll
 
 /// Handlers that block, re-enter, and unregister themselves or others.
 @Suite(.timeLimit(.minutes(1))) struct HandlerTests {

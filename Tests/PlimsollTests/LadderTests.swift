@@ -1,6 +1,7 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Testing
+
+@testable import Plimsoll
 
 @Suite struct LadderTests {
     @Test func `the standard ladder passes its own rules`() throws {
@@ -51,7 +52,8 @@ import Testing
 @Suite struct PolicyTests {
     func report(released: ByteCount, fall: ByteCount, took: Duration = .zero, trim: Duration = .zero) -> ActionReport {
         ActionReport(
-            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, asked: .mebibytes(60), released: released, trim: trim,
+            eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, took: took, asked: .mebibytes(60), released: released,
+            trim: trim,
             before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
     }
 
@@ -120,7 +122,10 @@ import Testing
     }
 
     @Test func `the pace follows the danger and what looking costs`() {
-        func pace(available: ByteCount, growth: ByteCount = .zero, held: ByteCount = .mebibytes(100), rings: Bool = false, cost: Duration = .microseconds(10)) -> Duration {
+        func pace(
+            available: ByteCount, growth: ByteCount = .zero, held: ByteCount = .mebibytes(100), rings: Bool = false,
+            cost: Duration = .microseconds(10)
+        ) -> Duration {
             let limit = ByteCount.mebibytes(512)
             let reading = PressureReading(at: .zero, limit: limit, usage: limit - available, available: available)
             let timeLeft = growth > .zero ? Duration.seconds(Double(available.bytes) / Double(growth.bytes)) : nil

@@ -1,7 +1,8 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
 import Testing
+
+@testable import Plimsoll
 
 @Suite struct PurgeableCacheTests {
     func cache(_ limit: Int = 1000, shards: Int = 1) -> PurgeableCache<Int, String> {

@@ -1,7 +1,8 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
 import Testing
+
+@testable import Plimsoll
 
 @Suite(.timeLimit(.minutes(1))) struct ResourceManagerTests {
     static func filledCache(_ name: String = "cache", _ cost: RebuildCost = .cheap, mebibytes: Int = 100) -> PurgeableCache<Int, Int> {

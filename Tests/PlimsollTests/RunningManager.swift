@@ -1,6 +1,7 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Synchronization
+
+@testable import Plimsoll
 
 /// A manager that runs on a scripted source and a manual clock for as long as a test's body does.
 struct RunningManager {

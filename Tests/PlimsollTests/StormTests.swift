@@ -1,6 +1,7 @@
-@testable import Plimsoll
 import PlimsollTesting
 import Testing
+
+@testable import Plimsoll
 
 /// Random walks of readings: what holds for every history.
 @Suite struct StormTests {

@@ -9,7 +9,7 @@ final class BackgroundTaskRegistry: Sendable {
         var expiry: Expiry?
         /// Set once the manager has shut down: nothing may be begun any more.
         var isClosed = false
-        var leaked: [String] = []
+        var leaked: [BackgroundTaskStatus] = []
         var waiting: [Parker] = []
     }
 
@@ -28,6 +28,7 @@ final class BackgroundTaskRegistry: Sendable {
     private let time: Timekeeper
     /// More tasks than this at once are a leak, not work.
     private let capacity: Int
+    private static let mostLeaks = 64
 
     init(time: Timekeeper, threads: HandlerThreads, capacity: Int = 1 << 20) {
         self.time = time
@@ -66,7 +67,11 @@ final class BackgroundTaskRegistry: Sendable {
     func dropped(_ record: BackgroundTaskRecord) {
         // While it expires its handler's work may go on without the token; the deadline ends it.
         guard record.advance(from: .active, to: .ended) else { return }
-        state.withLock { $0.leaked.append("background task \"\(record.name)\" begun at \(record.origin) was dropped without end()") }
+        let status = record.status(at: time.elapsed())
+        state.withLock { state in
+            if state.leaked.count >= Self.mostLeaks { state.leaked.removeFirst() }
+            state.leaked.append(status)
+        }
         forget(record)
     }
 
@@ -94,13 +99,8 @@ final class BackgroundTaskRegistry: Sendable {
         return records.sorted { $0.id < $1.id }.map { $0.status(at: now) }
     }
 
-    /// Messages about tasks dropped without end since the last call.
-    func takeLeaks() -> [String] {
-        state.withLock { state in
-            defer { state.leaked = [] }
-            return state.leaked
-        }
-    }
+    /// The last tasks dropped without end, oldest first.
+    var leaks: [BackgroundTaskStatus] { state.withLock { $0.leaked } }
 
     func close() { state.withLock { $0.isClosed = true } }
 

@@ -57,6 +57,9 @@ extension ResourceManager {
     /// The running background tasks, oldest first.
     public var backgroundTasks: [BackgroundTaskStatus] { parts.tasks.statuses }
 
+    /// The last 64 background tasks that were dropped without `end()`, with the place where each was begun. They count as ended.
+    public var leakedBackgroundTasks: [BackgroundTaskStatus] { parts.tasks.leaks }
+
     /// Time the process may go on in the background; `nil` while in the foreground, where it is not counted.
     public var backgroundTimeRemaining: Duration? { nil }
 

@@ -51,7 +51,9 @@ final class Idler: Sendable {
         manager.register(cache)
         async let _: Void = manager.run()
         // As often as danger makes it look: back to back, so to speak, and not out of a processor's sleep.
-        let waker = timer.map { timer in PlainThread { [self] in while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() } } }
+        let waker = timer.map { timer in
+            PlainThread { [self] in while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() } }
+        }
         waker??.detach()
         var result = try await measure(settling, length, timer)
         isMeasured.store(true, ordering: .relaxed)

@@ -9,7 +9,8 @@ enum Allowed {
     static func seconds(_ value: Double?, _ option: String, in range: ClosedRange<Double>) throws {
         guard let value else { return }
         guard value.isFinite, range.contains(value) else {
-            throw ValidationError("\(option) is \(value); allowed are seconds from \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound)).")
+            throw ValidationError(
+                "\(option) is \(value); allowed are seconds from \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound)).")
         }
     }
 

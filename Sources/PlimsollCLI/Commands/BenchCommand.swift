@@ -51,7 +51,8 @@ struct ResidentBench: ParsableCommand {
             // In turn, so that a change of the machine's mood meets both alike.
             for _ in 0..<runs {
                 for managed in [false, true] {
-                    let result = try Bench(limit: .mebibytes(512)).idle(cache: .mebibytes(16), managed: managed, settling: .seconds(1), for: .seconds(1))
+                    let result = try Bench(limit: .mebibytes(512)).idle(
+                        cache: .mebibytes(16), managed: managed, settling: .seconds(1), for: .seconds(1))
                     if managed { with.append(Double(result.residentBytes)) } else { without.append(Double(result.residentBytes)) }
                 }
             }

@@ -31,7 +31,9 @@ struct ReplayCommand: ParsableCommand {
             return
         }
         let header = recording.header
-        Output.line("\(recording.readings.count) readings, kernel \(printable(header.kernel)), \(header.processors) processors, footing \(printable(header.footing))")
+        Output.line(
+            "\(recording.readings.count) readings, kernel \(printable(header.kernel)), \(header.processors) processors, footing \(printable(header.footing))"
+        )
         let drawing = history.drawing
         Output.line("levels   \(drawing.levels)\nactions  \(drawing.actions)\n")
         Output.line(history.changes.isEmpty ? "Nothing would have been done." : history.table)

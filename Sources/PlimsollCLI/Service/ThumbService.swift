@@ -66,7 +66,7 @@ final class ThumbService: Sendable {
 
 /// A picture that costs a little to make: 16 to 128 KiB, always the same for a key.
 enum Thumbnail {
-    static let sizes = 16 << 10 ... 128 << 10
+    static let sizes = 16 << 10...128 << 10
     static var meanSize: Int { (sizes.lowerBound + sizes.upperBound) / 2 }
 
     static func render(_ key: UInt64) -> [UInt8] {

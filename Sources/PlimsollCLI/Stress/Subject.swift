@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
-import PlimsollTesting
 import PlimsollLinux
+import PlimsollTesting
 import Synchronization
 
 /// The process that is put under stress: fills its cache, then asks for more than is left.
@@ -86,7 +86,9 @@ final class Subject: Sendable {
             // Refused or evicted for: the manager lets it grow a step at a time.
             if !cache.insert([UInt8](repeating: 1, count: Self.valueSize), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
             key += 1
-            guard SteadyClock.now < deadline else { throw Failure.failed("the cache could not be filled: \(cache.byteCount) of \(limit * plan.cache)") }
+            guard SteadyClock.now < deadline else {
+                throw Failure.failed("the cache could not be filled: \(cache.byteCount) of \(limit * plan.cache)")
+            }
         }
     }
 
