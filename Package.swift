@@ -47,7 +47,13 @@ let package = Package(
         .testTarget(
             name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
             swiftSettings: rules),
-        .testTarget(name: "PlimsollCLITests", dependencies: ["PlimsollCLI", "PlimsollTesting"], swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollCLITests",
+            dependencies: [
+                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollTesting",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]
 )

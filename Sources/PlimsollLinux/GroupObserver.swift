@@ -111,12 +111,20 @@ final class GroupObserver {
             _ = chain.readLimits(total: total)
         }
         tightest = chain.tightest
+        watchStall()
         let place = tightest ?? chain.first
         if let place, limitEvents?.directory != place.directory { limitEvents = LimitEvents(place.directory, place.version, kernel, buffer) }
         if place == nil { limitEvents = nil }
         _ = limitEvents?.counts(at: now)
         setThresholds()
         shared.setUsagePath(tightest?.usageFile.path)
+    }
+
+    /// Stall counts where the limit sits (K15): the own group can be calm while one above it, with the limit both share, is thrashing.
+    private func watchStall() {
+        var place = group.unified
+        if let tightest, tightest.version == .v2, case .directory(_, let top) = place { place = .directory(tightest.directory, top: top) }
+        if stall.place != place { stall = StallWatch(place, kernel, buffer) }
     }
 
     /// Version 1: the kernel's own bells, where the margins begin.

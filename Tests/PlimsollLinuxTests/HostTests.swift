@@ -164,10 +164,13 @@ enum PlimsollThread {
         }
         var thread = pthread_t()
         let box = Unmanaged.passRetained(Box(body))
-        return pthread_create(
+        let result = pthread_create(
             &thread, nil,
             {
-                Unmanaged<Box>.fromOpaque($0!).takeRetainedValue().body(); return nil
-            }, box.toOpaque()) == 0
+                Unmanaged<Box>.fromOpaque($0!).takeRetainedValue().body()
+                return nil
+            }, box.toOpaque())
+        if result == 0 { pthread_detach(thread) }
+        return result == 0
     }
 }

@@ -8,22 +8,23 @@ struct HeapTrimmer: Sendable {
     private let canTrim = plimsoll_heap_can_trim()
     private var lastWasUseless = false
 
-    /// Less than this released is not worth a walk over the heap.
+    /// Less than this let go of is not worth a walk over the heap, unless it is all there was: then what the heap holds back is the last thing to give.
     static let leastReleased = ByteCount.mebibytes(1)
 
     /// Trims if the guards allow it.
     ///
     /// - Parameters:
     ///   - released: what the pass let go of.
+    ///   - asked: what it was asked for.
     ///   - resident: reads this process's resident memory.
     /// - Returns: the time it took; zero if it did not trim.
-    mutating func trim(after released: ByteCount, time: Timekeeper, resident: () -> ByteCount) -> Duration {
-        guard canTrim, released >= Self.leastReleased, !(lastWasUseless && holesAreSmall) else { return .zero }
+    mutating func trim(after released: ByteCount, of asked: ByteCount, time: Timekeeper, resident: () -> ByteCount) -> Duration {
+        guard canTrim, released >= Self.leastReleased || released < asked, !(lastWasUseless && holesAreSmall) else { return .zero }
         let before = resident()
         let began = time.elapsed()
         _ = plimsoll_heap_trim()
         let took = time.elapsed() - began
-        lastWasUseless = before - resident() < released * 0.1
+        lastWasUseless = before - resident() < max(released * 0.1, Self.leastReleased)
         return took
     }
 

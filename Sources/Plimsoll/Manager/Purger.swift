@@ -60,7 +60,7 @@ final class Purger: Sendable {
         }
         // Only the thread in charge comes here, so the trimmer is not needed elsewhere meanwhile.
         var trimmer = state.withLock { $0.trimmer }
-        report.trim = trimmer.trim(after: report.released, time: time) { source.footprint().resident }
+        report.trim = trimmer.trim(after: report.released, of: report.asked, time: time) { source.footprint().resident }
         report.after = source.footprint()
         report.took = time.elapsed() - report.began
         state.withLock {

@@ -33,8 +33,10 @@ struct PurgeGovernor: Sendable {
     ///   - available: what can be allocated after it.
     mutating func finished(_ report: ActionReport, at now: Duration, available: ByteCount?) {
         isRunning = false
+        let fall = max(report.residentFall, report.usageFall)
+        // Where nothing was let go of, the heap may still have had something to give.
         let nothing = report.released < min(.mebibytes(1), report.asked)
-        lastWasUseless = nothing || max(report.residentFall, report.usageFall) < report.released * 0.1
+        lastWasUseless = fall < (nothing ? .mebibytes(1) : report.released * 0.1)
         holdOff = !lastWasUseless ? .zero : nothing ? .seconds(30) : max(.seconds(5), report.took * 20)
         trim = report.trim
         end = now

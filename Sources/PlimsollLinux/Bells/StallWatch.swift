@@ -1,10 +1,11 @@
 import Glibc
 import Plimsoll
 
-/// Time lost to stalls: totals of the own group, or of the machine where the group keeps none, and the trigger on the same file.
+/// Time lost to stalls: totals of a group, or of the machine where the group keeps none, and the trigger on the same file.
 final class StallWatch {
     static let machinePath = "/proc/pressure/memory"
 
+    let place: GroupPlace
     /// Set where the totals can be read.
     private let file: KernelFile?
     /// Why the own group keeps none; `nil` if it does.
@@ -19,6 +20,7 @@ final class StallWatch {
 
     /// Tries each file by reading it: where stall accounting is off, files may be there and fail when read (K10).
     init(_ place: GroupPlace, _ kernel: any Kernel, _ buffer: TextBuffer) {
+        self.place = place
         var groupFailure: String?
         var found: KernelFile?
         switch place {
