@@ -33,7 +33,10 @@ struct RunCommand: ParsableCommand {
         } catch {
             throw Failure.unavailable("\(error)\nWhat to do: \(GroupMaker.Refusal.remedy).")
         }
-        defer { group.remove() }
+        defer {
+            // What the command left running is its own affair; it is not ours to end.
+            if !group.remove() { Output.error("plimsoll run: \(group.memory) is left, as processes of the command still run in it") }
+        }
 
         let began = SteadyClock.now
         let child = try group.start(command[0], command)
