@@ -29,7 +29,7 @@ demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a re
 demo-elsewhere:
 	@if $(VM)/vm-run --check; then \
 		echo "no group can be made here; in the virtual machine:"; mkdir -p out; \
-		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 128M; \
+		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
 
 test: setup unit vm ## Every layer of tests, the virtual machine included
