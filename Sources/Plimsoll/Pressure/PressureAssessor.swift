@@ -19,6 +19,10 @@ public struct PressureAssessor: Sendable {
     /// A gap this long means that the process was frozen or the machine slept: rates over it mean nothing.
     static let longestGap = Duration.seconds(30)
 
+    /// Purges free, and caches keep free, this factor more than it takes for a level to fall. Without it a service whose caches fill its memory
+    /// settles between the lines of fall and rise, at warning for good: a heap that replaces entries of many sizes grows a little all the time.
+    static let clearance = 1.15
+
     /// Judges `reading`. Readings come in order of time; one out of order is judged without its history.
     public mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
@@ -86,9 +90,9 @@ public struct PressureAssessor: Sendable {
             if let before = previous?.limit, limit < before { raise(to: .warning, because: .limitLowered) }
         }
 
-        // Free enough to be clear of the line where the level falls, and what the growth seen takes meanwhile:
+        // Free enough to be well clear of the line where the level falls, and what the growth seen takes meanwhile:
         // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
-        let line = warningMargin * thresholds.fallFactor
+        let line = warningMargin * (thresholds.fallFactor * Self.clearance)
         let reserve = min(growth.perSecond * 0.25, warningMargin)
         if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             result.shortfall = max(.zero, line + reserve - available)
