@@ -123,16 +123,16 @@ import Testing
 
     @Test func `the pace follows the danger and what looking costs`() {
         func pace(
-            available: ByteCount, growth: ByteCount = .zero, held: ByteCount = .mebibytes(100), rings: Bool = false,
+            available: ByteCount, growth: ByteCount = .zero, holds: Bool = true, rings: Bool = false,
             cost: Duration = .microseconds(10)
         ) -> Duration {
             let limit = ByteCount.mebibytes(512)
             let reading = PressureReading(at: .zero, limit: limit, usage: limit - available, available: available)
             let timeLeft = growth > .zero ? Duration.seconds(Double(available.bytes) / Double(growth.bytes)) : nil
             let assessment = PressureAssessment(at: .zero, timeLeft: timeLeft, growth: growth)
-            return Pace.interval(after: assessment, reading, held: held, rings: rings, turnCost: cost, thresholds: .standard)
+            return Pace.interval(after: assessment, reading, holds: holds, rings: rings, turnCost: cost, thresholds: .standard)
         }
-        #expect(pace(available: .mebibytes(50), held: .zero) == .seconds(1), "nothing to give, nothing to hurry for")
+        #expect(pace(available: .mebibytes(50), holds: false) == .seconds(1), "nothing to give, nothing to hurry for")
         #expect(pace(available: .mebibytes(450)) == .seconds(1))
         #expect(pace(available: .mebibytes(200), rings: true) == .seconds(1), "the kernel rings")
         let middle = pace(available: .mebibytes(200))

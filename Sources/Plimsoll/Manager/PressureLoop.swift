@@ -33,7 +33,7 @@ struct PressureLoop {
             // Smoothed, and blind to turns in which the thread lost its processor.
             turnCost += (min(ended - began, .milliseconds(1)) - turnCost) / 8
             let pace = Pace.interval(
-                after: assessment, reading, held: parts.meter.heldBytes + response.heldElsewhere, rings: source.rings, turnCost: turnCost,
+                after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
             source.wait(atMost: min(pace, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
         }

@@ -17,8 +17,11 @@ struct PressureResponse {
 
     static let leastAsked = ByteCount.mebibytes(1)
 
-    /// What holders without a meter had when last asked: makes the loop look sooner near the line.
-    private(set) var heldElsewhere = ByteCount.zero
+    /// Whether holders without a meter may have something: so it is assumed until a purge gets nothing out of them.
+    private var mayHoldElsewhere: Bool
+
+    /// Whether a purge could let go of anything, as far as is known without asking.
+    var holdsAnything: Bool { mayHoldElsewhere || parts.meter.heldBytes > .zero }
 
     init(policy: PressurePolicy, parts: ManagerParts, source: any PressureSource, time: Timekeeper) {
         self.policy = policy
@@ -27,7 +30,7 @@ struct PressureResponse {
         self.time = time
         climb = LadderClimb(policy.effectiveLadder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
-        heldElsewhere = parts.purgeables.hasUnmetered ? .mebibytes(1) : .zero
+        mayHoldElsewhere = parts.purgeables.hasUnmetered
     }
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
@@ -112,7 +115,7 @@ struct PressureResponse {
         if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
         if policy.isDryRun { return once(.dryRun) }
         // As long as purging helps there is something better to do.
-        guard !governor.isRunning, governor.lastWasUseless || parts.meter.heldBytes + heldElsewhere == .zero else { return }
+        guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }
         // Destroy nothing on stale evidence.
         guard let again = try? source.read(at: time.elapsed()), let limit = again.limit, let available = again.available,
             available < policy.thresholds.criticalMargin.below(limit)
@@ -126,7 +129,7 @@ struct PressureResponse {
     private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
         if let report = parts.purger.takeFinished() {
             governor.finished(report, at: assessment.at, available: reading.available)
-            heldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero ? .mebibytes(1) : .zero
+            mayHoldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero
         }
         if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
             expiryDeadline = nil
@@ -142,7 +145,7 @@ struct PressureResponse {
     private mutating func calmDown(_ assessment: PressureAssessment) {
         hasRefusedToEnd = false
         governor.reset()
-        if parts.purgeables.hasUnmetered { heldElsewhere = .mebibytes(1) }
+        mayHoldElsewhere = parts.purgeables.hasUnmetered
         if isRestricted, !governor.isRunning, ramp.isFull {
             isRestricted = false
             parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))

@@ -17,14 +17,14 @@ struct Pace: Sendable {
     /// - Parameters:
     ///   - assessment: what the last reading meant.
     ///   - reading: that reading.
-    ///   - held: bytes that a purge could let go of; without any there is nothing to hurry for.
+    ///   - holds: whether anything is held that a purge could let go of; otherwise there is nothing to hurry for.
     ///   - rings: the kernel itself wakes us when the warning margin is crossed.
     ///   - turnCost: processor time of a turn of the loop.
     static func interval(
-        after assessment: PressureAssessment, _ reading: PressureReading, held: ByteCount, rings: Bool,
+        after assessment: PressureAssessment, _ reading: PressureReading, holds: Bool, rings: Bool,
         turnCost: Duration, thresholds: PressureThresholds
     ) -> Duration {
-        guard held > .zero, let limit = reading.limit, let available = reading.available else { return longest }
+        guard holds, let limit = reading.limit, let available = reading.available else { return longest }
         let left = Double(max(available, .zero).bytes)
         let near = available < thresholds.warningMargin.below(limit) * 1.5
 
