@@ -124,6 +124,20 @@ import Testing
         }
     }
 
+    @Test func `T26 holders that claim to hold everything, or less than nothing, disturb nobody`() async throws {
+        try await RunningManager.run { running in
+            for claim in [Int.max, Int.max, Int.min, -1] {
+                running.manager.register("claim", byteCount: { claim }) { (_: Int) -> Int in Int.min }
+            }
+            let cache = ResourceManagerTests.filledCache("honest", .expensive)
+            running.manager.register(cache)
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(180))
+            let report = try #require(await reports.next())
+            #expect(report.released >= .mebibytes(100) && cache.count == 0)
+        }
+    }
+
     @Test func `an observer may register, observe and simulate from within`() async throws {
         try await RunningManager.run { running in
             let heard = Counter()

@@ -16,6 +16,9 @@ final class Purger: Sendable {
         var trimmer = HeapTrimmer()
     }
 
+    /// A holder that claims more than a pebibyte is wrong, and sums of such claims must not overflow.
+    private static let mostHeld = 1 << 50
+
     private let state = Mutex(State())
     private let registry: PurgeableRegistry
     private let source: any PressureSource
@@ -80,7 +83,7 @@ final class Purger: Sendable {
             let entry = entries[index]
             entry.held.store(0, ordering: .relaxed)
             let inCharge = turn.call(entry.name, at: time.elapsed()) {
-                _ = entry.gate.call { entry.held.store(max(0, entry.purgeable.heldBytes.bytes), ordering: .relaxed) }
+                _ = entry.gate.call { entry.held.store(min(max(0, entry.purgeable.heldBytes.bytes), Self.mostHeld), ordering: .relaxed) }
             }
             guard inCharge else { return false }
             heldLeft += entry.held.load(ordering: .relaxed)
