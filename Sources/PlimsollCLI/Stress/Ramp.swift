@@ -8,23 +8,16 @@ final class Ramp: Sendable {
 
     private let left: Atomic<Int>
     private let taken = Atomic<Int>(0)
-    private let crossing = Atomic<Int>(0)
     private let bytesPerSecond: Double?
     private let threads: Int
-    private let line: Int
+    private let demand: Demand?
 
-    /// - Parameter line: bytes after which the moment is noted.
-    init(_ size: ByteCount, bytesPerSecond: Double?, threads: Int = 1, line: ByteCount = .max) {
+    /// - Parameter demand: is told of each chunk.
+    init(_ size: ByteCount, bytesPerSecond: Double?, threads: Int = 1, demand: Demand? = nil) {
         left = Atomic(size.bytes)
         self.bytesPerSecond = bytesPerSecond
         self.threads = threads
-        self.line = line.bytes
-    }
-
-    /// When the line was crossed, if it was.
-    var crossed: Duration? {
-        let microseconds = crossing.load(ordering: .relaxed)
-        return microseconds == 0 ? nil : .microseconds(microseconds)
+        self.demand = demand
     }
 
     /// Takes it all; returns when everything is touched.
@@ -45,7 +38,7 @@ final class Ramp: Sendable {
             let page = Int(sysconf(Int32(_SC_PAGESIZE)))
             for offset in stride(from: 0, to: Self.chunk, by: page) { chunk.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
             let total = taken.wrappingAdd(Self.chunk, ordering: .relaxed).newValue
-            if total >= line, total - Self.chunk < line { crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed) }
+            demand?.add(Self.chunk)
             if let bytesPerSecond { SteadyClock.sleep(until: start + .seconds(Double(total) / bytesPerSecond)) }
         }
     }

@@ -61,7 +61,7 @@ enum Protection: String, CaseIterable {
 
 /// What a subject that lived tells on its last line.
 struct SubjectResult: Codable, Equatable {
-    /// From demand (what the group held at the start and the ramp since) crossing 80 % of the limit until a level was seen;
+    /// From demand (what the group held at the start and what was asked for since) crossing 80 % of the limit until a level was seen;
     /// negative if before.
     var noticeMicroseconds: Int?
     /// Until the first release began.

@@ -53,15 +53,13 @@ final class Subject: Sendable {
         let began = SteadyClock.now
         rampBegan.store(microseconds(began), ordering: .relaxed)
         isRamping.store(true, ordering: .relaxed)
-        let traffic = plan.traffic > 0 ? PlainThread { [self] in ask() } : nil
-        // The line is crossed when it would be if nothing gave way: an early release must not move the mark it is measured by.
-        // With traffic the cache itself decides what is held, and there is no such mark.
-        let ramp = Ramp(
-            limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, line: plan.traffic > 0 ? .max : line - group.pinned)
+        let demand = Demand(held: group.pinned, line: line)
+        let traffic = plan.traffic > 0 ? PlainThread { [self] in ask(demand) } : nil
+        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, demand: demand)
         ramp.run()
         isRamping.store(false, ordering: .relaxed)
         traffic?.join()
-        return (began, ramp.crossed)
+        return (began, demand.crossed)
     }
 
     /// What is to be told of a run that was survived.
@@ -118,7 +116,7 @@ final class Subject: Sendable {
     }
 
     /// Requests whose values the cache is to keep, at a bounded rate, for as long as the ramp goes on.
-    private func ask() {
+    private func ask(_ demand: Demand) {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)
         var random = SeededGenerator(seed: 1)
@@ -126,7 +124,9 @@ final class Subject: Sendable {
         while isRamping.load(ordering: .relaxed) {
             let key = UInt64(zipf.next(using: &random))
             if cache.value(forKey: key) == nil {
-                cache.insert(Thumbnail.render(key), forKey: key)
+                let bytes = Thumbnail.render(key)
+                demand.add(bytes.count)
+                cache.insert(bytes, forKey: key)
                 due += .seconds(1 / values)
                 SteadyClock.sleep(until: due)
             }
