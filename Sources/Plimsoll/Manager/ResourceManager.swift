@@ -132,6 +132,9 @@ public final class ResourceManager: Sendable {
     // MARK: Registering
 
     /// Makes `purgeable` give way under pressure. It is kept until the registration is cancelled.
+    ///
+    /// A cache that declares what it takes is bounded by the first manager it is registered with for as long as that one runs; cancelling ends
+    /// the releases, not that bound.
     @discardableResult
     public func register(_ purgeable: any Purgeable) -> Registration {
         let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter)

@@ -50,8 +50,8 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         self.stallCritical = stallCritical
     }
 
-    /// Warning below 20 % available, critical below 10 %, where 18 of 18 measured bursts survived at up to 2 GB/s;
-    /// fall at 1.2 times the margin held 5 s and 25 s of rest, as xnu does.
+    /// Warning below 20 % available, critical below 10 %; fall at 1.2 times the margin held 5 s and 25 s of rest, as xnu does.
+    /// `make stress` counts who survives with them.
     public static let standard = PressureThresholds()
 
     /// What is wrong with these numbers; `nil` if nothing is.
