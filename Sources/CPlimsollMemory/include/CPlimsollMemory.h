@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mapping.h"
+
 /// Whether malloc is the C library's own and can be trimmed (glibc, not musl, no other malloc loaded in front).
 bool plimsoll_heap_can_trim(void);
 

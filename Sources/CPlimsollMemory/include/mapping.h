@@ -1,0 +1,46 @@
+// Pages straight from the kernel, and what it is told about them. Everything returns 0 or the errno of what failed.
+#ifndef CPLIMSOLL_MEMORY_MAPPING_H
+#define CPLIMSOLL_MEMORY_MAPPING_H
+
+#include <stddef.h>
+
+/// Bytes of a page of this kernel.
+size_t plimsoll_page_size(void);
+
+/// Maps `bytes` of private zeroed memory whose address is a multiple of `alignment` (a power of two, at least a page).
+/// Readable only, so that it counts neither as committed nor as resident, until plimsoll_open makes it writable.
+int plimsoll_map(size_t bytes, size_t alignment, void **address);
+
+/// Ends a mapping.
+int plimsoll_unmap(void *address, size_t bytes);
+
+/// Makes part of a mapping writable; a forked child sees zeros there (MADV_WIPEONFORK).
+int plimsoll_open(void *address, size_t bytes);
+
+/// Gives the pages of a part back and leaves readable zeros in their place, in one call: who still reads there reads zeros.
+int plimsoll_blank(void *address, size_t bytes);
+
+/// MADV_FREE: the kernel may take these pages whenever it needs memory, unless they are written to again.
+int plimsoll_mark_volatile(void *address, size_t bytes);
+
+/// MADV_DONTNEED: gives the pages back now; they read as zeros and can be written again.
+int plimsoll_drop(void *address, size_t bytes);
+
+/// MADV_POPULATE_WRITE: faults pages in, all in one call; fails before Linux 5.14, where a first write does it one by one.
+int plimsoll_populate(void *address, size_t bytes);
+
+/// MADV_HUGEPAGE: lets the kernel use huge pages here.
+int plimsoll_allow_huge_pages(void *address, size_t bytes);
+
+/// mprotect: no access at all, or reading and writing.
+int plimsoll_forbid(void *address, size_t bytes);
+int plimsoll_permit(void *address, size_t bytes);
+
+/// Copies bytes that another thread, or the kernel, may change meanwhile. The caller checks afterwards whether they were good; a thread
+/// sanitizer need not know.
+void plimsoll_copy_racing(void *to, const void *from, size_t bytes);
+
+/// A number that differs between threads, for spreading counters; no system call.
+static inline unsigned long plimsoll_thread_number(void) { return (unsigned long)__builtin_thread_pointer(); }
+
+#endif
