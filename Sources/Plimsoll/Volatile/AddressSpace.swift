@@ -1,0 +1,91 @@
+import CPlimsollMemory
+
+/// Address space for segments, in blocks, taken from the kernel in growing extents and kept until the end.
+///
+/// What is given back here has been made readable zeros before (`plimsoll_blank`): it counts as nothing, and a reader that is late by a moment
+/// reads zeros instead of dying. Owned by one log; not thread-safe.
+struct AddressSpace: ~Copyable {
+    private struct Run {
+        var start: UInt
+        var bytes: Int
+        var end: UInt { start + UInt(bytes) }
+    }
+
+    /// What sizes are rounded up to.
+    static let block = max(16 << 10, plimsoll_page_size())
+    private static let huge = 2 << 20
+    private static let largestExtent = 256 << 20
+
+    private var extents: [Run] = []
+    /// In order of address; neighbours are merged.
+    private var free: [Run] = []
+    private var total = 0
+
+    deinit {
+        for extent in extents { _ = plimsoll_unmap(UnsafeMutableRawPointer(bitPattern: extent.start), extent.bytes) }
+    }
+
+    /// Readable zeros of at least `bytes`, to be opened for writing; huge pages fit where `bytes` is a multiple of them.
+    ///
+    /// - Returns: `nil` if the kernel gives no more address space (`RLIMIT_AS`, the number of mappings).
+    mutating func take(_ bytes: Int) -> UnsafeMutableRawPointer? {
+        let bytes = Self.rounded(bytes)
+        return fit(bytes) ?? (extend(bytes) ? fit(bytes) : nil)
+    }
+
+    /// Takes back what `take` returned for the same number of bytes.
+    mutating func give(_ address: UnsafeMutableRawPointer, _ bytes: Int) {
+        insert(Run(start: UInt(bitPattern: address), bytes: Self.rounded(bytes)))
+    }
+
+    static func rounded(_ bytes: Int) -> Int { (bytes + block - 1) / block * block }
+
+    private mutating func fit(_ bytes: Int) -> UnsafeMutableRawPointer? {
+        let alignment = UInt(bytes % Self.huge == 0 ? Self.huge : Self.block)
+        for position in free.indices {
+            let run = free[position]
+            let start = (run.start + alignment - 1) / alignment * alignment
+            guard start + UInt(bytes) <= run.end else { continue }
+            free.remove(at: position)
+            let after = Run(start: start + UInt(bytes), bytes: Int(run.end - start) - bytes)
+            if after.bytes > 0 { free.insert(after, at: position) }
+            if start > run.start { free.insert(Run(start: run.start, bytes: Int(start - run.start)), at: position) }
+            return UnsafeMutableRawPointer(bitPattern: start)
+        }
+        return nil
+    }
+
+    private mutating func extend(_ bytes: Int) -> Bool {
+        // An eighth of what there is, so that the number of extents stays small; no more than needed where even that is refused.
+        let generous = min(max(bytes, total / 8 / Self.huge * Self.huge), max(bytes, Self.largestExtent))
+        for size in generous > bytes ? [generous, bytes] : [bytes] {
+            var address: UnsafeMutableRawPointer?
+            guard plimsoll_map(size, size >= Self.huge ? Self.huge : Self.block, &address) == 0, let address else { continue }
+            let run = Run(start: UInt(bitPattern: address), bytes: size)
+            extents.append(run)
+            total += size
+            insert(run)
+            return true
+        }
+        return false
+    }
+
+    private mutating func insert(_ run: Run) {
+        var run = run
+        var (low, high) = (0, free.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if free[middle].start < run.start { low = middle + 1 } else { high = middle }
+        }
+        // Extents that happen to adjoin may merge as well: nothing is unmapped before the end.
+        if low < free.count, run.end == free[low].start {
+            run.bytes += free[low].bytes
+            free.remove(at: low)
+        }
+        if low > 0, free[low - 1].end == run.start {
+            free[low - 1].bytes += run.bytes
+        } else {
+            free.insert(run, at: low)
+        }
+    }
+}

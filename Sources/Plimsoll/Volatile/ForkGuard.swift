@@ -1,0 +1,28 @@
+import CPlimsollMemory
+import Synchronization
+
+/// Tells whether this is still the process that something was made in.
+///
+/// A page that a forked child sees as zeros (`MADV_WIPEONFORK`, Linux 4.14) holds a number; who remembers the number can compare.
+enum ForkGuard {
+    // Unchecked by the compiler, but set once before anybody reads it and atomic behind it.
+    nonisolated(unsafe) private static let page: UnsafeMutablePointer<Atomic<UInt64>>? = {
+        var start: UnsafeMutableRawPointer?
+        let bytes = plimsoll_page_size()
+        guard plimsoll_map(bytes, bytes, &start) == 0, let start, plimsoll_open(start, bytes) == 0 else { return nil }
+        return start.assumingMemoryBound(to: Atomic<UInt64>.self)
+    }()
+
+    /// This process's number. Relaxed, as below: the number stands for itself.
+    static var process: UInt64 {
+        guard let page else { return 1 }
+        let number = page.pointee.load(ordering: .relaxed)
+        if number != 0 { return number }
+        // The process id would do if it were not used again.
+        let (exchanged, original) = page.pointee.compareExchange(expected: 0, desired: UInt64.random(in: 1...(.max)), ordering: .relaxed)
+        return exchanged ? page.pointee.load(ordering: .relaxed) : original
+    }
+
+    /// Whether this is the process with that number.
+    static func isProcess(_ number: UInt64) -> Bool { page.map { $0.pointee.load(ordering: .relaxed) == number } ?? true }
+}

@@ -1,0 +1,261 @@
+import CPlimsollMemory
+import Synchronization
+
+/// From hashes to slots: extendible hashing over pages of 512 words, read without a lock.
+///
+/// A page is 64 buckets of 8 slots, a cache line each; an entry stands in one of the two buckets that its hash names (the emptier one: balanced
+/// allocations, Azar et al. 1999), so pages fill to about three quarters before they split. When a page splits, entries
+/// keep their places within the page: nothing is rehashed under a reader.
+/// 11 to 22 bytes an entry.
+///
+/// Writers hold the log's lock. Readers see slots come and go one by one; one that finds nothing looks whether the page was split meanwhile.
+// Unchecked: what readers touch is atomic, and pages and directories stay mapped until the end; the rest is the writers', under the log's lock.
+final class HashIndex: @unchecked Sendable {
+    typealias Slot = UnsafeMutablePointer<Atomic<UInt64>>
+
+    static let pageBytes = 4096
+    static let slots = 512
+    static let bucketSlots = 8
+    private static let deepest = 28
+
+    /// Address of the directory in force: its depth, then `1 << depth` addresses of pages. Zero if no memory could be had.
+    private let directory = Atomic<UInt>(0)
+    /// Also those no longer in force, for readers that are late; they sum up to less than the last.
+    private var directories: [UnsafeMutablePointer<Atomic<UInt>>] = []
+    private var arenas: [(start: UnsafeMutableRawPointer, bytes: Int, used: Int)] = []
+    /// Slots in use, those of items that the kernel took included until somebody finds out.
+    private(set) var count = 0
+    private(set) var pageCount = 0
+    private var swept = 0
+
+    init() {
+        guard let page = takePage() else { return }
+        let first = Self.makeDirectory(depth: 0)
+        first[1].store(UInt(bitPattern: page), ordering: .relaxed)
+        publish(first)
+    }
+
+    deinit {
+        for directory in directories { directory.deallocate() }
+        for arena in arenas { _ = plimsoll_unmap(arena.start, arena.bytes) }
+    }
+
+    // MARK: Reading
+
+    /// The page of that hash; `nil` only if there was no memory for a single one.
+    @inline(__always)
+    func page(of hash: UInt64) -> Slot? {
+        // Acquiring, both: pairs with the releases in `publish` and `split`, so that a page's contents are seen.
+        guard let directory = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .acquiring)) else { return nil }
+        let depth = directory[0].load(ordering: .relaxed)
+        // Shifted in two steps because a shift by all 64 bits is none.
+        let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
+        return Slot(bitPattern: directory[1 + entry].load(ordering: .acquiring))
+    }
+
+    @inline(__always)
+    static func bucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash & 63) * bucketSlots }
+
+    /// The other bucket of that hash, never the same.
+    @inline(__always)
+    static func otherBucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: (hash & 63) ^ max(1, hash >> 6 & 63)) * bucketSlots }
+
+    /// The slot with exactly that place.
+    func find(_ word: SlotWord, _ hash: UInt64) -> Slot? {
+        guard let page = page(of: hash) else { return nil }
+        return Self.find(word, in: page + Self.bucket(hash)) ?? Self.find(word, in: page + Self.otherBucket(hash))
+    }
+
+    private static func find(_ word: SlotWord, in bucket: Slot) -> Slot? {
+        for slot in 0..<bucketSlots where SlotWord(bits: bucket[slot].load(ordering: .relaxed)).place == word.place { return bucket + slot }
+        return nil
+    }
+
+    // MARK: Writing
+
+    enum Placement {
+        case placed
+        /// Instead of this one, which is no longer in.
+        case displaced(SlotWord)
+        /// There is no memory at all.
+        case refused
+    }
+
+    /// Puts `word` in; it is not in yet.
+    ///
+    /// - Parameter hashOf: the whole hash of what a slot says, `nil` if that is gone; then it is taken out.
+    func insert(_ word: SlotWord, _ hash: UInt64, hashOf: (SlotWord) -> UInt64?) -> Placement {
+        var splits = 0
+        while let page = page(of: hash) {
+            if place(word, hash, in: page) { return .placed }
+            removeGone(in: page + Self.bucket(hash), hashOf)
+            removeGone(in: page + Self.otherBucket(hash), hashOf)
+            if place(word, hash, in: page) { return .placed }
+            // Keys whose hashes are all alike are parted by no number of splits.
+            guard splits < 3, split(page, hash, hashOf) else { return displace(word, hash, in: page) }
+            splits += 1
+        }
+        return .refused
+    }
+
+    private func removeGone(in bucket: Slot, _ hashOf: (SlotWord) -> UInt64?) {
+        for slot in 0..<Self.bucketSlots {
+            let word = SlotWord(bits: bucket[slot].load(ordering: .relaxed))
+            if !word.isEmpty, hashOf(word) == nil { remove(bucket + slot) }
+        }
+    }
+
+    func remove(_ slot: Slot) {
+        slot.pointee.store(0, ordering: .releasing)
+        count -= 1
+    }
+
+    /// Another place for what `slot` says.
+    func move(_ slot: Slot, to word: SlotWord) { slot.pointee.store(word.bits, ordering: .releasing) }
+
+    /// Forgets everything and gives the pages' memory back; they read as zeros, that is as empty.
+    func removeAll() {
+        for arena in arenas { _ = plimsoll_drop(arena.start, arena.used) }
+        count = 0
+    }
+
+    /// Looks at some more pages for what is gone.
+    ///
+    /// - Returns: whether that ends a round over all pages.
+    func sweep(pages: Int, isGone: (SlotWord) -> Bool) -> Bool {
+        for _ in 0..<pages {
+            guard swept < pageCount else {
+                swept = 0
+                return true
+            }
+            let page = pageAddress(swept)
+            for slot in 0..<Self.slots {
+                let word = SlotWord(bits: page[slot].load(ordering: .relaxed))
+                if !word.isEmpty, isGone(word) { remove(page + slot) }
+            }
+            swept += 1
+        }
+        return false
+    }
+
+    private func place(_ word: SlotWord, _ hash: UInt64, in page: Slot) -> Bool {
+        let buckets = (Self.bucket(hash), Self.otherBucket(hash))
+        let (first, second) = (Self.room(page + buckets.0), Self.room(page + buckets.1))
+        guard let slot = first.count >= second.count ? first.free.map({ buckets.0 + $0 }) : second.free.map({ buckets.1 + $0 }) else { return false }
+        // Releasing: whoever finds the word finds the item's bytes.
+        page[slot].store(word.bits, ordering: .releasing)
+        count += 1
+        return true
+    }
+
+    private static func room(_ bucket: Slot) -> (count: Int, free: Int?) {
+        var (count, free): (Int, Int?) = (0, nil)
+        for slot in 0..<bucketSlots where bucket[slot].load(ordering: .relaxed) == 0 {
+            count += 1
+            free = free ?? slot
+        }
+        return (count, free)
+    }
+
+    private func displace(_ word: SlotWord, _ hash: UInt64, in page: Slot) -> Placement {
+        let slot = page + Self.bucket(hash) + Int(truncatingIfNeeded: word.bits >> 3) % Self.bucketSlots
+        let old = SlotWord(bits: slot.pointee.exchange(word.bits, ordering: .acquiringAndReleasing))
+        return .displaced(old)
+    }
+
+    // MARK: Growing
+
+    private func split(_ page: Slot, _ hash: UInt64, _ hashOf: (SlotWord) -> UInt64?) -> Bool {
+        guard var block = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .relaxed)) else { return false }
+        var depth = Int(block[0].load(ordering: .relaxed))
+        var run = Self.run(of: page, hash, block, depth)
+        if run.count == 1 {
+            // A directory that outgrows its pages means hashes that are alike.
+            guard depth < Self.deepest, 1 << depth <= pageCount * 16, let doubled = double(block, depth) else { return false }
+            block = doubled
+            depth += 1
+            run = Self.run(of: page, hash, block, depth)
+        }
+        guard let new = takePage() else { return false }
+        let bit = UInt64(1) << (63 - UInt64(depth - run.count.trailingZeroBitCount))
+        for slot in 0..<Self.slots {
+            let word = SlotWord(bits: page[slot].load(ordering: .relaxed))
+            guard !word.isEmpty else { continue }
+            guard let itsHash = hashOf(word) else {
+                remove(page + slot)
+                continue
+            }
+            if itsHash & bit != 0 { new[slot].store(word.bits, ordering: .relaxed) }
+        }
+        // Published before the old page loses them: whoever misses one there finds the directory changed.
+        for entry in run.start + run.count / 2..<run.start + run.count {
+            block[1 + entry].store(UInt(bitPattern: new), ordering: .releasing)
+        }
+        for slot in 0..<Self.slots where new[slot].load(ordering: .relaxed) != 0 { page[slot].store(0, ordering: .releasing) }
+        return true
+    }
+
+    /// The aligned run of directory entries that name `page`.
+    private static func run(of page: Slot, _ hash: UInt64, _ block: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> (start: Int, count: Int) {
+        let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
+        var count = 1
+        while count < 1 << depth {
+            let start = entry & ~(2 * count - 1)
+            // The half that is not known yet; if its first entry is another page, so are they all.
+            let unknown = entry & count == 0 ? start + count : start
+            guard block[1 + unknown].load(ordering: .relaxed) == UInt(bitPattern: page),
+                block[unknown + count].load(ordering: .relaxed) == UInt(bitPattern: page)
+            else { break }
+            count *= 2
+        }
+        return (entry & ~(count - 1), count)
+    }
+
+    private func double(_ old: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> UnsafeMutablePointer<Atomic<UInt>>? {
+        let new = Self.makeDirectory(depth: depth + 1)
+        for entry in 0..<1 << (depth + 1) { new[1 + entry].store(old[1 + entry / 2].load(ordering: .relaxed), ordering: .relaxed) }
+        publish(new)
+        return new
+    }
+
+    private static func makeDirectory(depth: Int) -> UnsafeMutablePointer<Atomic<UInt>> {
+        let words = 1 + 1 << depth
+        let block = UnsafeMutablePointer<Atomic<UInt>>.allocate(capacity: words)
+        for word in 0..<words { (block + word).initialize(to: Atomic(0)) }
+        block[0].store(UInt(depth), ordering: .relaxed)
+        return block
+    }
+
+    private func publish(_ new: UnsafeMutablePointer<Atomic<UInt>>) {
+        directories.append(new)
+        directory.store(UInt(bitPattern: new), ordering: .releasing)
+    }
+
+    private func takePage() -> Slot? {
+        if arenas.last.map({ $0.used == $0.bytes }) ?? true {
+            let bytes = min(2 << 20, max(64 << 10, pageCount * Self.pageBytes))
+            var start: UnsafeMutableRawPointer?
+            guard plimsoll_map(bytes, Self.pageBytes, &start) == 0, let start else { return nil }
+            guard plimsoll_open(start, bytes) == 0 else {
+                _ = plimsoll_unmap(start, bytes)
+                return nil
+            }
+            arenas.append((start, bytes, 0))
+        }
+        let last = arenas.count - 1
+        let page = arenas[last].start + arenas[last].used
+        arenas[last].used += Self.pageBytes
+        pageCount += 1
+        // Zeroed pages are atomics of zero: the layout of `Atomic<UInt64>` is its value's.
+        return page.assumingMemoryBound(to: Atomic<UInt64>.self)
+    }
+
+    private func pageAddress(_ number: Int) -> Slot {
+        var left = number * Self.pageBytes
+        for arena in arenas {
+            if left < arena.used { return (arena.start + left).assumingMemoryBound(to: Atomic<UInt64>.self) }
+            left -= arena.used
+        }
+        preconditionFailure("there is no page \(number) of \(pageCount)")
+    }
+}

@@ -1,0 +1,64 @@
+import Synchronization
+
+/// Buffers in which values are put together for somebody to look at, lent one at a time and kept for the next, so that looking allocates nothing.
+// Unchecked: a buffer belongs to whoever took it out of its place by an atomic exchange.
+@usableFromInline
+final class ScratchPool: @unchecked Sendable {
+    @usableFromInline
+    struct Buffer {
+        @usableFromInline let start: UnsafeMutableRawPointer
+        let capacity: Int
+    }
+
+    private static let places = 8
+    private static let smallest = 4 << 10
+    /// Larger ones are not kept.
+    private static let largestKept = 256 << 10
+
+    /// Addresses of free buffers, each with its capacity in the 16 bytes before it; zero for none.
+    private let free: UnsafeMutablePointer<Atomic<UInt>>
+
+    init() {
+        free = .allocate(capacity: Self.places)
+        for place in 0..<Self.places { (free + place).initialize(to: Atomic(0)) }
+    }
+
+    deinit {
+        clear()
+        free.deallocate()
+    }
+
+    /// A buffer of at least `bytes`.
+    @usableFromInline
+    func take(_ bytes: Int) -> Buffer {
+        for place in 0..<Self.places where free[place].load(ordering: .relaxed) != 0 {
+            // Acquiring: pairs with the release in `give`, so the capacity is seen.
+            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else { continue }
+            let capacity = (start - 16).load(as: Int.self)
+            if capacity >= bytes { return Buffer(start: start, capacity: capacity) }
+            (start - 16).deallocate()
+        }
+        var capacity = Self.smallest
+        while capacity < bytes { capacity *= 2 }
+        let start = UnsafeMutableRawPointer.allocate(byteCount: capacity + 16, alignment: 16) + 16
+        (start - 16).storeBytes(of: capacity, as: Int.self)
+        return Buffer(start: start, capacity: capacity)
+    }
+
+    @usableFromInline
+    func give(_ buffer: Buffer) {
+        if buffer.capacity <= Self.largestKept {
+            for place in 0..<Self.places
+            where free[place].compareExchange(expected: 0, desired: UInt(bitPattern: buffer.start), ordering: .releasing).exchanged { return }
+        }
+        (buffer.start - 16).deallocate()
+    }
+
+    /// Frees what is not lent.
+    func clear() {
+        for place in 0..<Self.places {
+            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else { continue }
+            (start - 16).deallocate()
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import Synchronization
+
+extension VolatileCache {
+    @usableFromInline
+    enum Reading<R> {
+        case good(R)
+        /// Bytes were taken, or moved, while they were copied.
+        case lost
+        /// They are good but no value.
+        case unreadable
+    }
+
+    /// Looks a key up until its bytes were read whole, or it is not there.
+    @inlinable
+    func read<R>(_ key: Key, _ body: (VolatileStore, VolatileStore.Found) -> Reading<R>) -> R? {
+        let result: R?? = withKey(key) { hash, keyBytes, isSame in
+            while let found = store.find(hash, keyBytes, isSame: isSame) {
+                switch body(store, found) {
+                case .good(let result):
+                    store.noteHit(found)
+                    return result
+                case .lost:
+                    if store.hasMoved(found) { continue }
+                case .unreadable:
+                    store.remove(found)
+                }
+                break
+            }
+            store.noteMiss()
+            return nil
+        }
+        return result ?? nil
+    }
+
+    /// Calls `body` with the key's hash and bytes, and with what tells whether other bytes are the same key.
+    @inlinable
+    func withKey<R>(_ key: Key, _ body: (UInt64, UnsafeRawBufferPointer, (UnsafeRawBufferPointer) -> Bool) -> R) -> R? {
+        let hash = UInt64(truncatingIfNeeded: key.hashValue)
+        return VolatileKey.withBytes(key) { bytes in body(hash, bytes) { VolatileKey<Key>.key($0) == key } }
+    }
+
+    @usableFromInline
+    static func number(of tag: String) -> UInt64 { UInt64(truncatingIfNeeded: tag.hashValue) }
+}
+
+extension VolatileStore {
+    @inlinable
+    func copy(_ found: Found, to buffer: UnsafeMutableRawBufferPointer) -> Bool {
+        // An empty value has no buffer to be copied to, but its page is looked at all the same.
+        buffer.baseAddress.map { copy(found, to: $0) } ?? isThere(found)
+    }
+
+    /// Whether an item without bytes is still there.
+    @usableFromInline
+    func isThere(_ found: Found) -> Bool {
+        Segment.sentinel(found.base, found.word.offset).pointee.load(ordering: .acquiring) == found.generation
+    }
+}

@@ -1,0 +1,184 @@
+/// A cache of bytes in memory that the kernel itself takes back when it must, before it would kill anything.
+///
+/// Values are written to a log of mapped pages. Full stretches of it are handed to the kernel (`MADV_FREE`, Linux 4.12): it may drop
+/// their pages inside any allocation that finds no memory, at any speed, without anybody having to react. A look-up copies the value
+/// out and checks that its pages were there all the while; if not, it is a miss. So such a cache can never be the reason for an OOM kill, and may be as large
+/// as memory that would otherwise be idle.
+///
+/// Thread-safe. Look-ups take no lock and make no system call; writers exclude each other. What an orchestrator sees: resident memory and
+/// `anon` go on counting these pages until they are taken, `inactive_file`, the working set and `MemAvailable` don't.
+///
+/// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.12, under `mlockall`) it is an
+/// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.
+public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable {
+    public let name: String
+    public let rebuildCost: RebuildCost
+
+    @usableFromInline let store: VolatileStore
+    @usableFromInline let timeToLive: Duration?
+    @usableFromInline let scratch = ScratchPool()
+    private let loads = SingleFlight<Key, Value>()
+    private let isUnlimited: Bool
+    private let idleTime: Duration
+
+    /// - Parameters:
+    ///   - name: how reports name it.
+    ///   - limit: bound of the memory it takes, its index (some 20 bytes an entry) apart; `nil` for whatever would otherwise be idle. A few
+    ///     pages it may always have.
+    ///   - rebuildCost: what it costs to make a value again.
+    ///   - timeToLive: age at which a value counts as missing; `nil` for ever.
+    ///   - idleTime: without a limit, memory is given back in which nothing was asked for so long.
+    ///   - allowsHugePages: whether the kernel may use huge pages once the cache is larger than 32 MiB.
+    /// - Precondition: `Key` is trivial, a `String` or `VolatileStorable`: keys are kept beside their values.
+    public convenience init(
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
+        idleTime: Duration = .seconds(900), allowsHugePages: Bool = true
+    ) {
+        self.init(
+            name, limit: limit, rebuildCost: rebuildCost, timeToLive: timeToLive, idleTime: idleTime, allowsHugePages: allowsHugePages,
+            isVolatile: true, time: .running)
+    }
+
+    package init(
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
+        idleTime: Duration = .seconds(900), allowsHugePages: Bool = true, isVolatile: Bool, time: Timekeeper
+    ) {
+        if let problem = VolatileKey<Key>.problem { preconditionFailure("VolatileCache \(name): \(problem)") }
+        self.name = name
+        self.rebuildCost = rebuildCost
+        self.timeToLive = timeToLive
+        self.idleTime = idleTime
+        isUnlimited = limit == nil
+        store = VolatileStore(limit: limit?.bytes, allowsHugePages: allowsHugePages, isVolatile: isVolatile, time: time)
+    }
+
+    // MARK: Values
+
+    /// The value under `key`, which thereby counts as used; `nil` if there is none, its time has passed or the kernel took it.
+    ///
+    /// - Complexity: O(1) and a copy of the value; no lock, no system call, no allocation but the value's own.
+    @inlinable
+    public func value(forKey key: Key) -> Value? {
+        read(key) { store, found in
+            do {
+                return try Value.decoded(byteCount: found.count) { store.copy(found, to: $0) }.map { .good($0) } ?? .lost
+            } catch {
+                return .unreadable
+            }
+        }
+    }
+
+    /// Calls `body` with the bytes of the value under `key`: a copy put together for it, good until it returns.
+    ///
+    /// - Complexity: O(1) and a copy of the bytes; no lock, no system call, and for values up to 256 KiB no allocation.
+    /// - Returns: what `body` returns; `nil` on a miss.
+    @inlinable
+    public func withBytes<R, E: Error>(forKey key: Key, _ body: (RawSpan) throws(E) -> R) throws(E) -> R? {
+        let lent: (buffer: ScratchPool.Buffer, count: Int)? = read(key) { [scratch] store, found in
+            let buffer = scratch.take(found.count)
+            if store.copy(found, to: UnsafeMutableRawBufferPointer(start: buffer.start, count: found.count)) { return .good((buffer, found.count)) }
+            scratch.give(buffer)
+            return .lost
+        }
+        guard let lent else { return nil }
+        defer { scratch.give(lent.buffer) }
+        return try body(UnsafeRawBufferPointer(start: lent.buffer.start, count: lent.count).bytes)
+    }
+
+    /// The value under `key`, or else the one that `load` makes, which is then kept.
+    ///
+    /// However many callers ask for the same key, one load runs. If it throws, all who wait get the error; if its caller was
+    /// cancelled, the next one loads anew. Nothing is kept of a load that threw.
+    public func value(forKey key: Key, orLoad load: @Sendable () async throws -> Value) async throws -> Value {
+        if let value = value(forKey: key) { return value }
+        return try await loads.value(forKey: key) {
+            // Loaded by somebody else between our miss and our turn.
+            if let value = value(forKey: key) { return value }
+            let value = try await load()
+            insert(value, forKey: key)
+            return value
+        }
+    }
+
+    /// Keeps `value` under `key`, replacing what was there.
+    ///
+    /// - Parameter tags: names under which `purge(tag:)` finds it; at most 255.
+    /// - Returns: false, and nothing has changed, if it cannot be encoded, is larger than the limit or than 4 GiB, if its key is larger
+    ///   than a page, or if there is no memory for it and the cache has nothing to evict.
+    @inlinable
+    @discardableResult
+    public func insert(_ value: Value, forKey key: Key, tags: [String] = []) -> Bool {
+        let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
+        let isKept = try? value.withEncodedBytes { bytes in
+            withKey(key) { hash, keyBytes, isSame in
+                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive, tags: tags, isSame: isSame)
+            }
+        }
+        return isKept ?? false
+    }
+
+    /// Takes out and returns the value under `key`; `nil` if there was none.
+    @discardableResult
+    public func removeValue(forKey key: Key) -> Value? {
+        let value = value(forKey: key)
+        _ = withKey(key) { hash, keyBytes, isSame in
+            while let found = store.find(hash, keyBytes, isSame: isSame) { store.remove(found) }
+        }
+        return value
+    }
+
+    /// Takes out everything and gives its memory back.
+    public func removeAll() { store.removeAll() }
+
+    /// Takes out every value with that tag.
+    ///
+    /// - Complexity: O(bytes) in the stretches of the log that hold values with that tag.
+    public func purge(tag: String) { store.purge(tag: Self.number(of: tag)) }
+
+    /// Calls `listener` with the key of each entry that leaves and why, on the thread that made it leave, after the lock.
+    ///
+    /// Values are not handed over, since their bytes may be gone; for the same reason entries that the kernel took leave without notice.
+    public func onRemoval(_ listener: @escaping @Sendable (Key, RemovalReason) -> Void) {
+        store.listen { bytes, reason in
+            if let key = VolatileKey<Key>.key(bytes) { listener(key, reason) }
+        }
+    }
+
+    // MARK: Size
+
+    /// Bound of the memory it takes; `nil` for whatever would otherwise be idle. Lowering it evicts at once, oldest first, but for what is hot.
+    public var limit: ByteCount? {
+        get { store.limit.map { ByteCount($0) } }
+        set { store.setLimit(newValue?.bytes) }
+    }
+
+    /// Whether the kernel may take its memory. If not, it is an ordinary cache that only evicts.
+    public var isVolatile: Bool { store.isVolatile }
+
+    /// Number of entries; such as the kernel has taken are counted until that is found out.
+    public var count: Int { statistics.count }
+
+    /// Bytes of the entries, with keys and headers.
+    public var byteCount: ByteCount { statistics.byteCount }
+
+    /// What the cache has done and holds.
+    public var statistics: CacheStatistics { store.statistics }
+
+    // MARK: Purgeable
+
+    public var heldBytes: ByteCount { ByteCount(store.mapped) }
+    public var volatileBytes: ByteCount { ByteCount(store.volatileBytes) }
+
+    /// Gives back at least `target` bytes of memory, oldest first, or everything. Allocates nothing.
+    public func release(_ target: ByteCount) -> ByteCount {
+        scratch.clear()
+        return ByteCount(store.release(target.bytes))
+    }
+
+    public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
+    public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
+    /// Its memory is declared on the meter for volatile memory.
+    public func attach(_ meter: ChargeMeter) -> Bool { true }
+    public func noticeDrops() -> ByteCount { ByteCount(store.noticeDrops()) }
+    public func giveBackIdle() { if isUnlimited { store.turnOver(olderThan: idleTime) } }
+}
