@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -38,6 +41,7 @@ int plimsoll_blank(void *address, size_t bytes) {
 }
 
 int plimsoll_mark_volatile(void *address, size_t bytes) { return madvise(address, bytes, MADV_FREE) ? errno : 0; }
+int plimsoll_reclaim(void *address, size_t bytes) { return madvise(address, bytes, MADV_PAGEOUT) ? errno : 0; }
 int plimsoll_drop(void *address, size_t bytes) { return madvise(address, bytes, MADV_DONTNEED) ? errno : 0; }
 int plimsoll_populate(void *address, size_t bytes) { return madvise(address, bytes, MADV_POPULATE_WRITE) ? errno : 0; }
 int plimsoll_allow_huge_pages(void *address, size_t bytes) { return madvise(address, bytes, MADV_HUGEPAGE) ? errno : 0; }

@@ -47,6 +47,21 @@ private final class Database: Sendable {
         #expect(statistics.hits == 1 && statistics.byteCount == .zero && statistics.count == 0 && statistics.droppedByKernel == 0)
     }
 
+    @Test func `a volatile buffer`() {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let buffer = PurgeableBuffer(byteCount: 8 << 20)
+        manager.register(buffer)
+        let first: UInt8? = buffer.withAccess { bytes in
+            bytes.storeBytes(of: 7, as: UInt8.self)
+            return bytes.unsafeLoad(as: UInt8.self)
+        }
+        #expect(first == 7 && buffer.beginAccess())
+        buffer.endAccess()
+        buffer.discard()
+        #expect(buffer.isDiscarded && !buffer.isVolatile && buffer.byteCount == .mebibytes(8))
+        print(PurgeableBuffer("tiles", byteCount: .mebibytes(1), rebuildCost: .expensive).name)
+    }
+
     @Test func `registering anything else`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let db = Database()

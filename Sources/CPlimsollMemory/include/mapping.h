@@ -23,6 +23,10 @@ int plimsoll_blank(void *address, size_t bytes);
 /// MADV_FREE: the kernel may take these pages whenever it needs memory, unless they are written to again.
 int plimsoll_mark_volatile(void *address, size_t bytes);
 
+/// MADV_PAGEOUT: has the kernel reclaim a part now, as it would for want of memory. Pages marked volatile are taken (measured; mm/madvise.c
+/// calls mm/vmscan.c for them), others are left where there is no swap. For tests.
+int plimsoll_reclaim(void *address, size_t bytes);
+
 /// MADV_DONTNEED: gives the pages back now; they read as zeros and can be written again.
 int plimsoll_drop(void *address, size_t bytes);
 

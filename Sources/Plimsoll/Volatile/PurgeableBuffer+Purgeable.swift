@@ -1,0 +1,55 @@
+import Synchronization
+
+/// What a manager asks of it.
+extension PurgeableBuffer {
+    /// `byteCount` between accesses, zero during one, before the first and after the last.
+    public var heldBytes: ByteCount {
+        guard let pages, pages.isAlive else { return .zero }
+        return state.withLock { if case .offered = $0.phase { byteCount } else { .zero } }
+    }
+
+    /// What of `heldBytes` the kernel may take by itself: all, or none in locked memory.
+    public var volatileBytes: ByteCount {
+        guard let pages, pages.isAlive else { return .zero }
+        return state.withLock { if case .offered(isVolatile: true) = $0.phase { byteCount } else { .zero } }
+    }
+
+    /// Discards it unless it is accessed or never was.
+    public func release(_ target: ByteCount) -> ByteCount {
+        guard target > .zero, let pages, pages.isAlive else { return .zero }
+        return state.withLock { state in
+            guard case .offered = state.phase else { return .zero }
+            Self.discard(pages, &state)
+            return byteCount
+        }
+    }
+
+    /// Declares what is mapped, used or not, until it is discarded. A second manager's meter is told nothing.
+    public func attach(volatile meter: ChargeMeter) {
+        guard let pages, pages.isAlive else { return }
+        state.withLock { state in
+            guard state.meter == nil else { return }
+            if case .discarded = state.phase { return }
+            state.meter = meter
+            meter.takeAnyway(pages.mappedBytes)
+        }
+    }
+
+    /// Looks at every page between accesses; if one was taken, discards the buffer.
+    ///
+    /// - Returns: bytes found taken, also by a `beginAccess` since the last call.
+    public func noticeDrops() -> ByteCount {
+        if let pages, pages.isAlive {
+            state.withLock { state in
+                if case .offered(isVolatile: true) = state.phase { _ = note(pages.taken(), pages, &state) }
+            }
+        }
+        return ByteCount(taken.exchange(0, ordering: .relaxed))
+    }
+
+    /// Does nothing: when a buffer is worth nothing any more, its owner knows.
+    public func giveBackIdle() {}
+
+    /// Has the kernel take the pages now if they are offered, as it would for want of memory. For tests and the torture.
+    package func reclaim() { pages?.reclaim() }
+}

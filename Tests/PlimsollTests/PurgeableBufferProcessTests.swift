@@ -1,0 +1,119 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// What a buffer does to a whole process, or a process to its buffers: each in a process of its own.
+@Suite(.timeLimit(.minutes(2))) struct PurgeableBufferProcessTests {
+    /// The address of a byte that nobody has access to any more.
+    private static func stray(in buffer: PurgeableBuffer) -> UnsafeMutablePointer<UInt8>? {
+        guard PurgeableBufferTests.fill(buffer) else { return nil }
+        return buffer.withAccess { bytes in bytes.withUnsafeMutableBytes { $0.baseAddress! + 5000 } }?.assumingMemoryBound(to: UInt8.self)
+    }
+
+    @Test func `a stray access to a guarded buffer ends the process`() async {
+        await #expect(processExitsWith: .signal(SIGSEGV)) {
+            let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: true)
+            exit(Self.stray(in: buffer).map { Int32($0.pointee & 1) } ?? 2)
+        }
+        await #expect(processExitsWith: .signal(SIGSEGV)) {
+            let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: true)
+            let stray = Self.stray(in: buffer)
+            buffer.discard()
+            exit(stray.map { Int32($0.pointee & 1) } ?? 2)
+        }
+    }
+
+    @Test func `a stray access to any other reads what is there`() async {
+        await #expect(processExitsWith: .success) {
+            let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: false)
+            guard let stray = Self.stray(in: buffer), stray.pointee == 0x71 else { exit(2) }
+            buffer.discard()
+            exit(stray.pointee == 0 ? 0 : 3)
+        }
+    }
+
+    @Test func `a stray write to the first word of a page is found out`() async {
+        await #expect(processExitsWith: .success) {
+            let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: false)
+            guard let stray = Self.stray(in: buffer) else { exit(2) }
+            (stray - (5000 - 4096)).pointee = 1
+            exit(buffer.beginAccess() ? 3 : 0)
+        }
+    }
+
+    @Test func `ending what has not begun stops the process`() async {
+        await #expect(processExitsWith: .failure) { PurgeableBuffer(byteCount: 10).endAccess() }
+        await #expect(processExitsWith: .failure) {
+            let buffer = PurgeableBuffer(byteCount: 10)
+            _ = buffer.beginAccess()
+            buffer.endAccess()
+            buffer.endAccess()
+        }
+        await #expect(processExitsWith: .failure) { _ = PurgeableBuffer(byteCount: -1) }
+    }
+
+    @Test(.enabled(if: canLock, "this process may not lock memory"))
+    func `in locked memory it stays until it is released`() async {
+        await #expect(processExitsWith: .success) {
+            let early = PurgeableBuffer(byteCount: 10_000)
+            guard PurgeableBufferTests.fill(early), mlockall(MCL_CURRENT | MCL_FUTURE) == 0 else { exit(2) }
+            let late = PurgeableBuffer(byteCount: 10_000)
+            guard PurgeableBufferTests.fill(late) else { exit(3) }
+            for (status, buffer) in [(Int32(4), early), (5, late)] {
+                guard PurgeableBufferTests.wrong(buffer) == 0 else { exit(status) }
+                buffer.reclaim()
+                guard PurgeableBufferTests.wrong(buffer) == 0, !buffer.isVolatile, buffer.heldBytes == 10_000 else { exit(status + 2) }
+                guard buffer.volatileBytes == .zero, buffer.noticeDrops() == .zero else { exit(status + 4) }
+                guard buffer.release(.max) == 10_000, buffer.isDiscarded else { exit(status + 6) }
+            }
+            exit(0)
+        }
+    }
+
+    /// Whether a child may lock all it has; the limit is that of this process.
+    static let canLock: Bool = {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(__RLIMIT_MEMLOCK.rawValue), &limit)
+        return limit.rlim_cur == rlim_t.max || geteuid() == 0
+    }()
+
+    @Test func `where the process may have no more memory it is discarded from the start`() async {
+        await #expect(processExitsWith: .success) {
+            // RLIMIT_AS: less than what is mapped already.
+            var limit = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
+            guard setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0 else { exit(2) }
+            let buffer = PurgeableBuffer(byteCount: 1 << 20)
+            exit(buffer.isDiscarded && !buffer.beginAccess() ? 0 : 3)
+        }
+    }
+
+    @Test func `a forked child has none of it, and hangs on nothing`() async {
+        await #expect(processExitsWith: .success) {
+            let offered = PurgeableBuffer(byteCount: 100_000), accessed = PurgeableBuffer(byteCount: 100_000)
+            let untouched = PurgeableBuffer(byteCount: 100_000), busy = PurgeableBuffer(byteCount: 100_000)
+            guard PurgeableBufferTests.fill(offered), PurgeableBufferTests.fill(accessed), accessed.beginAccess() else { exit(2) }
+            // Swift hides fork; a child that only looks at memory is what it is for.
+            typealias Fork = @convention(c) () -> pid_t
+            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
+            // As if another thread had been within the lock.
+            let child = busy.state.withLock { _ in fork() }
+            if child == 0 {
+                for (status, buffer) in [(Int32(10), offered), (11, accessed), (12, untouched), (13, busy)] {
+                    guard !buffer.beginAccess(), buffer.isDiscarded, buffer.heldBytes == .zero, buffer.release(.max) == .zero else { _exit(status) }
+                    buffer.endAccess()
+                    buffer.discard()
+                    _ = buffer.noticeDrops()
+                }
+                let own = PurgeableBuffer(byteCount: 100_000)
+                _exit(PurgeableBufferTests.fill(own) && PurgeableBufferTests.wrong(own) == 0 ? 0 : 20)
+            }
+            var status: Int32 = 0
+            guard waitpid(child, &status, 0) == child, status == 0 else { exit(4) }
+            // The parent's are as they were.
+            accessed.endAccess()
+            exit(PurgeableBufferTests.wrong(offered) == 0 && PurgeableBufferTests.wrong(accessed) == 0 ? 0 : 5)
+        }
+    }
+}

@@ -1,0 +1,210 @@
+import Glibc
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Drops are real ones here: the kernel takes what was offered when told to reclaim it.
+@Suite(.timeLimit(.minutes(1))) struct PurgeableBufferTests {
+    /// Fills every word with its index and `salt`, the first of each page included; what is left over at the end, with ones.
+    static func fill(_ buffer: PurgeableBuffer, salt: UInt64 = 0) -> Bool {
+        let written: Void? = buffer.withAccess { bytes in
+            bytes.withUnsafeMutableBytes { bytes in
+                for index in 0..<bytes.count / 8 { bytes.storeBytes(of: UInt64(index) ^ salt, toByteOffset: index * 8, as: UInt64.self) }
+                for index in bytes.count / 8 * 8..<bytes.count { bytes[index] = 1 }
+            }
+        }
+        return written != nil
+    }
+
+    /// Bytes that are not what `fill` wrote; `nil` if the contents are gone.
+    static func wrong(_ buffer: PurgeableBuffer, salt: UInt64 = 0) -> Int? {
+        buffer.withAccess { bytes in
+            bytes.withUnsafeBytes { bytes in
+                var wrong = 0
+                for index in 0..<bytes.count / 8 where bytes.load(fromByteOffset: index * 8, as: UInt64.self) != UInt64(index) ^ salt { wrong += 8 }
+                for index in bytes.count / 8 * 8..<bytes.count where bytes[index] != 1 { wrong += 1 }
+                return wrong
+            }
+        }
+    }
+
+    @Test(arguments: [1, 8, 4095, 4096, 4097, 12_345, 1 << 20, (3 << 20) + 5], [false, true])
+    func `contents survive from access to access`(byteCount: Int, isGuarded: Bool) {
+        let buffer = PurgeableBuffer(byteCount: byteCount, isGuarded: isGuarded)
+        #expect(buffer.withAccess { bytes in bytes.bytes.withUnsafeBytes { $0.count == byteCount && $0.allSatisfy { $0 == 0 } } } == true)
+        #expect(Self.fill(buffer))
+        for _ in 0..<3 { #expect(Self.wrong(buffer) == 0) }
+        #expect(buffer.isVolatile && !buffer.isDiscarded && buffer.noticeDrops() == .zero)
+    }
+
+    @Test(arguments: [false, true], [false, true])
+    func `one page taken and the whole buffer is gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
+        let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: usesHugePages, isGuarded: isGuarded)
+        #expect(Self.fill(buffer))
+        // One page in the middle.
+        #expect(plimsollReclaim(buffer, page: 700))
+        #expect(!buffer.beginAccess() && buffer.isDiscarded && !buffer.isVolatile && buffer.heldBytes == .zero)
+        #expect(buffer.withAccess { _ in 1 } == nil && !buffer.beginAccess())
+        #expect(buffer.residentPages == 0)
+        #expect(buffer.noticeDrops() > .zero, "what an access found is told")
+        #expect(buffer.noticeDrops() == .zero && buffer.release(.max) == .zero)
+    }
+
+    /// Has the kernel take one page.
+    private func plimsollReclaim(_ buffer: PurgeableBuffer, page: Int) -> Bool {
+        guard let pages = buffer.pages else { return false }
+        return madvise(pages.start + page * Int(getpagesize()), Int(getpagesize()), 21) == 0
+    }
+
+    @Test func `an accessed buffer is not taken`() {
+        let buffer = PurgeableBuffer(byteCount: 1 << 20, isGuarded: false)
+        #expect(Self.fill(buffer) && buffer.beginAccess())
+        buffer.reclaim()
+        #expect(Self.wrong(buffer) == 0 && !buffer.isVolatile && buffer.noticeDrops() == .zero)
+        buffer.endAccess()
+        buffer.reclaim()
+        #expect(Self.wrong(buffer) == nil)
+    }
+
+    @Test func `a buffer never accessed is not taken and not released`() {
+        let buffer = PurgeableBuffer(byteCount: 1 << 20)
+        buffer.reclaim()
+        #expect(buffer.heldBytes == .zero && buffer.release(.max) == .zero && !buffer.isVolatile && buffer.noticeDrops() == .zero)
+        #expect(buffer.residentPages == 0)
+        #expect(Self.fill(buffer) && Self.wrong(buffer) == 0)
+    }
+
+    @Test func `accesses nest, and errors end theirs`() {
+        struct Problem: Error {}
+        let buffer = PurgeableBuffer(byteCount: 10_000)
+        #expect(Self.fill(buffer) && buffer.beginAccess() && buffer.beginAccess())
+        buffer.endAccess()
+        buffer.reclaim()
+        #expect(Self.wrong(buffer) == 0, "one access is left")
+        #expect(throws: Problem.self) { try buffer.withAccess { _ in throw Problem() } }
+        buffer.endAccess()
+        #expect(buffer.isVolatile)
+    }
+
+    @Test func `a discard during an access takes effect at its end`() {
+        let buffer = PurgeableBuffer(byteCount: 10_000)
+        #expect(Self.fill(buffer) && buffer.beginAccess())
+        buffer.discard()
+        #expect(buffer.isDiscarded && !buffer.beginAccess() && buffer.release(.max) == .zero && buffer.residentPages == 3)
+        buffer.endAccess()
+        #expect(buffer.isDiscarded && buffer.residentPages == 0 && buffer.withAccess { _ in 1 } == nil)
+        let untouched = PurgeableBuffer(byteCount: 10)
+        untouched.discard()
+        untouched.discard()
+        #expect(untouched.isDiscarded && !untouched.beginAccess())
+    }
+
+    @Test(arguments: [1 << 59, (1 << 60) - 1, Int.max]) func `without memory to map it is discarded from the start`(byteCount: Int) {
+        let buffer = PurgeableBuffer(byteCount: byteCount)
+        #expect(buffer.isDiscarded && !buffer.isVolatile && !buffer.beginAccess() && buffer.withAccess { _ in 1 } == nil)
+        #expect(buffer.heldBytes == .zero && buffer.release(.max) == .zero && buffer.noticeDrops() == .zero)
+        buffer.discard()
+    }
+
+    @Test func `a buffer of no bytes is one`() {
+        let buffer = PurgeableBuffer("empty", byteCount: .zero, rebuildCost: .trivial)
+        #expect(buffer.withAccess { $0.byteCount } == 0 && buffer.withAccess { $0.byteCount } == 0)
+        #expect(buffer.name == "empty" && buffer.rebuildCost == .trivial && buffer.heldBytes == .zero && !buffer.isVolatile)
+        #expect(buffer.release(.max) == .zero && buffer.isDiscarded)
+    }
+
+    @Test func `a manager is told what is mapped, and lets go of it`() {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let meter = ChargeMeter {}, other = ChargeMeter {}
+        var buffer: PurgeableBuffer? = PurgeableBuffer(byteCount: 1 << 20)
+        manager.register(buffer!).cancel()
+        buffer?.attach(volatile: meter)
+        buffer?.attach(volatile: other)
+        let declared = meter.heldBytes
+        #expect(declared >= .mebibytes(1) && declared < .mebibytes(1) + .kibibytes(16) && other.heldBytes == .zero)
+        #expect(Self.fill(buffer!) && buffer!.heldBytes == .mebibytes(1) && buffer!.volatileBytes == .mebibytes(1))
+        #expect(buffer!.release(.zero) == .zero && buffer!.release(.bytes(1)) == .mebibytes(1))
+        #expect(meter.heldBytes == .zero && buffer!.isDiscarded)
+        buffer?.attach(volatile: other)
+        #expect(other.heldBytes == .zero, "nothing is left to declare")
+        buffer = PurgeableBuffer(byteCount: 5000)
+        buffer?.attach(volatile: meter)
+        #expect(meter.heldBytes > .zero)
+        buffer = nil
+        #expect(meter.heldBytes == .zero)
+    }
+
+    @Test(arguments: [false, true]) func `drops are noticed without an access`(isGuarded: Bool) {
+        let buffer = PurgeableBuffer(byteCount: 1 << 20, usesHugePages: false, isGuarded: isGuarded), meter = ChargeMeter {}
+        buffer.attach(volatile: meter)
+        #expect(Self.fill(buffer) && buffer.noticeDrops() == .zero && Self.wrong(buffer) == 0)
+        buffer.reclaim()
+        #expect(buffer.noticeDrops() == .mebibytes(1) && buffer.isDiscarded && meter.heldBytes == .zero)
+        #expect(buffer.noticeDrops() == .zero && Self.wrong(buffer) == nil)
+    }
+
+    @Test func `many threads, a reclaiming one among them: whole or gone, never wrong`() async {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        print("seed \(seed)")
+        let buffers = Buffers((0..<8).map { _ in PurgeableBuffer(byteCount: 40_000) })
+        for index in 0..<8 { #expect(Self.fill(buffers[index], salt: 77)) }
+        let outcome = await withTaskGroup(of: (wrong: Int, gone: Int).self) { group in
+            for thread in UInt64(0)..<4 {
+                group.addTask {
+                    var random = SeededGenerator(seed: seed &+ thread), sum = (wrong: 0, gone: 0)
+                    for _ in 0..<1000 {
+                        let index = Int.random(in: 0..<8, using: &random)
+                        let buffer = buffers[index]
+                        if thread == 0 { buffer.reclaim() }
+                        if let wrong = Self.wrong(buffer, salt: 77) {
+                            sum.wrong += wrong
+                            continue
+                        }
+                        sum.gone += 1
+                        let fresh = PurgeableBuffer(byteCount: 40_000)
+                        _ = Self.fill(fresh, salt: 77)
+                        buffers[index] = fresh
+                    }
+                    return sum
+                }
+            }
+            return await group.reduce((wrong: 0, gone: 0)) { ($0.wrong + $1.wrong, $0.gone + $1.gone) }
+        }
+        #expect(outcome.wrong == 0, "seed \(seed)")
+        #expect(outcome.gone > 0, "seed \(seed): nothing was ever taken")
+    }
+}
+
+/// Buffers that threads replace while others use them.
+private final class Buffers: Sendable {
+    private let all: Mutex<[PurgeableBuffer]>
+    init(_ all: [PurgeableBuffer]) { self.all = Mutex(all) }
+
+    subscript(index: Int) -> PurgeableBuffer {
+        get { all.withLock { $0[index] } }
+        set {
+            // What it replaces dies outside the lock.
+            let before = all.withLock { all in
+                defer { all[index] = newValue }
+                return all[index]
+            }
+            withExtendedLifetime(before) {}
+        }
+    }
+}
+
+extension PurgeableBuffer {
+    /// Pages of the data that are in memory, as the kernel counts them (/proc/self/pagemap, bit 63).
+    var residentPages: Int {
+        guard let pages else { return 0 }
+        let page = Int(getpagesize()), count = (byteCount.bytes + page - 1) / page
+        let file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)
+        defer { close(file) }
+        var entries = [UInt64](repeating: 0, count: count)
+        let wanted = count * 8
+        guard pread(file, &entries, wanted, Int(bitPattern: pages.start) / page * 8) == wanted else { return -1 }
+        return entries.count { $0 >> 63 == 1 }
+    }
+}
