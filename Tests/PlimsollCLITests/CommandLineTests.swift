@@ -27,7 +27,7 @@ import Testing
             "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, page-cache, traffic, limit-halved"
         ),
         (["stress", "--scenario", ""], "names \"\"; allowed are ramp-20"),
-        (["stress", "--protection", "prayer"], "allowed are none, reactive"),
+        (["stress", "--protection", "prayer"], "allowed are none, reactive, volatile"),
         (["stress", "--parallel", "9"], "allowed is 1 to 4"),
         (["stress", "--limit", "4G"], "allowed is 64 MiB to 1 GiB"),
         (["bench", "idle", "--seconds", "0"], "allowed are seconds from 1 to 3600"),

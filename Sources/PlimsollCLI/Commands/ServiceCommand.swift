@@ -11,7 +11,7 @@ struct ServiceCommand: AsyncParsableCommand {
     @Option(help: "Seconds a session lives.") var sessionLife: Double
 
     func run() async throws {
-        let service = ThumbService(sessionLife: .seconds(sessionLife))
+        let service = ThumbService(thumbs: ByteCache("thumbs", isVolatile: protected), sessionLife: .seconds(sessionLife))
         let (listener, port) = try reportingFailure { try Socket.listening() }
         service.serve(listener)
         var listening = ServiceEvent(.listening)
@@ -32,7 +32,7 @@ struct ServiceCommand: AsyncParsableCommand {
     /// The whole difference: the cache is registered, and the manager runs.
     private func serveProtected(_ service: ThumbService) async throws {
         let manager = ResourceManager(source: LinuxPressureSource(), time: SteadyClock.timekeeper)
-        manager.register(service.thumbs)
+        manager.register(service.thumbs.purgeable)
 
         manager.onReport { report in
             if report.action == .release { ServiceEvent(report).emit() }
