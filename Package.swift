@@ -14,6 +14,7 @@ let package = Package(
     products: [
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
         .library(name: "PlimsollLinux", targets: ["PlimsollLinux"]),
+        .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
     ],
@@ -30,6 +31,9 @@ let package = Package(
         .target(name: "PlimsollLinux", dependencies: ["Plimsoll", "CPlimsollLinux"], swiftSettings: rules),
         .target(name: "CPlimsollLinux"),
 
+        // Foundation's types in volatile memory.
+        .target(name: "PlimsollFoundation", dependencies: ["Plimsoll"], swiftSettings: rules),
+
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
 
@@ -44,6 +48,7 @@ let package = Package(
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
+        .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll"], swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
             swiftSettings: rules),
