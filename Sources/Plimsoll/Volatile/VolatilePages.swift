@@ -130,6 +130,9 @@ struct VolatilePages: @unchecked Sendable {
     /// Ends the mapping; nothing may be asked of it any more.
     func unmap() { _ = plimsoll_unmap(start, mappedBytes) }
 
-    /// Has the kernel take now what has been offered, as it would for want of memory. For tests.
-    func reclaim() { _ = plimsoll_reclaim(start, dataBytes) }
+    /// Has the kernel take now what has been offered, as it would for want of memory; all pages unless told which. For tests.
+    func reclaim(_ range: Range<Int>?) {
+        let range = (range ?? 0..<pageCount).clamped(to: 0..<pageCount)
+        _ = plimsoll_reclaim(start + range.lowerBound * pageSize, range.count * pageSize)
+    }
 }
