@@ -3,7 +3,7 @@ import Plimsoll
 
 /// What it costs to begin and to end an access to a `PurgeableBuffer` that is all there.
 struct BufferBench {
-    /// Medians, in microseconds a MiB.
+    /// Medians of the thread's processor time, in microseconds a MiB: what neighbours do is not its cost.
     struct Result {
         var begin: Double
         var end: Double
@@ -21,16 +21,16 @@ struct BufferBench {
         var begins: [Double] = [], ends: [Double] = [], refaults: [Double] = []
         // The first round brings the pages in and does not count.
         for round in 0...rounds {
-            let start = SteadyClock.now
+            let start = SteadyClock.thread
             guard buffer.beginAccess() else { throw Failure.failed("the kernel took the buffer: memory is too short here to measure on") }
-            let began = SteadyClock.now
+            let began = SteadyClock.thread
             buffer.endAccess()
-            let ended = SteadyClock.now
+            let ended = SteadyClock.thread
             // In turn, so that a change of the machine's mood meets both alike; seldom, since it takes long.
             if round % 8 == 0 {
                 ordinary.giveBack()
                 ordinary.touch()
-                if round > 0 { refaults.append(perMebibyte(SteadyClock.now - ended)) }
+                if round > 0 { refaults.append(perMebibyte(SteadyClock.thread - ended)) }
             }
             guard round > 0 else { continue }
             begins.append(perMebibyte(began - start))
