@@ -12,8 +12,9 @@ import Synchronization
 /// buffer is *discarded*, its other pages are given back at once, and no access to it begins any more. Make another one then. So a buffer
 /// should be one value that is made at once, of 64 KiB to 8 MiB.
 ///
-/// *Life*: made not accessed, all zeros, with no page resident; until its first access it cannot be taken. When an access ends and none is left, every
-/// page becomes resident and is offered. The kernel takes first what was offered first ever, whatever was accessed since: what is hot stays accessed.
+/// *Life*: made not accessed (unlike `NSPurgeableData`), all zeros, with no page resident; until its first access it cannot be taken. When an access
+/// ends and none is left, every page becomes resident and is offered. The kernel takes first what was offered first ever, whatever was accessed
+/// since: what is hot stays accessed.
 ///
 /// *Cost*: ending the last access and beginning the first one write a word of every page and make one system call; 4 KiB pages measured 15 to 40 us
 /// a MiB each (`plimsoll bench buffer`). Nested accesses only count.
