@@ -1,4 +1,3 @@
-import CPlimsollMemory
 import PlimsollTesting
 import Synchronization
 import Testing
@@ -22,20 +21,6 @@ import Testing
 
     static func size(_ key: UInt64) -> Int { [40, 100, 900, 4096, 9000, 30_000][Int(key % 6)] }
 
-    /// Has the kernel take every page of sealed segments for which `isTaken` says so.
-    static func take(from cache: Cache, where isTaken: (_ segment: Int, _ page: Int) -> Bool) {
-        cache.store.log.withLock { log in
-            for (number, segment) in log.segments.enumerated() {
-                guard let segment, segment.isSealed else { continue }
-                var page = 0
-                while page < segment.frontier {
-                    if isTaken(number, page / PageLayout.page) { _ = plimsoll_reclaim(segment.base + page, PageLayout.page) }
-                    page += PageLayout.page
-                }
-            }
-        }
-    }
-
     /// Reads every key; returns how many are there, and how many came back wrong.
     static func read(_ cache: Cache, _ keys: Range<UInt64>) -> (there: Int, wrong: Int) {
         var (there, wrong) = (0, 0)
@@ -56,7 +41,7 @@ import Testing
     @Test func `Everything taken: misses, counted as what they are, and room for more`() {
         let cache = Self.filled(3000)
         let (held, volatile) = (cache.heldBytes, cache.volatileBytes)
-        Self.take(from: cache) { _, _ in true }
+        cache.reclaim { _, _ in true }
         #expect(cache.noticeDrops() == volatile && cache.heldBytes == held - volatile && cache.volatileBytes == .zero)
         let (there, wrong) = Self.read(cache, 0..<3000)
         #expect(wrong == 0 && there == cache.count)
@@ -67,7 +52,7 @@ import Testing
 
     @Test func `Taken without anybody looking: a look-up finds out, once`() {
         let cache = Self.filled(2000)
-        Self.take(from: cache) { _, _ in true }
+        cache.reclaim { _, _ in true }
         let (there, wrong) = Self.read(cache, 0..<2000)
         #expect(wrong == 0 && there < 2000)
         #expect(cache.statistics.droppedByKernel == 2000 - there && cache.statistics.misses == 2000 - there)
@@ -78,7 +63,7 @@ import Testing
     @Test(arguments: [1, 2, 3]) func `Single pages taken: whole values are misses, their neighbours are whole`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let cache = Self.filled(3000, limit: .mebibytes(32))
-        Self.take(from: cache) { _, _ in UInt64.random(in: 0..<10, using: &random) == 0 }
+        cache.reclaim { _, _ in UInt64.random(in: 0..<10, using: &random) == 0 }
         let (there, wrong) = Self.read(cache, 0..<3000)
         #expect(wrong == 0 && there > 700 && there < 3000)
         // Turns of segments with holes: what is behind a hole is found all the same, and everything is accounted for in the end.
@@ -92,7 +77,7 @@ import Testing
     @Test func `Numbers of segments come back only after the index forgot their last bearers`() {
         let cache = Self.filled(2000)
         for round in UInt64(1)...15 {
-            Self.take(from: cache) { _, _ in true }
+            cache.reclaim { _, _ in true }
             _ = cache.noticeDrops()
             for key in UInt64(0)..<600 { cache.insert(Self.value(key + round * 10_000, size: Self.size(key + round * 10_000)), forKey: key + round * 10_000) }
             #expect(Self.read(cache, 0..<1_000_000 / 1000).wrong == 0)
@@ -108,7 +93,7 @@ import Testing
         print("seed \(seed)")
         let cache = Self.filled(3000, limit: seed == 1 ? nil : .mebibytes(24))
         let storm = Storm(cache: cache, seed: seed)
-        storm.run(rounds: 40) { Self.take(from: cache) { segment, _ in segment % 3 == 0 } }
+        storm.run(rounds: 40) { cache.reclaim { segment, _ in segment % 3 == 0 } }
         #expect(storm.wrong.value == 0 && storm.hits.value > 10_000)
     }
 }

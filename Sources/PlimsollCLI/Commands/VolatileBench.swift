@@ -53,7 +53,7 @@ struct TortureCommand: ParsableCommand {
             if let limit { return try runLimited(limit, seed) }
             Output.line("# seed \(seed)")
             // Beside what is squeezed in, half again of the limit at least has to go each time.
-            let victim = TorturedBuffers(total: squeeze.map { $0 * 0.7 } ?? .mebibytes(16))
+            let victim = TorturedBoth(total: squeeze.map { $0 * 0.7 } ?? .mebibytes(16))
             let tally = try Torture(victim, seed: seed, squeeze: squeeze).run(readers: threads, reads: reads, for: .seconds(seconds))
             Bench.figure("torture.reads", Double(tally.reads), "count")
             Bench.figure("torture.wrong-bytes", Double(tally.wrongBytes), "count")
