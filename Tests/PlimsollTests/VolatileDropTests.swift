@@ -74,6 +74,16 @@ import Testing
         #expect(cache.count == 0 && cache.byteCount == .zero && cache.heldBytes == .zero)
     }
 
+    @Test func `A log that grows as fast as the kernel takes stays small without a manager`() {
+        let cache = Cache("alone")
+        for key in UInt64(0)..<20_000 {
+            cache.insert(Self.value(key, size: 4096), forKey: key)
+            if key % 1000 == 999 { cache.reclaim { _, _ in true } }
+        }
+        #expect(cache.heldBytes < .mebibytes(10) && cache.count < 3000)
+        #expect(cache.statistics.droppedByKernel > 17_000)
+    }
+
     @Test func `Numbers of segments come back only after the index forgot their last bearers`() {
         let cache = Self.filled(2000)
         for round in UInt64(1)...15 {
