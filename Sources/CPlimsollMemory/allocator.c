@@ -18,6 +18,15 @@
 extern void mi_collect(bool) __attribute__((weak));
 extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
 
+// Weak, too: asked for by name they would bring glibc's malloc into a static executable that has another one, and the link would fail.
+#ifdef __GLIBC__
+extern int malloc_trim(size_t) __attribute__((weak));
+#if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 33
+#define HAS_MALLINFO2 1
+extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
+#endif
+#endif
+
 /// The object that an address lies in.
 static void *object_of(void *address, const char **file) {
     Dl_info info;
@@ -82,7 +91,7 @@ static bool owns(enum plimsoll_allocator_kind kind) {
 void plimsoll_heap_give_back(bool full) {
     if (owns(PLIMSOLL_ALLOCATOR_JEMALLOC)) return plimsoll_jemalloc_give_back(full);
 #ifdef __GLIBC__
-    if (full && owns(PLIMSOLL_ALLOCATOR_GLIBC)) malloc_trim(0);
+    if (full && owns(PLIMSOLL_ALLOCATOR_GLIBC) && malloc_trim) malloc_trim(0);
 #endif
 }
 
@@ -91,8 +100,8 @@ bool plimsoll_heap_sample(struct plimsoll_heap_sample *sample) {
 }
 
 bool plimsoll_heap_holes(size_t *free_bytes, size_t *holes) {
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
-    if (!owns(PLIMSOLL_ALLOCATOR_GLIBC)) return false;
+#ifdef HAS_MALLINFO2
+    if (!owns(PLIMSOLL_ALLOCATOR_GLIBC) || !mallinfo2) return false;
     struct mallinfo2 info = mallinfo2();
     *free_bytes = info.fordblks;
     *holes = info.ordblks;
