@@ -31,6 +31,7 @@ import Testing
         (["stress", "--parallel", "9"], "allowed is 1 to 4"),
         (["stress", "--limit", "4G"], "allowed is 64 MiB to 1 GiB"),
         (["bench", "idle", "--seconds", "0"], "allowed are seconds from 1 to 3600"),
+        (["bench", "giveback", "--size", "3M"], "allowed are multiples of 2 MiB"),
         (["sink"], "Unexpected argument 'sink'"),
         (["doctor", "--loud"], "Unknown option '--loud'"),
     ])
