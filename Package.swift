@@ -15,6 +15,7 @@ let package = Package(
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
         .library(name: "PlimsollLinux", targets: ["PlimsollLinux"]),
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
+        .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
     ],
@@ -33,6 +34,11 @@ let package = Package(
 
         // Foundation's types in volatile memory.
         .target(name: "PlimsollFoundation", dependencies: ["Plimsoll"], swiftSettings: rules),
+        // jemalloc as the process's allocator. It compiles where the library is absent; programs that use it are linked where it is installed.
+        // No `pkgConfig:`, which would have SwiftPM warn everybody who does without it (swift-package-manager #10549).
+        .target(name: "PlimsollJemalloc", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollJemalloc", "CJemalloc"], swiftSettings: rules),
+        .target(name: "CPlimsollJemalloc", dependencies: ["CPlimsollMemory"]),
+        .systemLibrary(name: "CJemalloc", providers: [.apt(["libjemalloc-dev"]), .yum(["jemalloc-devel"])]),
 
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
@@ -40,7 +46,7 @@ let package = Package(
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux",
+                "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
