@@ -34,7 +34,7 @@ import Testing
         (["bench", "buffer", "--size", "1K"], "allowed is 1 MiB to 1 GiB"),
         (["bench", "torture", "--reads", "0"], "--reads is 0; allowed is 1 to"),
         (["bench", "torture", "--limit", "1M"], "allowed is 64 MiB to 1 GiB"),
-        (["bench", "giveback", "--size", "3M"], "allowed are multiples of 2 MiB"),
+        (["bench", "giveback", "--size", "1M"], "allowed is 2 MiB to 3 GiB"),
         (["sink"], "Unexpected argument 'sink'"),
         (["doctor", "--loud"], "Unknown option '--loud'"),
     ])

@@ -2,17 +2,16 @@ import ArgumentParser
 import Plimsoll
 import PlimsollLinux
 
-/// Region memory given back on purpose: how much of it the kernel sees, what it costs, and who waits meanwhile.
+/// A volatile cache given back on purpose: how much of it the kernel sees, what it costs, and who waits meanwhile.
 struct GiveBackBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "giveback")
 
     @Option(help: "Runs; each measurement has its turn in each.") var runs = 9
-    @Option(help: "Memory given back at a time, in whole 2 MiB.") var size = ByteCount.gibibytes(1)
+    @Option(help: "Memory given back at a time.") var size = ByteCount.gibibytes(1)
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...1000)
         try Allowed.size(size, "--size", in: .mebibytes(2) ... .gibibytes(3))
-        if size.bytes % RegionMemory.piece != 0 { throw ValidationError("--size is \(size); allowed are multiples of 2 MiB.") }
     }
 
     func run() throws {
@@ -21,12 +20,14 @@ struct GiveBackBench: ParsableCommand {
             var stalls: [Double] = [], quiet: [Double] = []
             var hasHugePages = true
             for _ in 0..<runs {
-                unmapping.append(try measure(RegionMemory(size, hugePages: false)) { try $0.unmap() }.milliseconds)
-                let plain = try measure(RegionMemory(size, hugePages: false), Self.giveBack)
+                let bare = try RegionMemory(size)
+                unmapping.append(try measure { try bare.unmap() }.milliseconds)
+                let ordinary = FilledCache(size, hugePages: false)
+                let plain = try measure { try ordinary.giveBack() }
                 small.append(plain.milliseconds)
-                let memory = try RegionMemory(size, hugePages: true)
+                let cache = FilledCache(size, hugePages: true)
                 hasHugePages = hasHugePages && Self.hugeBytes * 10 > size.bytes * 9
-                let quick = try measure(memory, Self.giveBack)
+                let quick = try measure { try cache.giveBack() }
                 huge.append(quick.milliseconds)
                 falls += [plain.share, quick.share]
                 let (during, without) = try stall()
@@ -52,15 +53,12 @@ struct GiveBackBench: ParsableCommand {
         }
     }
 
-    /// What is measured, in one place.
-    private static func giveBack(_ memory: RegionMemory) throws { try memory.giveBack() }
-
-    /// Gives `memory` back by `act`: processor time of this thread, and the fall of resident memory as a share of its size.
-    private func measure(_ memory: RegionMemory, _ act: (RegionMemory) throws -> Void) throws -> (milliseconds: Double, share: Double) {
+    /// Gives memory back by `act`: processor time of this thread, and the fall of resident memory as a share of its size.
+    private func measure(_ act: () throws -> Void) throws -> (milliseconds: Double, share: Double) {
         let source = LinuxPressureSource()
         let before = source.footprint().resident
         let began = SteadyClock.thread
-        try act(memory)
+        try act()
         let took = SteadyClock.thread - began
         let fell = before - source.footprint().resident
         return (took.milliseconds, Double(fell.bytes) / Double(size.bytes))
@@ -69,11 +67,11 @@ struct GiveBackBench: ParsableCommand {
     /// The longest step of another thread's allocations while memory is given back, and in as much time without.
     private func stall() throws -> (during: Duration, without: Duration) {
         try AllocatingThread.beside { thread in
-            let memory = try RegionMemory(size, hugePages: false)
+            let cache = FilledCache(size, hugePages: false)
             var took = Duration.zero
             let during = try thread.longestStep {
                 let began = SteadyClock.now
-                try Self.giveBack(memory)
+                try cache.giveBack()
                 took = SteadyClock.now - began
             }
             return (during, thread.longestStep { SteadyClock.sleep(took) })
