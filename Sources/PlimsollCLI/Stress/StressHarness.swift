@@ -10,6 +10,7 @@ struct StressHarness {
     var limit: ByteCount
     var parallel: Int
     var directory: String
+    var allowsSwap = false
 
     /// - Parameter tell: hears of each run as it ends.
     func run(_ tell: (String) -> Void) throws -> [StressSummary] {
@@ -27,7 +28,8 @@ struct StressHarness {
             while !waiting.isEmpty || !active.isEmpty {
                 while active.count < parallel, let index = waiting.popFirst() {
                     number += 1
-                    let run = try StressRun(scenario, protections[index], limit: limit, directory: directory, number: number)
+                    let run = try StressRun(
+                        scenario, protections[index], limit: limit, directory: directory, allowsSwap: allowsSwap, number: number)
                     active.append((index, run))
                 }
                 for position in active.indices.reversed() {

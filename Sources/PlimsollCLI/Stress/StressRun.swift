@@ -19,12 +19,12 @@ final class StressRun {
         case invalid(String)
     }
 
-    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String, number: Int) throws {
+    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String, allowsSwap: Bool, number: Int) throws {
         self.scenario = scenario
         self.protection = protection
         self.limit = limit
         deadline = SteadyClock.now + scenario.patience(limit: limit)
-        group = try GroupMaker().make("stress-\(number)", limit: limit)
+        group = try GroupMaker().make("stress-\(number)", limit: limit, allowsSwap: allowsSwap)
         do {
             child = try group.startPart([
                 "_subject", "--scenario", scenario.rawValue, "--protection", protection.rawValue, "--limit", "\(limit.bytes)",
