@@ -44,6 +44,9 @@ int plimsoll_permit(void *address, size_t bytes);
 /// sanitizer need not know.
 void plimsoll_copy_racing(void *to, const void *from, size_t bytes);
 
+/// Has a cache line fetched that will be read soon.
+static inline void plimsoll_prefetch(const void *address) { __builtin_prefetch(address); }
+
 /// A number that differs between threads, for spreading counters; no system call.
 static inline unsigned long plimsoll_thread_number(void) { return (unsigned long)__builtin_thread_pointer(); }
 
