@@ -75,6 +75,7 @@ public final class ResourceManager: Sendable {
 
     private func shutDown() async {
         parts.meter.allow(.max, since: .zero)
+        parts.volatileMeter.allow(.max, since: .zero)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
                 expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
@@ -87,7 +88,7 @@ public final class ResourceManager: Sendable {
     }
 
     /// Which signals are live, and why the others are not.
-    public var capabilities: Capabilities { source.capabilities }
+    public var capabilities: Capabilities { source.capabilities.adding(VolatileMemory.signal) }
 
     /// The level in force: one relaxed load, from any thread.
     public var level: PressureLevel { parts.level }
@@ -137,7 +138,9 @@ public final class ResourceManager: Sendable {
     /// the releases, not that bound.
     @discardableResult
     public func register(_ purgeable: any Purgeable) -> Registration {
-        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter)
+        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
+        let volatileMeter = VolatileMemory.isSupported ? parts.volatileMeter : parts.meter
+        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter, volatileMeter: volatileMeter)
         let registry = parts.purgeables
         registry.add(entry)
         source.wake()
