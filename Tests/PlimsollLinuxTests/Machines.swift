@@ -10,9 +10,9 @@ enum Machines {
     static let stall = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n"
     static let events = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"
 
-    static func stat(inactiveFile: Int = 0, activeFile: Int = 0, shmem: Int = 0, dirty: Int = 0, writeback: Int = 0, slab: Int = 0, lazyFreed: Int? = nil)
-        -> String
-    {
+    static func stat(
+        inactiveFile: Int = 0, activeFile: Int = 0, shmem: Int = 0, dirty: Int = 0, writeback: Int = 0, slab: Int = 0, lazyFreed: Int? = nil
+    ) -> String {
         """
         anon 104857600
         file \(inactiveFile + activeFile + shmem)

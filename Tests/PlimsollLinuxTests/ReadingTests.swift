@@ -1,7 +1,6 @@
 import Testing
 
 @testable import Plimsoll
-
 @testable import PlimsollLinux
 
 /// What a reading is made of, and how often each file is read for it.

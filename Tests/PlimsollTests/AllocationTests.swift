@@ -16,8 +16,8 @@ import Testing
         func turn(_ index: Int) -> Int {
             let available = ByteCount.mebibytes(index % 7 < 3 ? 20 : 400)
             let reading = PressureReading(
-                at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available, volatile: available * 0.5,
-                lazyFreed: ByteCount(index / 7))
+                at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available,
+                volatile: available * 0.5, lazyFreed: ByteCount(index / 7))
             let assessment = assessor.assess(reading)
             var fired = 0
             for action in climb.climb(assessment)
@@ -26,7 +26,8 @@ import Testing
                 governor.finished(useful, at: assessment.at, available: available)
             }
             _ = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
-            if room.judge(reading, growth: assessment.growth).excess > .zero || drops.isDue(reading, isTight: true) { fired += 1 }
+            let verdict = room.judge(reading, growth: assessment.growth)
+            if verdict.excess > .zero || drops.isDue(reading, isTight: verdict.isTight) { fired += 1 }
             return announcer.event(for: assessment) == nil ? fired : fired + 1
         }
         var fired = 0
@@ -63,7 +64,7 @@ import Testing
         let cache = PurgeableCache<Int, Int>("heap", cost: { _, _ in 1 << 20 })
         for key in 0..<2000 { cache.insert(key, forKey: key) }
         manager.register(cache)
-        source.script.push(usage: .gibibytes(63), limit: .gibibytes(64))
+        source.script.push(usage: .mebibytes(512), limit: .mebibytes(512), available: .mebibytes(92))
         var running = Task { try await manager.run() }
         while source.countedPasses < 4 { await Task.yield() }
         running.cancel()
@@ -74,7 +75,8 @@ import Testing
         let keeper = ResourceManager(source: calm)
         for holder in holders.map({ _ in FakeVolatile(mebibytes: 20_000) }) { keeper.register(holder) }
         calm.script.push(
-            PressureReading(at: .zero, limit: .gibibytes(64), usage: .gibibytes(64), workingSet: .gibibytes(4), available: .gibibytes(60), lazyFreed: 1))
+            PressureReading(
+                at: .zero, limit: .gibibytes(64), usage: .gibibytes(64), workingSet: .gibibytes(30), available: .gibibytes(34), lazyFreed: 1))
         running = Task { try await keeper.run() }
         while calm.countedPasses < 4 { await Task.yield() }
         running.cancel()

@@ -62,7 +62,8 @@ import Testing
         for _ in 0..<20_000 {
             let free = Int.random(in: 0...80, using: &random), held = Int.random(in: 0...200, using: &random)
             let verdict = Self.judge(
-                Self.reading(free: free, file: Int.random(in: 0...300, using: &random), held: held), growth: .mebibytes(Int.random(in: 0...200, using: &random)))
+                Self.reading(free: free, file: Int.random(in: 0...300, using: &random), held: held),
+                growth: .mebibytes(Int.random(in: 0...200, using: &random)))
             #expect(verdict.allowance == .zero || verdict.excess == .zero)
             #expect(verdict.excess <= .mebibytes(held) && verdict.allowance >= .zero)
             given += verdict.allowance > .zero ? 1 : 0
@@ -105,7 +106,8 @@ import Testing
             let any = { extremes.randomElement(using: &random)! }
             let idle = PressureReading.IdleMemory(total: any(), free: any(), file: any())
             let reading = PressureReading(
-                at: .seconds(Double.random(in: -1e9...1e9, using: &random)), volatile: any(), idle: idle, machineIdle: Bool.random(using: &random) ? idle : nil)
+                at: .seconds(Double.random(in: -1e9...1e9, using: &random)), volatile: any(), idle: idle,
+                machineIdle: Bool.random(using: &random) ? idle : nil)
             #expect(room.judge(reading, growth: any()).allowance >= .zero)
         }
     }
@@ -132,7 +134,8 @@ import Testing
             held = min(held, (limit << 20) - others)
             meter.give(meter.heldBytes.bytes - held)
             let reading = PressureReading(
-                at: .seconds(second), limit: .mebibytes(limit), usage: ByteCount(others + held), workingSet: ByteCount(others), volatile: ByteCount(held))
+                at: .seconds(second), limit: .mebibytes(limit), usage: ByteCount(others + held), workingSet: ByteCount(others),
+                volatile: ByteCount(held))
             let verdict = room.judge(reading, growth: .zero)
             if verdict.excess > .zero {
                 shrunk += 1
@@ -141,7 +144,7 @@ import Testing
             meter.allow(verdict.allowance, since: reading.volatile - verdict.excess)
         }
         #expect(refused > 50_000, "it pushed all the time")
-        #expect(rung <= 16, "rung \(rung) times in a minute: halving 400 MiB down to 4 takes seven, once at the start and once when 40 MiB are free again")
+        #expect(rung <= 16, "rung \(rung) times: halving 400 MiB down to 4 takes seven, at the start and when 40 MiB are free again")
         #expect(shrunk <= 2, "asked back \(shrunk) times")
         #expect(late <= 40, "\(late) segments after the first second")
         #expect(leastFree >= 8 << 20, "\(leastFree >> 20) MiB free at the least")

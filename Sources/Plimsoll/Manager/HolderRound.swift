@@ -34,7 +34,8 @@ struct HolderRound {
     ///   - includesPrecious: whether holders of what is precious are asked as well.
     ///   - released: bytes let go of so far; grows.
     func ask(
-        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool, target: ByteCount, released: inout ByteCount
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool, target: ByteCount,
+        released: inout ByteCount
     ) -> End {
         var position = range.lowerBound
         while position < range.upperBound, released < target {

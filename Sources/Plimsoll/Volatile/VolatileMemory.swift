@@ -47,7 +47,7 @@ public enum VolatileMemory {
         guard mapped == 0, let address else { return .dead("no page could be mapped: errno \(mapped)") }
         defer { _ = plimsoll_unmap(address, size) }
         let opened = plimsoll_open(address, size)
-        guard opened == 0 else { return .dead("a page could not be made private to this process (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)") }
+        guard opened == 0 else { return .dead("pages can't be kept from a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)") }
         address.storeBytes(of: 1, as: UInt8.self)
         return verdict(
             marked: plimsoll_mark_volatile(address, size), isKept: { plimsoll_peek(address) == 1 }, isLocked: { plimsoll_drop(address, size) != 0 })

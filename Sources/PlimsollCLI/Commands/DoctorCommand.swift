@@ -59,7 +59,9 @@ struct DoctorCommand: ParsableCommand {
             let number = reading.boundary == .machine ? "MemAvailable" : "the working set"
             rows.append(["watch", "\(number), which leaves them out; resident and usage count volatile pages until they are taken"])
         }
-        if let taken = reading.lazyFreed, taken > .zero { rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"]) }
+        if let taken = reading.lazyFreed, taken > .zero {
+            rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"])
+        }
         if let events = reading.events {
             rows.append(["events", "met the limit \(events.max) times, memory.high \(events.high) times, OOM kills \(events.oomKill)"])
         }
