@@ -41,7 +41,7 @@ import Testing
     @Test func `T27 C86 from wake-up to the end of a release nothing is allocated`() async throws {
         let source = CountingSource(warmingPasses: 2)
         let manager = ResourceManager(source: source)
-        let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { $1.count })
+        let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { 2 * $1.count })
         for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
         manager.register(cache)
         // Nothing the script shows gets better, so one pass follows another until nothing is left.
@@ -64,7 +64,8 @@ import Testing
         let cache = PurgeableCache<Int, Int>("heap", cost: { _, _ in 1 << 20 })
         for key in 0..<2000 { cache.insert(key, forKey: key) }
         manager.register(cache)
-        source.script.push(usage: .mebibytes(512), limit: .mebibytes(512), available: .mebibytes(92))
+        // 12 MiB are free: less than a pass needs, but not so little that the keeper would measure in between.
+        source.script.push(usage: .mebibytes(500), limit: .mebibytes(512), available: .mebibytes(92))
         var running = Task { try await manager.run() }
         while source.countedPasses < 4 { await Task.yield() }
         running.cancel()

@@ -85,7 +85,7 @@ final class VolatileKeeper: Sendable {
             return state.request
         }
         guard let request else { return }
-        let entries = registry.snapshot, range = registry.volatileRange(of: registry.snapshot)
+        let entries = registry.snapshot, range = registry.volatileRange(of: entries)
         var findings = Findings()
         if request.noticesDrops {
             guard noticeDrops(entries, range, &findings, turn) else { return }

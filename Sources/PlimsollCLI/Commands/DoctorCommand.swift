@@ -56,8 +56,8 @@ struct DoctorCommand: ParsableCommand {
         if let file = idle?.file, file > .zero {
             rows.append(["inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first"])
             // RSS, memory.current and `anon` go on counting volatile pages until the kernel takes them (measured).
-            let number = reading.boundary == .machine ? "MemAvailable" : "the working set"
-            rows.append(["watch", "\(number), which leaves them out; resident and usage count volatile pages until they are taken"])
+            let number = reading.boundary == .machine ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
+            rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until they are taken"])
         }
         if let taken = reading.lazyFreed, taken > .zero {
             rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"])
