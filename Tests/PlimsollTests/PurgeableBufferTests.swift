@@ -109,10 +109,8 @@ import Testing
     }
 
     @Test func `a manager is told what is mapped, and lets go of it`() {
-        let manager = ResourceManager(source: ScriptedPressureSource())
         let meter = ChargeMeter {}, other = ChargeMeter {}
         var buffer: PurgeableBuffer? = PurgeableBuffer(byteCount: 1 << 20)
-        manager.register(buffer!).cancel()
         buffer?.attach(volatile: meter)
         buffer?.attach(volatile: other)
         let declared = meter.heldBytes
