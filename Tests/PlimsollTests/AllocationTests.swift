@@ -105,6 +105,8 @@ final class CountingSource: PressureSource {
     private let counts = Mutex(Counts())
     private let warmingPasses: Int
     private let looksPerPass: Int
+    /// Passes after that are not counted: holders have nothing left, so they are shorter.
+    private static let mostPasses = 100
 
     /// - Parameter looksPerPass: calls of `footprint` in a pass.
     init(warmingPasses: Int, looksPerPass: Int = 2) {
@@ -137,7 +139,7 @@ final class CountingSource: PressureSource {
             if counts.looks % looksPerPass > 1 {
                 // Between volatile memory and the heap.
             } else if let start = counts.atPassStart {
-                if counts.passes >= warmingPasses { counts.hand = max(counts.hand, now - start) }
+                if counts.passes >= warmingPasses, counts.passes < Self.mostPasses { counts.hand = max(counts.hand, now - start) }
                 counts.passes += 1
                 counts.atPassStart = nil
             } else {

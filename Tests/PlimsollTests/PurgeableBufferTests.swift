@@ -132,7 +132,8 @@ import Testing
         buffer.attach(volatile: meter)
         #expect(Self.fill(buffer) && buffer.noticeDrops() == .zero && Self.wrong(buffer) == 0)
         buffer.reclaim()
-        #expect(buffer.noticeDrops() == .mebibytes(1) && buffer.isDiscarded && meter.heldBytes == .zero)
+        // A few pages may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
+        #expect(buffer.noticeDrops() >= .kibibytes(800) && buffer.isDiscarded && meter.heldBytes == .zero)
         #expect(buffer.noticeDrops() == .zero && Self.wrong(buffer) == nil)
     }
 

@@ -130,6 +130,8 @@ struct PressureResponse {
             available < policy.thresholds.criticalMargin.below(limit)
         else { return }
         let since = assessment.at - (saturatedSince ?? assessment.at)
+        // Once: in tests the end of the process is not the end.
+        parts.inbox.stop()
         Ending(parts: parts, time: time).end(within: grace, after: since, again)
     }
 
