@@ -40,9 +40,15 @@ int plimsoll_allow_huge_pages(void *address, size_t bytes);
 int plimsoll_forbid(void *address, size_t bytes);
 int plimsoll_permit(void *address, size_t bytes);
 
+/// Reads one byte that the kernel may change behind the compiler's back.
+static inline unsigned char plimsoll_peek(const void *address) { return *(const volatile unsigned char *)address; }
+
 /// Copies bytes that another thread, or the kernel, may change meanwhile. The caller checks afterwards whether they were good; a thread
 /// sanitizer need not know.
 void plimsoll_copy_racing(void *to, const void *from, size_t bytes);
+
+/// Has a cache line fetched that will be read soon.
+static inline void plimsoll_prefetch(const void *address) { __builtin_prefetch(address); }
 
 /// A number that differs between threads, for spreading counters; no system call.
 static inline unsigned long plimsoll_thread_number(void) { return (unsigned long)__builtin_thread_pointer(); }

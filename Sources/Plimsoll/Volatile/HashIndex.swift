@@ -17,6 +17,7 @@ final class HashIndex: @unchecked Sendable {
     static let slots = 512
     static let bucketSlots = 8
     private static let deepest = 28
+    private static let hugePage = 2 << 20
 
     /// Address of the directory in force: its depth, then `1 << depth` addresses of pages. Zero if no memory could be had.
     private let directory = Atomic<UInt>(0)
@@ -233,13 +234,15 @@ final class HashIndex: @unchecked Sendable {
 
     private func takePage() -> Slot? {
         if arenas.last.map({ $0.used == $0.bytes }) ?? true {
-            let bytes = min(2 << 20, max(64 << 10, pageCount * Self.pageBytes))
+            let bytes = min(Self.hugePage, max(64 << 10, pageCount * Self.pageBytes))
             var start: UnsafeMutableRawPointer?
-            guard plimsoll_map(bytes, Self.pageBytes, &start) == 0, let start else { return nil }
+            guard plimsoll_map(bytes, bytes == Self.hugePage ? bytes : plimsoll_page_size(), &start) == 0, let start else { return nil }
             guard plimsoll_open(start, bytes) == 0 else {
                 _ = plimsoll_unmap(start, bytes)
                 return nil
             }
+            // A look-up in a large index waits for the translation of its address as long as for the line itself (measured).
+            if bytes == Self.hugePage { _ = plimsoll_allow_huge_pages(start, bytes) }
             arenas.append((start, bytes, 0))
         }
         let last = arenas.count - 1

@@ -32,6 +32,11 @@ enum PageLayout {
         var (offset, left, target) = (offset, count, target)
         while left > 0 {
             let piece = min(left, page - (offset & mask))
+            // The processor's own prefetching ends with a page: the next one's address is translated, and its first lines fetched, meanwhile.
+            if piece < left {
+                let next = base + ((offset | mask) + 1)
+                for line in 0..<min(8, (left - piece) / 64 + 1) { plimsoll_prefetch(next + line * 64) }
+            }
             plimsoll_copy_racing(target, base + offset, piece)
             target += piece
             left -= piece

@@ -49,8 +49,11 @@ final class VolatileStore: Sendable {
     @usableFromInline
     func find(_ hash: UInt64, _ key: UnsafeRawBufferPointer, isSame: (UnsafeRawBufferPointer) -> Bool) -> Found? {
         while let page = index.page(of: hash) {
+            let (first, second) = (page + HashIndex.bucket(hash), page + HashIndex.otherBucket(hash))
+            // Both at once: that is one wait for memory instead of two.
+            plimsoll_prefetch(second)
             for bucket in 0..<2 {
-                let slots = page + (bucket == 0 ? HashIndex.bucket(hash) : HashIndex.otherBucket(hash))
+                let slots = bucket == 0 ? first : second
                 for position in 0..<HashIndex.bucketSlots {
                     // Acquiring: pairs with the release that published the word, so the item's bytes are seen.
                     let word = SlotWord(bits: slots[position].load(ordering: .acquiring))
@@ -106,6 +109,9 @@ final class VolatileStore: Sendable {
             generation != 0, let base = UnsafeMutableRawPointer(bitPattern: address)
         else { return .taken }
         let sentinel = Segment.sentinel(base, word.offset)
+        // The lines behind the header's are fetched along with it and with the sentinel's.
+        plimsoll_prefetch(base + word.offset + 64)
+        plimsoll_prefetch(base + word.offset + 128)
         guard sentinel.pointee.load(ordering: .acquiring) == generation else { return .taken }
         let item = base + word.offset
         let header = ItemHeader(at: item)
@@ -113,6 +119,7 @@ final class VolatileStore: Sendable {
         atomicMemoryFence(ordering: .acquiring)
         guard sentinel.pointee.load(ordering: .relaxed) == generation else { return .taken }
         guard header.hash == hash else { return .other }
+        if header.count > PageLayout.page - (word.offset & PageLayout.mask) { plimsoll_prefetch(base + ((word.offset | PageLayout.mask) + 1)) }
         // The header was good, so its lengths are. The key's bytes may still go, and would then equal none but zeros; `copy` looks again.
         let stored = UnsafeRawBufferPointer(start: item + header.keyStart, count: header.key)
         guard Self.equal(stored, key) || differs(stored, sentinel, generation, isSame) else {

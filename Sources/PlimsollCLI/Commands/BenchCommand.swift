@@ -6,7 +6,11 @@ import Plimsoll
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
-        subcommands: [IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self])
+        subcommands: [
+            IdleBench.self, ResidentBench.self, FalseAlarmBench.self,
+            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self,
+            TraceBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
+        ])
 }
 
 /// Wake-ups, processor time and the length of a turn, far from the limit and near it.

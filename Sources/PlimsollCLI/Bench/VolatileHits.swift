@@ -1,0 +1,134 @@
+import Glibc
+import Plimsoll
+import PlimsollTesting
+
+/// Hits in a cache whose segments are mostly sealed, beside copies of the same bytes out of plain pages found by the same hash.
+///
+/// Both see the same keys in the same random order, round by round in turn. The yardstick's table names each place at once: keys are chosen
+/// so that no two share an entry, which no real cache can do.
+struct VolatileHits {
+    struct Result {
+        /// Processor time of one hit, the middle of all rounds.
+        var nanoseconds: Double
+        /// Over the yardstick's, the middle of the rounds' ratios.
+        var ratio: Double
+    }
+
+    private let valueSize: Int
+    private let cache = VolatileCache<UInt64, [UInt8]>("hits")
+    private let pages: PlainPages
+    private let order: [UInt64]
+
+    init(valueSize: Int, payload: Int) {
+        self.valueSize = valueSize
+        pages = PlainPages(valueSize: valueSize, count: payload / valueSize)
+        var value = [UInt8](repeating: 0, count: valueSize)
+        for (number, key) in pages.keys.enumerated() {
+            value[0] = UInt8(truncatingIfNeeded: number)
+            cache.insert(value, forKey: key)
+            pages.put(value, number)
+        }
+        var random = SeededGenerator(seed: 1)
+        order = pages.keys.shuffled(using: &random)
+    }
+
+    func measure(rounds: Int) -> (copying: Result, lending: Result) {
+        precondition(copies() == plainCopies() && lends() == plainLends(), "the cache and its yardstick hold different bytes")
+        var times: [[Double]] = [[], [], [], []]
+        for _ in 0..<rounds {
+            for (index, body) in [copies, plainCopies, lends, plainLends].enumerated() {
+                let before = SteadyClock.thread
+                _ = body()
+                times[index].append((SteadyClock.thread - before).inSeconds / Double(order.count) * 1e9)
+            }
+        }
+        return (result(times[0], times[1]), result(times[2], times[3]))
+    }
+
+    private func result(_ times: [Double], _ yardstick: [Double]) -> Result {
+        Result(nanoseconds: median(times) ?? .nan, ratio: median(zip(times, yardstick).map { $0 / $1 }) ?? .nan)
+    }
+
+    // Each returns a sum of what it read: nothing may be left out, and both must agree.
+
+    private func copies() -> Int { order.reduce(0) { $0 + Int(cache.value(forKey: $1)?[0] ?? 0) } }
+
+    private func plainCopies() -> Int { order.reduce(0) { $0 + Int(pages.value(forKey: $1)[0]) } }
+
+    private func lends() -> Int {
+        order.reduce(0) { $0 + Int(cache.withBytes(forKey: $1) { $0.unsafeLoad(as: UInt8.self) } ?? 0) }
+    }
+
+    private func plainLends() -> Int {
+        let buffer = UnsafeMutableRawPointer.allocate(byteCount: valueSize, alignment: 16)
+        defer { buffer.deallocate() }
+        return order.reduce(0) {
+            pages.copy($1, to: buffer)
+            return $0 + Int(buffer.load(as: UInt8.self))
+        }
+    }
+}
+
+/// Values in pages, found by the hash of their keys with one look at a table.
+final class PlainPages {
+    private static let page = 4096
+
+    let keys: [UInt64]
+    private let valueSize: Int
+    private let valuesInPage: Int
+    private let memory: UnsafeMutableRawBufferPointer
+    private var pages: [UnsafeMutableRawPointer] = []
+    /// For each hash modulo its size: number of a page and an offset in it.
+    private var places: [UInt32]
+    private let mask: Int
+
+    init(valueSize: Int, count: Int) {
+        self.valueSize = valueSize
+        valuesInPage = Self.page / valueSize
+        var size = 1
+        while size < count + count / 2 { size *= 2 }
+        mask = size - 1
+        places = [UInt32](repeating: .max, count: size)
+        var keys: [UInt64] = []
+        var key: UInt64 = 0
+        while keys.count < count {
+            let entry = key.hashValue & mask
+            if places[entry] == .max {
+                places[entry] = UInt32(keys.count / valuesInPage * Self.page + keys.count % valuesInPage * valueSize)
+                keys.append(key)
+            }
+            key += 1
+        }
+        self.keys = keys
+        let pageCount = (count + valuesInPage - 1) / valuesInPage
+        memory = .allocate(byteCount: pageCount * Self.page, alignment: 2 << 20)
+        // As the cache does: huge pages from the 33rd mebibyte on.
+        let small = min(memory.count, 32 << 20)
+        madvise(memory.baseAddress! + small, memory.count - small, MADV_HUGEPAGE)
+        pages = (0..<pageCount).map { memory.baseAddress! + $0 * Self.page }
+    }
+
+    deinit { memory.deallocate() }
+
+    func put(_ value: [UInt8], _ number: Int) {
+        value.withUnsafeBytes {
+            pages[number / valuesInPage].advanced(by: number % valuesInPage * valueSize).copyMemory(from: $0.baseAddress!, byteCount: valueSize)
+        }
+    }
+
+    @inline(__always)
+    private func address(_ key: UInt64) -> UnsafeMutableRawPointer {
+        let place = Int(places[key.hashValue & mask])
+        return pages[place / Self.page] + place % Self.page
+    }
+
+    func value(forKey key: UInt64) -> [UInt8] {
+        let address = address(key)
+        return [UInt8](unsafeUninitializedCapacity: valueSize) { buffer, count in
+            memcpy(buffer.baseAddress!, address, valueSize)
+            count = valueSize
+        }
+    }
+
+    func copy(_ key: UInt64, to buffer: UnsafeMutableRawPointer) { memcpy(buffer, address(key), valueSize) }
+}
