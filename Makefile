@@ -7,10 +7,10 @@ STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 
-.PHONY: help setup swift demo demo-elsewhere test unit vm check format bench stress docs clean
+.PHONY: help setup swift demo demo-elsewhere test unit allocators vm check format bench stress docs clean
 
 help: ## What there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 swift:
 	@command -v swift >/dev/null || { echo "Swift 6.2 or later is needed: https://www.swift.org/install/linux" >&2; exit 69; }
@@ -32,11 +32,14 @@ demo-elsewhere:
 		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
 
-test: setup unit vm ## Every layer of tests, the virtual machine included
+test: setup unit allocators vm ## Every layer of tests, the virtual machine included
 
 unit: swift
 	swift build --build-tests
 	swift test --skip-build
+
+allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
+	Tests/Allocators/matrix
 
 vm: setup $(RELEASE) ## The tests and the demo on a real cgroup v2 system under software emulation
 	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi

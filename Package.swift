@@ -14,6 +14,8 @@ let package = Package(
     products: [
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
         .library(name: "PlimsollLinux", targets: ["PlimsollLinux"]),
+        .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
+        .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
     ],
@@ -30,13 +32,21 @@ let package = Package(
         .target(name: "PlimsollLinux", dependencies: ["Plimsoll", "CPlimsollLinux"], swiftSettings: rules),
         .target(name: "CPlimsollLinux"),
 
+        // Foundation's types in volatile memory.
+        .target(name: "PlimsollFoundation", dependencies: ["Plimsoll"], swiftSettings: rules),
+        // jemalloc as the process's allocator. It compiles where the library is absent; programs that use it are linked where it is installed.
+        // No `pkgConfig:`, which would have SwiftPM warn everybody who does without it (swift-package-manager #10549).
+        .target(name: "PlimsollJemalloc", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollJemalloc", "CJemalloc"], swiftSettings: rules),
+        .target(name: "CPlimsollJemalloc", dependencies: ["CPlimsollMemory"]),
+        .systemLibrary(name: "CJemalloc", providers: [.apt(["libjemalloc-dev"]), .yum(["jemalloc-devel"])]),
+
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
 
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux",
+                "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
@@ -44,6 +54,7 @@ let package = Package(
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
+        .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll"], swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
             swiftSettings: rules),

@@ -43,19 +43,12 @@ import Testing
     func `one page taken and the whole buffer is gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
         let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: usesHugePages, isGuarded: isGuarded)
         #expect(Self.fill(buffer))
-        // One page in the middle.
-        #expect(plimsollReclaim(buffer, page: 700))
+        buffer.reclaim(pages: 700..<701)
         #expect(!buffer.beginAccess() && buffer.isDiscarded && !buffer.isVolatile && buffer.heldBytes == .zero)
         #expect(buffer.withAccess { _ in 1 } == nil && !buffer.beginAccess())
         #expect(buffer.residentPages == 0)
         #expect(buffer.noticeDrops() > .zero, "what an access found is told")
         #expect(buffer.noticeDrops() == .zero && buffer.release(.max) == .zero)
-    }
-
-    /// Has the kernel take one page.
-    private func plimsollReclaim(_ buffer: PurgeableBuffer, page: Int) -> Bool {
-        guard let pages = buffer.pages else { return false }
-        return madvise(pages.start + page * Int(getpagesize()), Int(getpagesize()), 21) == 0
     }
 
     @Test func `an accessed buffer is not taken`() {

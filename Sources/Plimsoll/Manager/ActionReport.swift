@@ -16,11 +16,12 @@ public struct ActionReport: Sendable, Hashable {
     public var asked: ByteCount = .zero
     /// Bytes that holders said they let go of.
     public var released: ByteCount = .zero
-    /// Time of it that went into trimming the heap, while other threads' allocations may have had to wait.
+    /// Time of it in which other threads' allocations may have had to wait for the heap's free pages to be given back: glibc's `malloc_trim`.
+    /// Zero with jemalloc, which lets them go on.
     public var trim: Duration = .zero
     /// Footprint before it.
     public var before = Footprint()
-    /// Footprint after it, the heap having been trimmed if that was worth it.
+    /// Footprint after it, the heap having given free pages back if that was worth it.
     public var after = Footprint()
     /// What came of it.
     public var outcome: Outcome = .done

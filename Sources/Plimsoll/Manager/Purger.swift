@@ -13,7 +13,7 @@ final class Purger: Sendable {
     private struct State {
         var request: Request?
         var finished: ActionReport?
-        var trimmer = HeapTrimmer()
+        var heap = HeapGiveBack()
     }
 
     /// A holder that claims more than a pebibyte is wrong, and sums of such claims must not overflow.
@@ -61,13 +61,13 @@ final class Purger: Sendable {
             guard release(entries, position..<end, &report, turn) else { return }
             position = end
         }
-        // Only the thread in charge comes here, so the trimmer is not needed elsewhere meanwhile.
-        var trimmer = state.withLock { $0.trimmer }
-        report.trim = trimmer.trim(after: report.released, of: report.asked, time: time) { source.footprint().resident }
+        // Only the thread in charge comes here, so this is not needed elsewhere meanwhile.
+        var heap = state.withLock { $0.heap }
+        report.trim = heap.giveBack(after: report.released, of: report.asked, time: time) { source.footprint().resident }
         report.after = source.footprint()
         report.took = time.elapsed() - report.began
         state.withLock {
-            $0.trimmer = trimmer
+            $0.heap = heap
             $0.finished = report
         }
         source.wake()

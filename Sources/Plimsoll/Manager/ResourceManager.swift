@@ -86,8 +86,8 @@ public final class ResourceManager: Sendable {
         parts.courier.stop()
     }
 
-    /// Which signals are live, and why the others are not.
-    public var capabilities: Capabilities { source.capabilities }
+    /// Which signals are live, and why the others are not. The last one, `"allocator"`, says whether the heap can give free pages back.
+    public var capabilities: Capabilities { source.capabilities.adding(HeapAllocator.current.signal) }
 
     /// The level in force: one relaxed load, from any thread.
     public var level: PressureLevel { parts.level }

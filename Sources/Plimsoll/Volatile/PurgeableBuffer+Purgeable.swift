@@ -50,6 +50,6 @@ extension PurgeableBuffer {
     /// Does nothing: when a buffer is worth nothing any more, its owner knows.
     public func giveBackIdle() {}
 
-    /// Has the kernel take the pages now if they are offered, as it would for want of memory. For tests and the torture.
-    package func reclaim() { pages?.reclaim() }
+    /// Has the kernel take pages now that are offered, as it would for want of memory; all unless told which. For tests and the torture.
+    package func reclaim(pages range: Range<Int>? = nil) { pages?.reclaim(range) }
 }

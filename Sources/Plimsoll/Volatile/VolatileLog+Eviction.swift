@@ -176,6 +176,16 @@ extension VolatileLog {
         return found
     }
 
+    /// The same if the oldest page of all is gone: so that a log that grows as fast as the kernel takes does not wait for a manager to tell it.
+    mutating func noticeOldDrops() {
+        if isGone(small.oldest) || isGone(main.oldest) { _ = noticeDrops() }
+    }
+
+    private func isGone(_ number: Int) -> Bool {
+        guard number >= 0, let segment = segments[number] else { return false }
+        return segment.isSealed && !segment.isThere(0)
+    }
+
     /// Lets segments have their turn that were sealed longer than `age` ago.
     mutating func turnOver(olderThan age: Duration) {
         copied = 0

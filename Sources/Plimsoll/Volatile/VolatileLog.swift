@@ -233,6 +233,7 @@ struct VolatileLog: ~Copyable {
 
     private mutating func openSegment(_ bytes: Int?, isMain: Bool) -> Int? {
         let capacity = bytes.map { ($0 + PageLayout.mask) & ~PageLayout.mask } ?? segmentSize
+        noticeOldDrops()
         guard let number = numbers.take(from: table) else { return nil }
         guard let base = space.take(capacity) else {
             numbers.give(number)

@@ -3,9 +3,9 @@ import Synchronization
 
 /// Pages that are offered to the kernel and claimed back: what a `PurgeableBuffer` does under its lock.
 ///
-/// While they are offered, the first word of each is a mark, and what belongs there waits in a table behind the data. `MADV_FREE` lets the kernel
+/// While they are offered, one word of each is a mark, and what belongs there waits in a table behind the data. `MADV_FREE` lets the kernel
 /// take an offered page at any instant, until it is written to (mm/madvise.c, `madvise_free_pte_range`; mm/rmap.c, `try_to_unmap_one`); a taken
-/// page reads as zeros. Claiming puts each first word back in place of the mark by one compare-exchange, which either finds the mark, and by
+/// page reads as zeros. Claiming puts each word back in place of its mark by one compare-exchange, which either finds the mark, and by
 /// writing keeps the whole page, or does not, and the page has been taken: there is no instant in between.
 // Unchecked: an address and constants. Whoever holds it makes one call at a time; only `isAlive` may be asked meanwhile.
 struct VolatilePages: @unchecked Sendable {
@@ -61,10 +61,12 @@ struct VolatilePages: @unchecked Sendable {
 
     private var alive: UnsafeMutablePointer<Word> { (start + dataBytes).assumingMemoryBound(to: Word.self) }
 
-    /// What belongs into the first word of each page.
+    /// What belongs where the marks are.
     private var table: UnsafeMutablePointer<UInt64> { (start + dataBytes).assumingMemoryBound(to: UInt64.self) + 1 }
 
-    private func firstWord(_ index: Int) -> UnsafeMutablePointer<Word> { (start + index * pageSize).assumingMemoryBound(to: Word.self) }
+    /// The word of a page that bears its mark: on each page a cache line further, since the first words of all pages would contend for one set of
+    /// every cache (claiming took an eighth longer). 64 lines of 64 bytes are the smallest page there is.
+    private func word(_ index: Int) -> UnsafeMutablePointer<Word> { (start + index * pageSize + index % 64 * 64).assumingMemoryBound(to: Word.self) }
 
     // Orderings of the words: threads of this process come one after the other through a lock, so the only other party is the kernel, which
     // takes a page whole and for good. What was read of a page before a successful exchange was therefore good as well. Acquiring keeps what
@@ -77,7 +79,7 @@ struct VolatilePages: @unchecked Sendable {
     func offer() -> Bool {
         let (table, mark) = (table, Self.mark)
         for index in 0..<pageCount {
-            let word = firstWord(index)
+            let word = word(index)
             table[index] = word.pointee.load(ordering: .relaxed)
             word.pointee.store(mark, ordering: .relaxed)
         }
@@ -95,7 +97,7 @@ struct VolatilePages: @unchecked Sendable {
         if isGuarded, plimsoll_permit(start, dataBytes) != 0 { return dataBytes }
         let (table, mark) = (table, Self.mark)
         for index in 0..<pageCount {
-            let word = firstWord(index)
+            let word = word(index)
             // Looking first: an exchange faults in a fresh page in place of a taken one, page by page, just when there is no memory.
             guard word.pointee.load(ordering: .relaxed) != 0,
                 word.pointee.compareExchange(
@@ -115,7 +117,7 @@ struct VolatilePages: @unchecked Sendable {
 
     private func taken(from first: Int) -> Int {
         var count = 0
-        for index in first..<pageCount where firstWord(index).pointee.load(ordering: .relaxed) == 0 { count += 1 }
+        for index in first..<pageCount where word(index).pointee.load(ordering: .relaxed) == 0 { count += 1 }
         return count
     }
 
@@ -130,6 +132,9 @@ struct VolatilePages: @unchecked Sendable {
     /// Ends the mapping; nothing may be asked of it any more.
     func unmap() { _ = plimsoll_unmap(start, mappedBytes) }
 
-    /// Has the kernel take now what has been offered, as it would for want of memory. For tests.
-    func reclaim() { _ = plimsoll_reclaim(start, dataBytes) }
+    /// Has the kernel take now what has been offered, as it would for want of memory; all pages unless told which. For tests.
+    func reclaim(_ range: Range<Int>?) {
+        let range = (range ?? 0..<pageCount).clamped(to: 0..<pageCount)
+        _ = plimsoll_reclaim(start + range.lowerBound * pageSize, range.count * pageSize)
+    }
 }

@@ -14,14 +14,14 @@ extension VolatileStore {
         _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?, tags: [UInt64],
         isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
-        guard !isForked, value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else { return false }
+        guard value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else { return false }
         let header = ItemHeader(hash: hash, key: key.count, value: value.count, tags: tags.count, expires: timeToLive != nil)
         guard header.prefix <= PageLayout.content else { return false }
         while true {
-            let seen = withLog { $0.insertions(hash) }
+            let seen = withLog(0) { $0.insertions(hash) }
             // Keys are compared without the lock: that may be the application's code.
             let existing = find(hash, key, isSame: isSame)?.word
-            let outcome = withLog { log -> VolatileLog.Insertion in
+            let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
                 guard existing != nil || log.insertions(hash) == seen else { return .again }
                 let expiry = timeToLive.map { UInt64(max(0, (log.now + $0).inNanoseconds)) } ?? 0
                 return log.insert(header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
@@ -37,7 +37,7 @@ extension VolatileStore {
     /// Takes an item out.
     @usableFromInline
     func remove(_ found: Found) {
-        withLog { log in
+        withLog(()) { log in
             guard let segment = log.segments[found.word.segment], let header = segment.header(at: found.word.offset),
                 let slot = log.index.find(found.word, header.hash)
             else { return }
@@ -46,35 +46,34 @@ extension VolatileStore {
         }
     }
 
-    func removeAll() { withLog { log in _ = log.release(.max, .removed) } }
+    func removeAll() { withLog(()) { log in _ = log.release(.max, .removed) } }
 
-    func purge(tag: UInt64) { withLog { $0.purge(tag: tag) } }
+    func purge(tag: UInt64) { withLog(()) { $0.purge(tag: tag) } }
 
     // MARK: Size
 
-    var limit: Int? { log.withLock { $0.limit } }
+    var limit: Int? { withLog(0) { $0.limit } }
 
     func setLimit(_ limit: Int?) {
-        withLog { log in
+        withLog(()) { log in
             log.limit = limit.map { max(0, $0) }
             log.shrinkToBound()
         }
     }
 
     /// Stays within `bytes` from now on, without giving anything back for it; `nil` lifts that.
-    func restrict(to bytes: Int?) { withLog { $0.restriction = bytes } }
+    func restrict(to bytes: Int?) { withLog(()) { $0.restriction = bytes } }
 
     /// Bytes of memory taken, dead space included, as far as is known.
-    var mapped: Int { isForked ? 0 : log.withLock { $0.mapped } }
+    var mapped: Int { withLog(0) { $0.mapped } }
 
     /// Of them, bytes that the kernel may take.
-    var volatileBytes: Int { isForked ? 0 : log.withLock { $0.isVolatile ? $0.sealed : 0 } }
+    var volatileBytes: Int { withLog(0) { $0.isVolatile ? $0.sealed : 0 } }
 
-    var isVolatile: Bool { log.withLock { $0.isVolatile } }
+    var isVolatile: Bool { withLog(false) { $0.isVolatile } }
 
     var statistics: CacheStatistics {
-        guard !isForked else { return CacheStatistics() }
-        var statistics = log.withLock { log in
+        var statistics = withLog(CacheStatistics()) { log in
             var statistics = log.counts
             statistics.count = log.liveCount
             statistics.byteCount = ByteCount(log.liveBytes)
@@ -87,17 +86,14 @@ extension VolatileStore {
 
     // MARK: For a manager
 
-    func release(_ target: Int) -> Int { isForked ? 0 : withLog { $0.release(target) } }
+    func release(_ target: Int) -> Int { withLog(0) { $0.release(target) } }
 
-    func noticeDrops() -> Int { isForked ? 0 : withLog { $0.noticeDrops() } }
+    func noticeDrops() -> Int { withLog(0) { $0.noticeDrops() } }
 
-    func turnOver(olderThan age: Duration) {
-        guard !isForked else { return }
-        withLog { $0.turnOver(olderThan: age) }
-    }
+    func turnOver(olderThan age: Duration) { withLog(()) { $0.turnOver(olderThan: age) } }
 
     func attach(_ meter: ChargeMeter) {
-        withLog { log in
+        withLog(()) { log in
             guard log.meter == nil else { return }
             log.meter = meter
             meter.takeAnyway(log.mapped)
@@ -108,10 +104,12 @@ extension VolatileStore {
 
     func listen(_ listener: @escaping @Sendable (UnsafeRawBufferPointer, RemovalReason) -> Void) {
         listeners.withLock { $0.append(listener) }
-        withLog { $0.isListening = true }
+        withLog(()) { $0.isListening = true }
     }
 
-    func withLog<R: Sendable>(_ body: (inout VolatileLog) -> R) -> R {
+    /// What `body` makes of the log, under its lock; `forked` in a forked child, where a thread that stayed behind may hold the lock for ever.
+    func withLog<R: Sendable>(_ forked: R, _ body: (inout VolatileLog) -> R) -> R {
+        guard !isForked else { return forked }
         let now = time.elapsed()
         let (result, departures) = log.withLock { log in
             log.now = now

@@ -9,13 +9,7 @@ struct Bench {
         cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false, settling: Duration = .seconds(2), for length: Duration,
         beside: (LimitedGroup) throws -> ChildProcess? = { _ in nil }, atEnd: (LimitedGroup) -> Void = { _ in }
     ) throws -> Idler.Result {
-        let signals = SignalQueue()
-        let group: LimitedGroup
-        do {
-            group = try GroupMaker().make("bench", limit: limit)
-        } catch {
-            throw Failure.unavailable("\(error)\nWhat to do: \(GroupMaker.Refusal.remedy).")
-        }
+        let signals = SignalQueue(), group = try makeGroup()
         defer { group.remove() }
         var arguments = ["_idler", "--cache", "\(cache.bytes)", "--live", "\(live.bytes)", "--seconds", "\(length.inSeconds)"]
         arguments += ["--settling", "\(settling.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
@@ -25,16 +19,38 @@ struct Bench {
         defer { neighbour?.end(within: .zero) }
 
         var result: Idler.Result?
-        let deadline = SteadyClock.now + settling + length + .seconds(60)
-        while child.poll() == nil, SteadyClock.now < deadline {
-            if let signal = signals.next(within: .milliseconds(200)), SignalQueue.endings.contains(signal) { throw Failure.failed("interrupted") }
-        }
+        try Self.wait(for: child, signals, until: SteadyClock.now + settling + length + .seconds(60))
         for line in child.output?.lines() ?? [] { result = try? JSONLine.decode(Idler.Result.self, from: line) }
         atEnd(group)
         guard let result, child.ending == .exited(0) else {
             throw Failure.failed("the idle service ended with status \(child.end(within: .zero).status) and \(group.kills) OOM kills")
         }
         return result
+    }
+
+    /// Runs a part of this program in a new group, which tells its figures itself.
+    func run(_ arguments: [String], within length: Duration) throws {
+        let signals = SignalQueue(), group = try makeGroup()
+        defer { group.remove() }
+        let child = try group.startPart(arguments, readsOutput: false)
+        defer { child.end(within: .zero) }
+        try Self.wait(for: child, signals, until: SteadyClock.now + length)
+        let ending = child.end(within: .zero)
+        guard ending == .exited(0) else { throw Failure.failed("it ended with status \(ending.status) and \(group.kills) OOM kills") }
+    }
+
+    private func makeGroup() throws -> LimitedGroup {
+        do {
+            return try GroupMaker().make("bench", limit: limit)
+        } catch {
+            throw Failure.unavailable("\(error)\nWhat to do: \(GroupMaker.Refusal.remedy).")
+        }
+    }
+
+    private static func wait(for child: ChildProcess, _ signals: SignalQueue, until deadline: Duration) throws {
+        while child.poll() == nil, SteadyClock.now < deadline {
+            if let signal = signals.next(within: .milliseconds(200)), SignalQueue.endings.contains(signal) { throw Failure.failed("interrupted") }
+        }
     }
 
     static func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }

@@ -2,14 +2,13 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// What the library costs a service that has memory enough; part of `make bench`.
+/// What the library costs a service that has memory enough, and what giving memory back does; part of `make bench`.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
         subcommands: [
-            IdleBench.self, ResidentBench.self, FalseAlarmBench.self,
-            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self,
-            TraceBench.self,
+            IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
+            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self,
         ])
 }
 

@@ -12,7 +12,7 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
         let source = LinuxPressureSource()
-        let capabilities = source.capabilities
+        let capabilities = source.capabilities.adding(HeapAllocator.current.signal)
         let reading = try? source.read(at: SteadyClock.now)
         if json {
             Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))

@@ -1,0 +1,125 @@
+#define _GNU_SOURCE
+#include "allocator.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#include <malloc.h>
+#endif
+
+#include "jemalloc.h"
+
+// Weak: null where nothing that defines them is linked or preloaded. A program that links an archive does not export them, so that
+// only this way finds them; a library opened later is only found by dlsym.
+extern void mi_collect(bool) __attribute__((weak));
+extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
+
+// Weak, too: asked for by name they would bring glibc's malloc into a static executable that has another one, and the link would fail.
+#ifdef __GLIBC__
+extern int malloc_trim(size_t) __attribute__((weak));
+#if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 33
+#define HAS_MALLINFO2 1
+extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
+#endif
+#endif
+
+/// The object that an address lies in.
+static void *object_of(void *address, const char **file) {
+    Dl_info info;
+    if (!address || !dladdr(address, &info)) return NULL;
+    if (file) *file = info.dli_fname;
+    return info.dli_fbase;
+}
+
+/// Who is loaded and defines malloc as well.
+static bool has_malloc(void *function, void *object_of_malloc) { return function && object_of(function, NULL) == object_of_malloc; }
+
+static bool is_zero(const char *variable) {
+    const char *value = getenv(variable);
+    return value && strcmp(value, "0") == 0;
+}
+
+static struct plimsoll_allocator found;
+
+static void find(void) {
+    void *mimalloc = plimsoll_find(mi_collect, "mi_collect");
+    void *tcmalloc = plimsoll_find(MallocExtension_ReleaseFreeMemory, "MallocExtension_ReleaseFreeMemory");
+    // In a static executable there are no dynamic symbols, and but one malloc.
+    void *object = object_of(dlsym(RTLD_DEFAULT, "malloc"), &found.file);
+
+    if (plimsoll_jemalloc_load()) {
+        found.kind = PLIMSOLL_ALLOCATOR_JEMALLOC;
+        found.version = plimsoll_jemalloc_version();
+        found.ownership = plimsoll_jemalloc_ownership();
+        if (found.ownership != PLIMSOLL_NOT_OWNED) return;
+    }
+    if (has_malloc(mimalloc, object)) {
+        found.kind = PLIMSOLL_ALLOCATOR_MIMALLOC;
+        found.ownership = PLIMSOLL_OWNED;
+        found.version = NULL;
+        // Its names before and since version 2.1.
+        found.returns_at_once = is_zero("MIMALLOC_DECOMMIT_DELAY") || is_zero("MIMALLOC_PURGE_DELAY");
+    } else if (has_malloc(tcmalloc, object)) {
+        found.kind = PLIMSOLL_ALLOCATOR_TCMALLOC;
+        found.ownership = PLIMSOLL_OWNED;
+        found.version = NULL;
+#ifdef __GLIBC__
+    } else if (!object || has_malloc(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), object)) {
+        found.kind = PLIMSOLL_ALLOCATOR_GLIBC;
+        found.ownership = PLIMSOLL_OWNED;
+        found.version = gnu_get_libc_version();
+#endif
+    }
+}
+
+const struct plimsoll_allocator *plimsoll_allocator(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find);
+    if (found.kind == PLIMSOLL_ALLOCATOR_JEMALLOC) plimsoll_jemalloc_revive();
+    return &found;
+}
+
+static bool owns(enum plimsoll_allocator_kind kind) {
+    const struct plimsoll_allocator *allocator = plimsoll_allocator();
+    return allocator->kind == kind && allocator->ownership == PLIMSOLL_OWNED;
+}
+
+void plimsoll_heap_give_back(bool full) {
+    if (owns(PLIMSOLL_ALLOCATOR_JEMALLOC)) return plimsoll_jemalloc_give_back(full);
+#ifdef __GLIBC__
+    if (full && owns(PLIMSOLL_ALLOCATOR_GLIBC) && malloc_trim) malloc_trim(0);
+#endif
+}
+
+bool plimsoll_heap_sample(struct plimsoll_heap_sample *sample) {
+    return owns(PLIMSOLL_ALLOCATOR_JEMALLOC) && plimsoll_jemalloc_sample(sample);
+}
+
+bool plimsoll_heap_holes(size_t *free_bytes, size_t *holes) {
+#ifdef HAS_MALLINFO2
+    if (!owns(PLIMSOLL_ALLOCATOR_GLIBC) || !mallinfo2) return false;
+    struct mallinfo2 info = mallinfo2();
+    *free_bytes = info.fordblks;
+    *holes = info.ordblks;
+    return true;
+#else
+    (void)free_bytes;
+    (void)holes;
+    return false;
+#endif
+}
+
+/// Before anything else of the program runs: a split heap ends in a crash that says nothing, most often within the first second.
+/// Nothing is looked for where no jemalloc is linked.
+__attribute__((constructor(101))) static void warn_of_split_heap(void) {
+    static const char line[] =
+        "plimsoll: split heap: malloc is jemalloc's, the C library's own calls use glibc's; this process crashes when it frees what "
+        "strdup, getline or realpath returned. Link libjemalloc.so instead of libjemalloc.a.\n";
+    if (!plimsoll_jemalloc_is_linked() || plimsoll_allocator()->ownership != PLIMSOLL_SPLIT) return;
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
+}

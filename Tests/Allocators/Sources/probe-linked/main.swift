@@ -1,0 +1,31 @@
+import Glibc
+import Plimsoll
+import PlimsollJemalloc
+import Report
+
+/// The thread and the decay time, "untouched" if set-up is refused as it must be where another owns malloc.
+func settings() -> String {
+    guard HeapAllocator.current.ownership == .owned else {
+        do throws(JemallocError) { try Jemalloc.setUp() } catch { return "untouched" }
+        return "set up, although it does not own malloc"
+    }
+    guard let settings = Jemalloc.settings else { return "no settings" }
+    return "\(settings.hasBackgroundThread ? "thread" : "no-thread") \(settings.decay.components.seconds)s"
+}
+
+/// Whether a forked child, which starts without the background thread, has it again after a give-back.
+func isBackAfterFork() -> Bool {
+    // Swift hides it because a child must not use most of what its parent set up; this one uses malloc and jemalloc only.
+    let fork = unsafeBitCast(dlsym(nil, "fork"), to: (@convention(c) () -> pid_t).self)
+    let child = fork()
+    if child == 0 {
+        HeapAllocator.current.giveBack(.light)
+        _exit(Jemalloc.settings?.hasBackgroundThread == true ? 0 : 1)
+    }
+    var status: Int32 = -1
+    waitpid(child, &status, 0)
+    return status == 0
+}
+
+let found = settings()
+Report.finish(found, isBackAfterFork() ? "back-after-fork" : "lost-by-fork")

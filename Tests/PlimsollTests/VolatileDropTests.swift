@@ -1,0 +1,149 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// What a volatile cache makes of pages that the kernel took: really took, by reclaim of what was marked.
+@Suite(.timeLimit(.minutes(2))) struct VolatileDropTests {
+    typealias Cache = VolatileCache<UInt64, [UInt8]>
+
+    /// A value that can be told from any other and from every torn one: each word says whose it is and where it stands.
+    static func value(_ key: UInt64, size: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: size)
+        bytes.withUnsafeMutableBytes { bytes in
+            for position in stride(from: 0, to: size & ~7, by: 8) {
+                bytes.storeBytes(of: (key &+ UInt64(position)) &* 0x9E37_79B9_7F4A_7C15, toByteOffset: position, as: UInt64.self)
+            }
+        }
+        return bytes
+    }
+
+    static func size(_ key: UInt64) -> Int { [40, 100, 900, 4096, 9000, 30_000][Int(key % 6)] }
+
+    /// Reads every key; returns how many are there, and how many came back wrong.
+    static func read(_ cache: Cache, _ keys: Range<UInt64>) -> (there: Int, wrong: Int) {
+        var (there, wrong) = (0, 0)
+        for key in keys {
+            guard let bytes = cache.value(forKey: key) else { continue }
+            there += 1
+            if bytes != value(key, size: size(key)) { wrong += 1 }
+        }
+        return (there, wrong)
+    }
+
+    static func filled(_ count: UInt64, limit: ByteCount? = nil) -> Cache {
+        let cache = Cache("dropped", limit: limit, allowsHugePages: false, isVolatile: true, time: .running)
+        for key in 0..<count { cache.insert(value(key, size: size(key)), forKey: key) }
+        return cache
+    }
+
+    @Test func `Everything taken: misses, counted as what they are, and room for more`() {
+        let cache = Self.filled(3000)
+        let (held, volatile) = (cache.heldBytes, cache.volatileBytes)
+        cache.reclaim { _, _ in true }
+        #expect(cache.noticeDrops() == volatile && cache.heldBytes == held - volatile && cache.volatileBytes == .zero)
+        let (there, wrong) = Self.read(cache, 0..<3000)
+        #expect(wrong == 0 && there == cache.count)
+        #expect(cache.statistics.droppedByKernel == 3000 - there)
+        for key in UInt64(0)..<3000 { cache.insert(Self.value(key, size: Self.size(key)), forKey: key) }
+        #expect(Self.read(cache, 0..<3000) == (3000, 0))
+    }
+
+    @Test func `Taken without anybody looking: a look-up finds out, once`() {
+        let cache = Self.filled(2000)
+        cache.reclaim { _, _ in true }
+        let (there, wrong) = Self.read(cache, 0..<2000)
+        #expect(wrong == 0 && there < 2000)
+        #expect(cache.statistics.droppedByKernel == 2000 - there && cache.statistics.misses == 2000 - there)
+        #expect(Self.read(cache, 0..<2000) == (there, 0))
+        #expect(cache.statistics.droppedByKernel == 2000 - there && cache.count == there)
+    }
+
+    @Test(arguments: [1, 2, 3]) func `Single pages taken: whole values are misses, their neighbours are whole`(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let cache = Self.filled(3000, limit: .mebibytes(32))
+        cache.reclaim { _, _ in UInt64.random(in: 0..<10, using: &random) == 0 }
+        let (there, wrong) = Self.read(cache, 0..<3000)
+        #expect(wrong == 0 && there > 700 && there < 3000)
+        // Turns of segments with holes: what is behind a hole is found all the same, and everything is accounted for in the end.
+        for key in UInt64(10_000)..<14_000 { cache.insert(Self.value(key, size: Self.size(key)), forKey: key) }
+        #expect(Self.read(cache, 0..<14_000).wrong == 0)
+        #expect(cache.byteCount <= .mebibytes(32) && cache.heldBytes <= .mebibytes(34))
+        _ = cache.release(.gibibytes(1))
+        #expect(cache.count == 0 && cache.byteCount == .zero && cache.heldBytes == .zero)
+    }
+
+    @Test func `A log that grows as fast as the kernel takes stays small without a manager`() {
+        let cache = Cache("alone")
+        for key in UInt64(0)..<20_000 {
+            cache.insert(Self.value(key, size: 4096), forKey: key)
+            if key % 1000 == 999 { cache.reclaim { _, _ in true } }
+        }
+        #expect(cache.heldBytes < .mebibytes(10) && cache.count < 3000)
+        #expect(cache.statistics.droppedByKernel > 17_000)
+    }
+
+    @Test func `Numbers of segments come back only after the index forgot their last bearers`() {
+        let cache = Self.filled(2000)
+        for round in UInt64(1)...15 {
+            cache.reclaim { _, _ in true }
+            _ = cache.noticeDrops()
+            for key in UInt64(0)..<600 { cache.insert(Self.value(key + round * 10_000, size: Self.size(key + round * 10_000)), forKey: key + round * 10_000) }
+            #expect(Self.read(cache, 0..<1_000_000 / 1000).wrong == 0)
+            #expect(Self.read(cache, round * 10_000..<round * 10_000 + 600).wrong == 0)
+        }
+        cache.store.log.withLock { log in
+            #expect(log.segments.count < 400)
+            #expect(log.index.count <= log.index.pageCount * HashIndex.slots)
+        }
+    }
+
+    @Test(arguments: [1, 2]) func `A storm of readers, writers and reclaim: not a wrong byte`(seed: UInt64) {
+        print("seed \(seed)")
+        let cache = Self.filled(3000, limit: seed == 1 ? nil : .mebibytes(24))
+        let storm = Storm(cache: cache, seed: seed)
+        storm.run(rounds: 40) { cache.reclaim { segment, _ in segment % 3 == 0 } }
+        #expect(storm.wrong.value == 0 && storm.hits.value > 10_000)
+    }
+}
+
+/// Readers and writers on threads of their own, for as long as somebody else makes trouble.
+private final class Storm: Sendable {
+    let cache: VolatileDropTests.Cache
+    let seed: UInt64
+    let wrong = Counter(), hits = Counter(), done = Counter()
+    private let isRunning = Atomic<Bool>(true)
+
+    init(cache: VolatileDropTests.Cache, seed: UInt64) {
+        self.cache = cache
+        self.seed = seed
+    }
+
+    func run(rounds: Int, trouble: () -> Void) {
+        for number in UInt64(0)..<4 {
+            let started = Thread.start("storm") { [self] in
+                var random = SeededGenerator(seed: seed * 100 + number)
+                while isRunning.load(ordering: .relaxed) { step(number, &random) }
+                done.add(1)
+            }
+            #expect(started)
+        }
+        for _ in 0..<rounds { trouble() }
+        while hits.value < 10_001 {}
+        isRunning.store(false, ordering: .relaxed)
+        while done.value < 4 {}
+    }
+
+    private func step(_ number: UInt64, _ random: inout SeededGenerator) {
+        let key = UInt64.random(in: 0..<4000, using: &random)
+        let value = { VolatileDropTests.value(key, size: VolatileDropTests.size(key)) }
+        if number == 3, UInt64.random(in: 0..<50, using: &random) == 0 { cache.removeValue(forKey: key) }
+        if let bytes = cache.value(forKey: key) {
+            hits.add(1)
+            if bytes != value() { wrong.add(1) }
+        } else {
+            cache.insert(value(), forKey: key)
+        }
+    }
+}

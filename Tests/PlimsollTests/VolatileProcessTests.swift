@@ -1,0 +1,68 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// What a process does to a volatile cache as a whole: each in a process of its own.
+@Suite(.timeLimit(.minutes(2))) struct VolatileProcessTests {
+    @Test func `a forked child sees an empty cache, and hangs on nothing`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = VolatileCache<Int, [UInt8]>("parent")
+            for key in 0..<2000 { cache.insert([UInt8](repeating: 7, count: 3000), forKey: key) }
+            typealias Fork = @convention(c) () -> pid_t
+            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
+            // As if another thread had been writing.
+            let child = cache.store.log.withLock { _ in fork() }
+            if child == 0 {
+                guard (0..<2000).allSatisfy({ cache.value(forKey: $0) == nil }) else { _exit(10) }
+                guard cache.count == 0, cache.byteCount == .zero, cache.heldBytes == .zero, cache.volatileBytes == .zero else { _exit(11) }
+                guard !cache.insert([1], forKey: 1), cache.removeValue(forKey: 1) == nil, cache.release(.max) == .zero else { _exit(12) }
+                cache.removeAll()
+                cache.limit = .mebibytes(1)
+                _ = cache.noticeDrops()
+                let own = VolatileCache<Int, [UInt8]>("child")
+                _exit(own.insert([1], forKey: 1) && own.value(forKey: 1) == [1] ? 0 : 13)
+            }
+            var status: Int32 = 0
+            guard waitpid(child, &status, 0) == child, status == 0 else { exit(status == 0 ? 4 : status >> 8) }
+            exit((0..<2000).allSatisfy { cache.value(forKey: $0) == [UInt8](repeating: 7, count: 3000) } ? 0 : 5)
+        }
+    }
+
+    @Test(.enabled(if: PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
+    func `under mlockall it is an ordinary bounded cache, and says so`() async {
+        await #expect(processExitsWith: .success) {
+            let early = VolatileCache<Int, [UInt8]>("early")
+            early.insert([1, 2, 3], forKey: 0)
+            guard early.isVolatile, mlockall(MCL_CURRENT | MCL_FUTURE) == 0 else { exit(2) }
+            let late = VolatileCache<Int, [UInt8]>("late")
+            for (status, cache) in [(Int32(10), early), (20, late)] {
+                for key in 1..<30_000 { cache.insert([UInt8](repeating: UInt8(key & 255), count: 4000), forKey: key) }
+                guard !cache.isVolatile, cache.volatileBytes == .zero else { exit(status) }
+                guard cache.heldBytes <= .mebibytes(67), cache.heldBytes > .mebibytes(50) else { exit(status + 1) }
+                guard cache.statistics.evictions > 0, cache.noticeDrops() == .zero else { exit(status + 2) }
+                guard cache.value(forKey: 29_999) == [UInt8](repeating: UInt8(29_999 & 255), count: 4000) else { exit(status + 3) }
+                guard cache.release(.mebibytes(1000)) > .mebibytes(50), cache.heldBytes == .zero else { exit(status + 4) }
+            }
+            exit(0)
+        }
+    }
+
+    @Test func `where there is no address space values are refused, and what is there stays`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = VolatileCache<Int, [UInt8]>("bounded by RLIMIT_AS")
+            for key in 0..<1000 { cache.insert([UInt8](repeating: 1, count: 4000), forKey: key) }
+            var limit = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
+            guard setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit) == 0 else { exit(2) }
+            let value = [UInt8](repeating: 2, count: 4000)
+            var kept = 0
+            for key in 1000..<3000 where cache.insert(value, forKey: key) { kept += 1 }
+            // What goes is the oldest; what comes is kept in its place.
+            guard (1000..<3000).contains(where: { cache.value(forKey: $0) == value }) else { exit(3) }
+            let none = VolatileCache<Int, [UInt8]>("none")
+            guard !none.insert([1], forKey: 1), none.value(forKey: 1) == nil, none.count == 0 else { exit(4) }
+            exit(cache.count > 0 ? 0 : 5)
+        }
+    }
+}
