@@ -14,7 +14,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-size_t plimsoll_page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+size_t plimsoll_page_bytes = 4096;
+__attribute__((constructor)) static void ask_page_size(void) { plimsoll_page_bytes = (size_t)sysconf(_SC_PAGESIZE); }
 
 int plimsoll_map(size_t bytes, size_t alignment, void **address) {
     size_t page = plimsoll_page_size(), slack = alignment > page ? alignment - page : 0;

@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/// Bytes of a page of this kernel.
-size_t plimsoll_page_size(void);
+/// Bytes of a page of this kernel; asked for once, before anything runs, so that each look at a page need not.
+extern size_t plimsoll_page_bytes;
+static inline size_t plimsoll_page_size(void) { return plimsoll_page_bytes; }
 
 /// Maps `bytes` of private zeroed memory whose address is a multiple of `alignment` (a power of two, at least a page).
 /// Readable only, so that it counts neither as committed nor as resident, until plimsoll_open makes it writable.
@@ -47,7 +48,7 @@ static inline unsigned char plimsoll_peek(const void *address) { return *(const 
 /// sanitizer need not know.
 void plimsoll_copy_racing(void *to, const void *from, size_t bytes);
 
-/// Has a cache line fetched that will be read soon.
+/// Asks for a line of memory that will be needed soon; harmless wherever it points.
 static inline void plimsoll_prefetch(const void *address) { __builtin_prefetch(address); }
 
 /// A number that differs between threads, for spreading counters; no system call.

@@ -17,7 +17,6 @@ final class HashIndex: @unchecked Sendable {
     static let slots = 512
     static let bucketSlots = 8
     private static let deepest = 28
-    private static let hugePage = 2 << 20
 
     /// Address of the directory in force: its depth, then `1 << depth` addresses of pages. Zero if no memory could be had.
     private let directory = Atomic<UInt>(0)
@@ -29,7 +28,10 @@ final class HashIndex: @unchecked Sendable {
     private(set) var pageCount = 0
     private var swept = 0
 
-    init() {
+    private let allowsHugePages: Bool
+
+    init(allowsHugePages: Bool = true) {
+        self.allowsHugePages = allowsHugePages
         guard let page = takePage() else { return }
         let first = Self.makeDirectory(depth: 0)
         first[1].store(UInt(bitPattern: page), ordering: .relaxed)
@@ -60,6 +62,40 @@ final class HashIndex: @unchecked Sendable {
     /// The other bucket of that hash, never the same.
     @inline(__always)
     static func otherBucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: (hash & 63) ^ max(1, hash >> 6 & 63)) * bucketSlots }
+
+    /// Slots of the two buckets of a hash whose tag is the one that is asked for.
+    struct Candidates {
+        fileprivate let first: Slot
+        fileprivate let second: Slot
+        /// A bit for each slot: the first bucket's, then the second's.
+        fileprivate var bits: UInt64
+
+        @inline(__always)
+        mutating func next() -> Slot? {
+            guard bits != 0 else { return nil }
+            let position = bits.trailingZeroBitCount
+            bits &= bits &- 1
+            return (position < bucketSlots ? first : second) + (position & (bucketSlots - 1))
+        }
+    }
+
+    /// Looks at both buckets at once: their lines come from memory side by side, and there is one branch instead of up to sixteen.
+    @inline(__always)
+    static func candidates(_ hash: UInt64, _ tag: UInt64, in page: Slot) -> Candidates {
+        let (first, second) = (page + bucket(hash), page + otherBucket(hash))
+        return Candidates(first: first, second: second, bits: matches(first, tag) | matches(second, tag) &<< UInt64(bucketSlots))
+    }
+
+    @inline(__always)
+    private static func matches(_ bucket: Slot, _ tag: UInt64) -> UInt64 {
+        var bits: UInt64 = 0
+        for slot in 0..<bucketSlots {
+            // Relaxed: whoever goes on with a slot loads it again.
+            let isMatch = SlotWord(bits: bucket[slot].load(ordering: .relaxed)).tag == tag
+            bits |= (isMatch ? 1 : 0) &<< UInt64(slot)
+        }
+        return bits
+    }
 
     /// The slot with exactly that place.
     func find(_ word: SlotWord, _ hash: UInt64) -> Slot? {
@@ -234,15 +270,16 @@ final class HashIndex: @unchecked Sendable {
 
     private func takePage() -> Slot? {
         if arenas.last.map({ $0.used == $0.bytes }) ?? true {
-            let bytes = min(Self.hugePage, max(64 << 10, pageCount * Self.pageBytes))
+            let huge = 2 << 20
+            let bytes = min(huge, max(64 << 10, pageCount * Self.pageBytes))
             var start: UnsafeMutableRawPointer?
-            guard plimsoll_map(bytes, bytes == Self.hugePage ? bytes : plimsoll_page_size(), &start) == 0, let start else { return nil }
+            guard plimsoll_map(bytes, bytes == huge ? huge : Self.pageBytes, &start) == 0, let start else { return nil }
             guard plimsoll_open(start, bytes) == 0 else {
                 _ = plimsoll_unmap(start, bytes)
                 return nil
             }
-            // A look-up in a large index waits for the translation of its address as long as for the line itself (measured).
-            if bytes == Self.hugePage { _ = plimsoll_allow_huge_pages(start, bytes) }
+            // Look-ups go everywhere in a large index, and then each would need a translation of its own.
+            if allowsHugePages, bytes == huge { _ = plimsoll_allow_huge_pages(start, bytes) }
             arenas.append((start, bytes, 0))
         }
         let last = arenas.count - 1

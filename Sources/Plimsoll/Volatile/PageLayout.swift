@@ -5,13 +5,15 @@ import CPlimsollMemory
 /// The sentinel is the generation of the segment: never zero, never used twice. A page that the kernel took reads as zeros, so bytes
 /// were good if the sentinel of each of their pages is the expected one *after* they were copied: pages go from good to lost and not back.
 enum PageLayout {
-    static let page = plimsoll_page_size()
-    static let mask = page - 1
+    // Computed: reading them takes part in every look-up, and a lazy constant is a call.
+    static var page: Int { plimsoll_page_size() }
+    static var mask: Int { page - 1 }
     static let sentinel = 8
     /// Bytes of content in a page.
-    static let content = page - sentinel
+    static var content: Int { page - sentinel }
 
     /// Where a stream stands that has gone on for `bytes` from `offset`; never at a sentinel.
+    @inline(__always)
     static func advance(_ offset: Int, _ bytes: Int) -> Int {
         let room = page - (offset & mask)
         if bytes < room { return offset + bytes }
@@ -27,16 +29,20 @@ enum PageLayout {
         return page - (aligned & mask) >= prefix ? aligned : (aligned | mask) + 1 + sentinel
     }
 
+    /// Has the first lines of a stretch of the stream come that is about to be copied out, on the page behind as well: processors do not look
+    /// ahead across the end of a page.
+    @inline(__always)
+    static func prefetch(_ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int) {
+        let room = page - (offset & mask)
+        for line in 0..<(min(count, room, 512) + 63) / 64 { plimsoll_prefetch(base + offset + line * 64) }
+        if count > room { for line in 0..<4 { plimsoll_prefetch(base + (offset | mask) + 1 + line * 64) } }
+    }
+
     /// Copies `count` bytes of the stream at `offset` of `base` to `target`, whatever happens to them meanwhile.
     static func copyOut(_ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int, to target: UnsafeMutableRawPointer) {
         var (offset, left, target) = (offset, count, target)
         while left > 0 {
             let piece = min(left, page - (offset & mask))
-            // The processor's own prefetching ends with a page: the next one's address is translated, and its first lines fetched, meanwhile.
-            if piece < left {
-                let next = base + ((offset | mask) + 1)
-                for line in 0..<min(8, (left - piece) / 64 + 1) { plimsoll_prefetch(next + line * 64) }
-            }
             plimsoll_copy_racing(target, base + offset, piece)
             target += piece
             left -= piece

@@ -8,7 +8,7 @@ import Synchronization
 /// until the end, so a reader that is late reads zeros or another segment's sentinel, never a hole.
 @usableFromInline
 final class VolatileStore: Sendable {
-    let index = HashIndex()
+    let index: HashIndex
     private let table = SegmentTable()
     let log: Mutex<VolatileLog>
     let tallies = Tallies()
@@ -17,6 +17,7 @@ final class VolatileStore: Sendable {
     let time: Timekeeper
 
     init(limit: Int?, allowsHugePages: Bool, isVolatile: Bool, time: Timekeeper) {
+        index = HashIndex(allowsHugePages: allowsHugePages)
         var log = VolatileLog(index: index, table: table, limit: limit.map { max(0, $0) }, isVolatile: isVolatile)
         log.allowsHugePages = allowsHugePages
         self.log = Mutex(log)
@@ -48,22 +49,18 @@ final class VolatileStore: Sendable {
     ///   - isSame: whether those bytes are the same key although they differ; asked for keys with the same hash.
     @usableFromInline
     func find(_ hash: UInt64, _ key: UnsafeRawBufferPointer, isSame: (UnsafeRawBufferPointer) -> Bool) -> Found? {
+        let tag = SlotWord.tag(of: hash)
         while let page = index.page(of: hash) {
-            let (first, second) = (page + HashIndex.bucket(hash), page + HashIndex.otherBucket(hash))
-            // Both at once: that is one wait for memory instead of two.
-            plimsoll_prefetch(second)
-            for bucket in 0..<2 {
-                let slots = bucket == 0 ? first : second
-                for position in 0..<HashIndex.bucketSlots {
-                    // Acquiring: pairs with the release that published the word, so the item's bytes are seen.
-                    let word = SlotWord(bits: slots[position].load(ordering: .acquiring))
-                    guard word.tag == SlotWord.tag(of: hash), !word.isEmpty else { continue }
-                    switch look(slots + position, word, hash, key, isSame) {
-                    case (.found(let found), _): return found
-                    case (.other, _): continue
-                    case (.taken, let word): forget(slots + position, word)
-                    case (.expired, let word): expire(slots + position, word)
-                    }
+            var candidates = HashIndex.candidates(hash, tag, in: page)
+            while let slot = candidates.next() {
+                // Acquiring: pairs with the release that published the word, so the item's bytes are seen.
+                let word = SlotWord(bits: slot.pointee.load(ordering: .acquiring))
+                guard word.tag == tag, !word.isEmpty else { continue }
+                switch look(slot, word, hash, key, isSame) {
+                case (.found(let found), _): return found
+                case (.other, _): continue
+                case (.taken, let word): forget(slot, word)
+                case (.expired, let word): expire(slot, word)
                 }
             }
             // Nothing there: but was the page parted while we looked?
@@ -108,18 +105,17 @@ final class VolatileStore: Sendable {
         guard SlotWord(bits: slot.pointee.load(ordering: .acquiring)).place == word.place,
             generation != 0, let base = UnsafeMutableRawPointer(bitPattern: address)
         else { return .taken }
+        let item = base + word.offset
         let sentinel = Segment.sentinel(base, word.offset)
         // The lines behind the header's are fetched along with it and with the sentinel's.
-        plimsoll_prefetch(base + word.offset + 64)
-        plimsoll_prefetch(base + word.offset + 128)
+        plimsoll_prefetch(item + 64)
+        plimsoll_prefetch(item + 128)
         guard sentinel.pointee.load(ordering: .acquiring) == generation else { return .taken }
-        let item = base + word.offset
         let header = ItemHeader(at: item)
         // Acquiring, here and below: what was loaded comes before the second look at the sentinel.
         atomicMemoryFence(ordering: .acquiring)
         guard sentinel.pointee.load(ordering: .relaxed) == generation else { return .taken }
         guard header.hash == hash else { return .other }
-        if header.count > PageLayout.page - (word.offset & PageLayout.mask) { plimsoll_prefetch(base + ((word.offset | PageLayout.mask) + 1)) }
         // The header was good, so its lengths are. The key's bytes may still go, and would then equal none but zeros; `copy` looks again.
         let stored = UnsafeRawBufferPointer(start: item + header.keyStart, count: header.key)
         guard Self.equal(stored, key) || differs(stored, sentinel, generation, isSame) else {
@@ -131,10 +127,10 @@ final class VolatileStore: Sendable {
             guard sentinel.pointee.load(ordering: .relaxed) == generation else { return .taken }
             if expiry <= UInt64(max(0, time.elapsed().inNanoseconds)) { return .expired }
         }
-        return .found(
-            Found(
-                slot: slot, word: word, base: base, generation: generation,
-                start: header.value == 0 ? word.offset : PageLayout.advance(word.offset, header.prefix), count: header.value))
+        let start = header.value == 0 ? word.offset : PageLayout.advance(word.offset, header.prefix)
+        // Whoever asked makes room for the value meanwhile.
+        PageLayout.prefetch(base, start, header.value)
+        return .found(Found(slot: slot, word: word, base: base, generation: generation, start: start, count: header.value))
     }
 
     @inline(__always)

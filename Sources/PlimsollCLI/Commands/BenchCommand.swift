@@ -7,9 +7,8 @@ struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
         subcommands: [
-            IdleBench.self, ResidentBench.self, FalseAlarmBench.self,
-            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self,
-            TraceBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
+            IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
+            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self,
         ])
 }
 
