@@ -103,7 +103,9 @@ import Testing
         for round in UInt64(1)...15 {
             cache.reclaim { _, _ in true }
             _ = cache.noticeDrops()
-            for key in UInt64(0)..<600 { cache.insert(Self.value(key + round * 10_000, size: Self.size(key + round * 10_000)), forKey: key + round * 10_000) }
+            for key in UInt64(0)..<600 {
+                cache.insert(Self.value(key + round * 10_000, size: Self.size(key + round * 10_000)), forKey: key + round * 10_000)
+            }
             #expect(Self.read(cache, 0..<1_000_000 / 1000).wrong == 0)
             #expect(Self.read(cache, round * 10_000..<round * 10_000 + 600).wrong == 0)
         }
