@@ -74,7 +74,10 @@ import Testing
         let count = size == 64 ? 100_000 : 20_000
         for key in 0..<count { cache.insert([UInt8](repeating: UInt8(key & 255), count: size), forKey: key) }
         #expect(cache.count == count)
-        #expect((0..<count).allSatisfy { key in cache.withBytes(forKey: key) { $0.byteCount == size && $0.unsafeLoad(as: UInt8.self) == UInt8(key & 255) } == true })
+        #expect(
+            (0..<count).allSatisfy { key in
+                cache.withBytes(forKey: key) { $0.byteCount == size && $0.unsafeLoad(as: UInt8.self) == UInt8(key & 255) } == true
+            })
     }
 
     // MARK: Bounds
@@ -110,15 +113,16 @@ import Testing
         let cache = VolatileCache<Int, [UInt8]>("lowered", limit: .mebibytes(64))
         let isWriting = Atomic<Bool>(true)
         let done = Atomic<Int>(0)
-        #expect(Thread.start("writer") {
-            defer { done.wrappingAdd(1, ordering: .releasing) }
-            var key = 0
-            while isWriting.load(ordering: .relaxed) {
-                cache.insert([UInt8](repeating: UInt8(key & 255), count: 3000), forKey: key)
-                _ = cache.value(forKey: key / 2)
-                key += 1
-            }
-        })
+        #expect(
+            Thread.start("writer") {
+                defer { done.wrappingAdd(1, ordering: .releasing) }
+                var key = 0
+                while isWriting.load(ordering: .relaxed) {
+                    cache.insert([UInt8](repeating: UInt8(key & 255), count: 3000), forKey: key)
+                    _ = cache.value(forKey: key / 2)
+                    key += 1
+                }
+            })
         while cache.heldBytes < .mebibytes(32) {}
         for limit in [32, 8, 1, 16] {
             cache.limit = .mebibytes(limit)
