@@ -55,7 +55,7 @@ format: swift ## Bring the sources into shape
 bench: $(RELEASE) ## Measure what the library costs; prints figure lines
 	Benchmarks/run $(RELEASE)
 
-stress: $(RELEASE) ## Survival under memory pressure, with and without Plimsoll; prints figure lines
+stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatile; prints figure lines
 	$(RELEASE) stress --runs $${RUNS:-18} --limit $${LIMIT:-256M}
 
 clean: ## Remove what was built

@@ -6,7 +6,8 @@
 /// as memory that would otherwise be idle.
 ///
 /// Thread-safe. Look-ups take no lock and make no system call; writers exclude each other. What an orchestrator sees: resident memory and
-/// `anon` go on counting these pages until they are taken, `inactive_file`, the working set and `MemAvailable` don't.
+/// `anon` go on counting these pages until they are taken, the working set and `MemAvailable` don't; but once the
+/// kernel reclaims, pages that were read since move from `inactive_file` to `active_file`, which the working set counts.
 ///
 /// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.12, under `mlockall`) it is an
 /// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.

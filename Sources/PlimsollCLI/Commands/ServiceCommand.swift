@@ -35,33 +35,26 @@ struct ServiceCommand: AsyncParsableCommand {
         manager.register(service.thumbs.purgeable)
 
         manager.onReport { report in
-            if report.action == .release { ServiceEvent(report).emit() }
+            if report.action == .release || report.releasedVolatile > .zero { ServiceEvent(report).emit() }
+            guard report.taken > .zero else { return }
+            var event = ServiceEvent(.drop, at: report.began)
+            event.takenBytes = report.taken.bytes
+            event.emit()
         }
-        let teller = PlainThread { Teller(manager: manager, thumbs: service.thumbs).run() }
-        teller?.detach()
+        let levels = PlainThread { LevelTeller(manager: manager).run() }
+        levels?.detach()
         async let _: Void = manager.run()
         await Leash.end()
     }
 }
 
-/// Tells each change of level, and what the kernel took. Observers would hear of each level at most once in a resting time; a picture wants them all.
-private struct Teller {
+/// Tells each change of level. Observers would hear of each level at most once in a resting time; a picture wants them all.
+private struct LevelTeller {
     let manager: ResourceManager
-    let thumbs: ByteCache
-
-    private static let dropsEvery = 10
 
     func run() {
         var told = PressureLevel.normal
-        var turns = 0
         while true {
-            turns += 1
-            let taken = turns % Self.dropsEvery == 0 ? thumbs.noticeDrops() : .zero
-            if taken > .zero {
-                var event = ServiceEvent(.drop)
-                event.takenBytes = taken.bytes
-                event.emit()
-            }
             let level = manager.level
             if level != told {
                 told = level

@@ -32,7 +32,7 @@ struct ServiceEvent: Codable {
         self.init(.purge, at: report.began)
         level = report.level.description
         askedBytes = report.asked.bytes
-        releasedBytes = report.released.bytes
+        releasedBytes = (report.released + report.releasedVolatile).bytes
         fallBytes = report.residentFall.bytes
         tookMicroseconds = Int(report.took.inNanoseconds / 1000)
     }
