@@ -14,6 +14,23 @@ private final class Database: Sendable {
     func shed(_ bytes: ByteCount) -> ByteCount { bytes }
 }
 
+/// What SwiftNIO's buffer offers of itself.
+private struct NetworkBuffer: Sendable, Equatable {
+    private var storage: [UInt8]
+    init(bytes: some Sequence<UInt8>) { storage = Array(bytes) }
+    var readableBytesView: [UInt8] { storage }
+}
+
+extension NetworkBuffer: VolatileStorable {
+    func encode(into encoder: inout VolatileEncoder) { encoder.append(contentsOf: readableBytesView) }
+    init(decoding bytes: RawSpan) { self.init(bytes: bytes.withUnsafeBytes { Array($0) }) }
+}
+
+private struct Row: VolatileStorable, BitwiseCopyable {
+    var id: UInt64
+    var score: Double
+}
+
 @Suite(.timeLimit(.minutes(1))) struct ClientCodeTests {
     @Test func `observing`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
@@ -45,6 +62,31 @@ private final class Database: Sendable {
         sessions.removeAll()
         let statistics = sessions.statistics
         #expect(statistics.hits == 1 && statistics.byteCount == .zero && statistics.count == 0 && statistics.droppedByKernel == 0)
+    }
+
+    @Test func `caching in volatile memory`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let pages = VolatileCache<String, [UInt8]>("pages")
+        let thumbs = VolatileCache<UInt64, [UInt8]>("thumbs", limit: .mebibytes(256), timeToLive: .seconds(300))
+        let rows = VolatileCache<UInt64, Row>("rows"), buffers = VolatileCache<Int, NetworkBuffer>("buffers")
+        manager.register(pages)
+        manager.register(thumbs)
+        manager.register(rows).cancel()
+        #expect(thumbs.insert([1, 2, 3], forKey: 7) && thumbs.value(forKey: 7) == [1, 2, 3])
+        #expect(thumbs.withBytes(forKey: 7) { span in span.byteCount } == 3 && thumbs.withBytes(forKey: 8) { _ in true } == nil)
+        let loaded = try await thumbs.value(forKey: 9) { [9] }
+        #expect(loaded == [9] && thumbs.removeValue(forKey: 9) == [9])
+        thumbs.removeValue(forKey: 7)
+        thumbs.limit = .mebibytes(128)
+        thumbs.onRemoval { key, reason in print(key, reason) }
+        thumbs.removeAll()
+        pages.insert(Array("tea".utf8), forKey: "/", tags: ["tenant-42"])
+        pages.purge(tag: "tenant-42")
+        #expect(pages.count == 0 && pages.byteCount == .zero && pages.isVolatile && thumbs.statistics.droppedByKernel == 0)
+        rows.insert(Row(id: 1, score: 0.5), forKey: 1)
+        #expect(rows.value(forKey: 1)?.score == 0.5)
+        buffers.insert(NetworkBuffer(bytes: [1, 2]), forKey: 1)
+        #expect(buffers.value(forKey: 1) == NetworkBuffer(bytes: [1, 2]))
     }
 
     @Test func `a volatile buffer`() {
