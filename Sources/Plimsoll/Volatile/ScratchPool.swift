@@ -1,8 +1,8 @@
 import Synchronization
 
 /// Buffers in which values are put together for somebody to look at, lent one at a time and kept for the next, so that looking allocates nothing.
-// Unchecked: a buffer belongs to whoever took it out of its place by an atomic exchange.
 @usableFromInline
+// Unchecked: a buffer belongs to whoever took it out of its place by an atomic exchange.
 final class ScratchPool: @unchecked Sendable {
     @usableFromInline
     struct Buffer {
