@@ -57,6 +57,9 @@ extension GroupObserver {
             let growthFloor = options.thresholds.growthFloor.below(ByteCount(level.limit)).bytes
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
             let levelFree = max(0, level.limit - usage)
+            let idle = PressureReading.IdleMemory(
+                total: ByteCount(level.limit), free: ByteCount(levelFree), file: ByteCount(min(usage, level.stat.idleFile)))
+            if idle.sum < reading.idle?.sum ?? .max { reading.idle = idle }
             otherFree = min(otherFree, level.limit < smallest ? free : levelFree)
             if level.limit < smallest {
                 smallest = level.limit
@@ -65,6 +68,7 @@ extension GroupObserver {
                 reading.limit = ByteCount(level.limit)
                 reading.usage = ByteCount(usage)
                 reading.workingSet = ByteCount(max(0, usage - level.stat.inactiveFile))
+                reading.lazyFreed = level.stat.lazyFreedPages.map { .pages($0) }
                 // A limit lowered below what is used tells of itself only here.
                 if usage > level.limit, limitsReadAt.isDue(after: .seconds(1), at: now) { limitsReadAt = nil }
             }
@@ -75,6 +79,7 @@ extension GroupObserver {
     /// No group can have more than the machine; where none has a limit, the machine is the limit.
     private func boundByMachine(_ reading: inout PressureReading) {
         guard let memory = machineMemory else { return }
+        reading.machineIdle = .init(total: ByteCount(memory.total), free: ByteCount(memory.free), file: ByteCount(memory.inactiveFile))
         if let available = reading.available {
             reading.available = min(available, ByteCount(memory.available))
         } else {

@@ -3,7 +3,7 @@ import Plimsoll
 
 extension GroupObserver {
     /// The files a wait listens to.
-    enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, trigger, announcement }
+    enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, last, trigger, announcement }
 
     /// Blocks until a bell rings or the time has passed. It may also end early for nothing; the loop then looks once more than it need.
     func wait(atMost limit: Duration) {
@@ -20,6 +20,7 @@ extension GroupObserver {
         nanoseconds = min(nanoseconds, listen(.limits, limitWatch?.bell))
         nanoseconds = min(nanoseconds, listen(.warning, thresholds?.warning))
         nanoseconds = min(nanoseconds, listen(.critical, thresholds?.critical))
+        nanoseconds = min(nanoseconds, listen(.last, thresholds?.last))
         nanoseconds = min(nanoseconds, listen(.trigger, stall.trigger?.bell))
         nanoseconds = min(nanoseconds, listen(.announcement, announcement.bell))
 
@@ -59,6 +60,7 @@ extension GroupObserver {
         }
         if let found = conditions(.warning) { thresholds?.heardWarning(found, at: now) }
         if let found = conditions(.critical) { thresholds?.heardCritical(found, at: now) }
+        if let found = conditions(.last) { thresholds?.heardLast(found, at: now) }
         if let found = conditions(.trigger) { stall.heard(found, at: now) }
         if let found = conditions(.announcement) { announcement.heard(found, at: now) }
     }

@@ -138,7 +138,9 @@ final class GroupObserver {
         let limit = ByteCount(tightest.limit)
         thresholds.arm(
             warning: (limit - options.thresholds.warningMargin.below(limit)).bytes,
-            critical: (limit - options.thresholds.criticalMargin.below(limit)).bytes, at: now)
+            critical: (limit - options.thresholds.criticalMargin.below(limit)).bytes,
+            // Below half of what is kept free beside volatile memory some is given back, so half of that again is seldom passed.
+            last: (limit - VolatileRoom.margin(below: limit) * 0.25).bytes, at: now)
     }
 
     /// Arms what is not armed, where its pause is over.

@@ -43,6 +43,8 @@ extension PressureAction {
         case .expireBackgroundTasks: "e"
         case .suspend: "s"
         case .terminate: "t"
+        case .makeRoom: "m"
+        case .noticeDrops: "n"
         }
     }
 }

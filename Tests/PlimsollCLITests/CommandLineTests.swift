@@ -24,10 +24,10 @@ import Testing
         (["stress", "--runs", "0"], "allowed is 1 to 1000"),
         (
             ["stress", "--scenario", "ramp-20,flood"],
-            "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, page-cache, traffic, limit-halved"
+            "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, ramp-read, page-cache, ramp-huge, traffic, limit-halved, limit-cut"
         ),
         (["stress", "--scenario", ""], "names \"\"; allowed are ramp-20"),
-        (["stress", "--protection", "prayer"], "allowed are none, reactive"),
+        (["stress", "--protection", "prayer"], "allowed are none, reactive, volatile"),
         (["stress", "--parallel", "9"], "allowed is 1 to 4"),
         (["stress", "--limit", "4G"], "allowed is 64 MiB to 1 GiB"),
         (["bench", "idle", "--seconds", "0"], "allowed are seconds from 1 to 3600"),

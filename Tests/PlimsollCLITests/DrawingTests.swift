@@ -71,7 +71,7 @@ import Testing
         parser.delegate = counter
         #expect(parser.parse(), "\(String(describing: parser.parserError))")
         #expect(counter.elements["svg"] == 1)
-        #expect(counter.elements["path", default: 0] == (isEmpty ? 0 : 2))
+        #expect(counter.elements["path", default: 0] == (isEmpty ? 0 : 3))
         #expect(isEmpty || svg.contains("killed at"))
         #expect(svg.contains("prefers-color-scheme: dark"))
     }

@@ -10,7 +10,9 @@ enum Machines {
     static let stall = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n"
     static let events = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"
 
-    static func stat(inactiveFile: Int = 0, activeFile: Int = 0, shmem: Int = 0, dirty: Int = 0, writeback: Int = 0, slab: Int = 0) -> String {
+    static func stat(
+        inactiveFile: Int = 0, activeFile: Int = 0, shmem: Int = 0, dirty: Int = 0, writeback: Int = 0, slab: Int = 0, lazyFreed: Int? = nil
+    ) -> String {
         """
         anon 104857600
         file \(inactiveFile + activeFile + shmem)
@@ -28,7 +30,8 @@ enum Machines {
         slab_unreclaimable 1048576
         slab \(slab + 1_048_576)
         workingset_refault_file 275
-
+        pglazyfree 99
+        \(lazyFreed.map { "pglazyfreed \($0)\n" } ?? "")
         """
     }
 

@@ -41,6 +41,14 @@ import Testing
         #expect(Self.parse(text) { MemoryStat($0, isVersion1: false) }?.reclaimable == 267_386_880)
     }
 
+    @Test func `pages taken lazily are counted in pages where the kernel counts them`() {
+        #expect(Self.parse(Machines.stat(lazyFreed: 4711)) { MemoryStat($0, isVersion1: false) }?.lazyFreedPages == 4711)
+        #expect(Self.parse(Machines.stat()) { MemoryStat($0, isVersion1: false) }?.lazyFreedPages == nil)
+        #expect(Self.parse(Machines.statVersion1() + "pglazyfreed 5\n") { MemoryStat($0, isVersion1: true) }?.lazyFreedPages == nil)
+        let idle = Self.parse(Machines.stat(inactiveFile: 50, activeFile: 10, dirty: 25)) { MemoryStat($0, isVersion1: false) }
+        #expect(idle?.idleFile == 35, "what is dirty is not idle")
+    }
+
     @Test func `version 1 is read from its recursive lines`() {
         let stat = Self.parse(Machines.statVersion1(inactiveFile: 880_640, activeFile: 1_114_112, dirty: 20_480)) { MemoryStat($0, isVersion1: true) }
         #expect(stat?.reclaimable == 880_640 + 1_114_112 - 20_480)
@@ -63,6 +71,8 @@ import Testing
     }
 
     @Test func `MemFree stands in where there is no MemAvailable; a total is needed`() {
+        let lists = Self.parse("MemTotal: 80 kB\nMemFree: 3 kB\nMemAvailable: 30 kB\nInactive: 9 kB\nInactive(file): 7 kB\n") { MachineMemory($0) }
+        #expect(lists?.free == 3072 && lists?.inactiveFile == 7168)
         #expect(Self.parse("MemTotal: 8 kB\nMemFree: 3 kB\n") { MachineMemory($0) }?.available == 3072)
         #expect(Self.parse("MemFree: 3 kB\n") { MachineMemory($0) } == nil)
         #expect(Self.parse("MemTotal: 8 MB\nMemFree: 3 kB\n") { MachineMemory($0) } == nil)

@@ -1,6 +1,6 @@
-import Plimsoll
 import Testing
 
+@testable import Plimsoll
 @testable import PlimsollLinux
 
 /// What a reading is made of, and how often each file is read for it.
@@ -17,6 +17,32 @@ import Testing
         #expect(reading.available == .mebibytes(32 + 200 + 5))
         #expect(reading.workingSet == .mebibytes(480 - 150))
         #expect(reading.pinned == .mebibytes(512 - 237))
+    }
+
+    @Test func `what is idle is told of the level that has least, of the machine, and with what the kernel took`() throws {
+        let turner = Turner(Machines.version2(parentMax: "\(200 * mib)"))
+        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
+        turner.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
+        let reading = try turner.read()
+        #expect(reading.idle == .init(total: .mebibytes(200), free: .mebibytes(80), file: .mebibytes(20)))
+        #expect(reading.machineIdle?.free == .kibibytes(23_617_804))
+        #expect(reading.lazyFreed == .pages(5), "where the tightest limit sits")
+        #expect(try Turner(Machines.hybrid()).read().lazyFreed == nil)
+    }
+
+    @Test func `T18 a group filled with volatile pages shows no level, and the bells do not promise to ring`() throws {
+        let turner = Turner(Machines.hybrid())
+        var assessor = PressureAssessor()
+        for step in 0..<200 {
+            turner.set(Machines.v1Group + "/memory.usage_in_bytes", "\((480 + step % 16) * mib)\n")
+            turner.set(Machines.v1Group + "/memory.stat", Machines.statVersion1(inactiveFile: 300 * mib))
+            let reading = try turner.read(after: .milliseconds(50))
+            let assessment = assessor.assess(reading)
+            #expect(assessment.level == .normal && !turner.source.rings)
+            let pace = Pace.interval(
+                after: assessment, reading, holds: true, rings: turner.source.rings, turnCost: .microseconds(50), thresholds: .standard)
+            #expect(pace > .milliseconds(33), "it does not spin: \(pace)")
+        }
     }
 
     @Test func `usage and stat are read apart: nothing is negative when they disagree`() throws {

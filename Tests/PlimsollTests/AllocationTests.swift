@@ -9,14 +9,15 @@ import Testing
 @Suite(.timeLimit(.minutes(1)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
     @Test func `T27 C86 judging, deciding and announcing allocate nothing`() {
         var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(),
-            ramp = RefillRamp()
+            ramp = RefillRamp(), room = VolatileRoom(), drops = DropWatch()
         let useful = ActionReport(
             eventID: 0, action: .release, level: .warning, evidence: .headroom, began: .zero, released: .mebibytes(10),
             before: Footprint(resident: .mebibytes(10)))
         func turn(_ index: Int) -> Int {
             let available = ByteCount.mebibytes(index % 7 < 3 ? 20 : 400)
             let reading = PressureReading(
-                at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available)
+                at: .milliseconds(index * 50), limit: .mebibytes(512), usage: .mebibytes(512) - available, available: available,
+                volatile: available * 0.5, lazyFreed: ByteCount(index / 7))
             let assessment = assessor.assess(reading)
             var fired = 0
             for action in climb.climb(assessment)
@@ -25,6 +26,8 @@ import Testing
                 governor.finished(useful, at: assessment.at, available: available)
             }
             _ = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
+            let verdict = room.judge(reading, growth: assessment.growth)
+            if verdict.excess > .zero || drops.isDue(reading, isTight: verdict.isTight) { fired += 1 }
             return announcer.event(for: assessment) == nil ? fired : fired + 1
         }
         var fired = 0
@@ -38,7 +41,7 @@ import Testing
     @Test func `T27 C86 from wake-up to the end of a release nothing is allocated`() async throws {
         let source = CountingSource(warmingPasses: 2)
         let manager = ResourceManager(source: source)
-        let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { $1.count })
+        let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { 2 * $1.count })
         for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
         manager.register(cache)
         // Nothing the script shows gets better, so one pass follows another until nothing is left.
@@ -51,6 +54,37 @@ import Testing
         #expect(source.countedPasses > 2 && cache.statistics.purged == 2000)
         #expect(source.handAllocations == 0, "on the purging thread, from the footprint before to the one after")
         #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
+    }
+
+    @Test func `T27 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
+        // Each pass has a look between volatile memory and the heap.
+        let source = CountingSource(warmingPasses: 2, looksPerPass: 3)
+        let manager = ResourceManager(source: source)
+        let holders = (0..<3).map { FakeVolatile("\($0)", $0 == 0 ? .trivial : .cheap, mebibytes: 20_000) }
+        for holder in holders { manager.register(holder) }
+        let cache = PurgeableCache<Int, Int>("heap", cost: { _, _ in 1 << 20 })
+        for key in 0..<2000 { cache.insert(key, forKey: key) }
+        manager.register(cache)
+        // 12 MiB are free: less than a pass needs, but not so little that the keeper would measure in between.
+        source.script.push(usage: .mebibytes(500), limit: .mebibytes(512), available: .mebibytes(92))
+        var running = Task { try await manager.run() }
+        while source.countedPasses < 4 { await Task.yield() }
+        running.cancel()
+        try await running.value
+        #expect(source.handAllocations == 0 && source.loopAllocations == 0)
+
+        let calm = CountingSource(warmingPasses: 2)
+        let keeper = ResourceManager(source: calm)
+        for holder in holders.map({ _ in FakeVolatile(mebibytes: 20_000) }) { keeper.register(holder) }
+        calm.script.push(
+            PressureReading(
+                at: .zero, limit: .gibibytes(64), usage: .gibibytes(64), workingSet: .gibibytes(30), available: .gibibytes(34), lazyFreed: 1))
+        running = Task { try await keeper.run() }
+        while calm.countedPasses < 4 { await Task.yield() }
+        running.cancel()
+        try await running.value
+        #expect(keeper.reports.contains { $0.action == .makeRoom } && !keeper.reports.contains { $0.action == .release })
+        #expect(calm.handAllocations == 0 && calm.loopAllocations == 0)
     }
 }
 
@@ -65,12 +99,20 @@ final class CountingSource: PressureSource {
         var atPassStart: UInt64?
         var hand: UInt64 = 0
         var passes = 0
+        var looks = 0
         var resident = ByteCount.gibibytes(64)
     }
     private let counts = Mutex(Counts())
     private let warmingPasses: Int
+    private let looksPerPass: Int
+    /// Passes after that are not counted: holders have nothing left, so they are shorter.
+    private static let mostPasses = 100
 
-    init(warmingPasses: Int) { self.warmingPasses = warmingPasses }
+    /// - Parameter looksPerPass: calls of `footprint` in a pass.
+    init(warmingPasses: Int, looksPerPass: Int = 2) {
+        self.warmingPasses = warmingPasses
+        self.looksPerPass = looksPerPass
+    }
 
     var countedPasses: Int { counts.withLock { $0.passes - warmingPasses } }
     var loopAllocations: UInt64 { counts.withLock { $0.loop } }
@@ -89,12 +131,15 @@ final class CountingSource: PressureSource {
         counts.withLock { $0.atWake = after }
     }
 
-    /// Called once before and once after each pass: the heap of a test that counts allocations is not trimmed.
+    /// Called before and after each pass: the heap of a test that counts allocations is not trimmed.
     func footprint() -> Footprint {
         let now = allocation_count()
         return counts.withLock { counts in
-            if let start = counts.atPassStart {
-                if counts.passes >= warmingPasses { counts.hand = max(counts.hand, now - start) }
+            counts.looks += 1
+            if counts.looks % looksPerPass > 1 {
+                // Between volatile memory and the heap.
+            } else if let start = counts.atPassStart {
+                if counts.passes >= warmingPasses, counts.passes < Self.mostPasses { counts.hand = max(counts.hand, now - start) }
                 counts.passes += 1
                 counts.atPassStart = nil
             } else {

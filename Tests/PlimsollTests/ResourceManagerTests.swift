@@ -180,7 +180,12 @@ import Testing
             for _ in 0..<8 { await running.available(.mebibytes(20), after: .seconds(1)) }
             #expect(running.exits.count == 0, "the break in it counts")
             await running.until { running.manager.reports.filter { $0.action == .release }.count >= 1 }
-            for _ in 0..<3 where running.exits.count == 0 { await running.available(.mebibytes(20), after: .seconds(1)) }
+            // Each second the loop may find that the pass it waits for has ended; then it ends, and takes no more readings.
+            await running.until {
+                running.clock.advance(by: .seconds(1))
+                running.source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
+                return running.exits.count > 0
+            }
             let exit = try #require(running.exits.first)
             #expect(exit.status == 75 && saved.value == 1)
             #expect(exit.line.contains("sessions") && exit.line.contains("broken failed: disk full"))

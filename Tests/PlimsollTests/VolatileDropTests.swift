@@ -84,6 +84,20 @@ import Testing
         #expect(cache.statistics.droppedByKernel > 17_000)
     }
 
+    @Test func `What was taken behind a segment that is whole is noticed as well`() {
+        // The kernel passes once over pages that were read since: it is not only the oldest that go.
+        let cache = Self.filled(3000)
+        let held = cache.heldBytes
+        var taken = Set<Int>()
+        cache.reclaim { segment, page in
+            if page == 0, segment % 3 == 1 { taken.insert(segment) }
+            return segment % 3 == 1
+        }
+        #expect(taken.count > 2)
+        #expect(cache.noticeDrops() == .mebibytes(2) * Double(taken.count) && cache.heldBytes == held - .mebibytes(2) * Double(taken.count))
+        #expect(cache.noticeDrops() == .zero)
+    }
+
     @Test func `Numbers of segments come back only after the index forgot their last bearers`() {
         let cache = Self.filled(2000)
         for round in UInt64(1)...15 {

@@ -41,6 +41,9 @@ int plimsoll_allow_huge_pages(void *address, size_t bytes);
 int plimsoll_forbid(void *address, size_t bytes);
 int plimsoll_permit(void *address, size_t bytes);
 
+/// Reads one byte that the kernel may change behind the compiler's back.
+static inline unsigned char plimsoll_peek(const void *address) { return *(const volatile unsigned char *)address; }
+
 /// Copies bytes that another thread, or the kernel, may change meanwhile. The caller checks afterwards whether they were good; a thread
 /// sanitizer need not know.
 void plimsoll_copy_racing(void *to, const void *from, size_t bytes);

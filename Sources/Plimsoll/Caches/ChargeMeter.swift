@@ -11,9 +11,15 @@ public final class ChargeMeter: Sendable {
     private let held = Atomic<Int>(0)
     private let ceiling = Atomic<Int>(Int.max)
     private let bell = Atomic<Int>(Int.max)
+    private let ringsWhenRefusing: Bool
     private let wake: @Sendable () -> Void
 
-    init(wake: @escaping @Sendable () -> Void) { self.wake = wake }
+    /// - Parameter ringsWhenRefusing: whether a charge that is refused wakes the manager as well. Not where refusals are the rule and nothing hangs on them:
+    ///   a holder of volatile memory that asks for more than there is would wake it each time.
+    init(ringsWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
+        self.ringsWhenRefusing = ringsWhenRefusing
+        self.wake = wake
+    }
 
     /// Bytes declared and not given back. Caches registered while others insert may leave it off by what was under way;
     /// nothing but the pace of looking depends on it, since room is counted from one reading to the next.
@@ -28,7 +34,7 @@ public final class ChargeMeter: Sendable {
         while true {
             let (next, overflow) = now.addingReportingOverflow(count)
             if overflow || next > ceiling.load(ordering: .relaxed) {
-                ring()
+                if ringsWhenRefusing { ring() }
                 return false
             }
             let (exchanged, original) = held.weakCompareExchange(expected: now, desired: next, ordering: .relaxed)

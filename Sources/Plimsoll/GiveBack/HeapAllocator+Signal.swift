@@ -30,12 +30,3 @@ extension HeapAllocator {
     /// Name and version.
     private var title: String { version.map { "\(kind) \($0)" } ?? "\(kind)" }
 }
-
-extension Capabilities {
-    /// With one more signal at the end.
-    package func adding(_ signal: Signal) -> Capabilities {
-        var copy = self
-        copy.signals.append(signal)
-        return copy
-    }
-}

@@ -14,13 +14,19 @@ public struct ActionReport: Sendable, Hashable {
     public var took: Duration = .zero
     /// Bytes that were asked for.
     public var asked: ByteCount = .zero
-    /// Bytes that holders said they let go of.
+    /// Bytes that holders said they let go of, volatile ones apart: what they could be counted on for, as the kernel can't take it by itself.
     public var released: ByteCount = .zero
+    /// Bytes of volatile memory that holders said they gave back: the kernel could have taken these as well, so they counted as available before.
+    public var releasedVolatile: ByteCount = .zero
+    /// Bytes of volatile memory that the kernel was found to have taken.
+    public var taken: ByteCount = .zero
     /// Time of it in which other threads' allocations may have had to wait for the heap's free pages to be given back: glibc's `malloc_trim`.
     /// Zero with jemalloc, which lets them go on.
     public var trim: Duration = .zero
     /// Footprint before it.
     public var before = Footprint()
+    /// Footprint after volatile memory was given back and before others were asked; `nil` if none was.
+    public var between: Footprint?
     /// Footprint after it, the heap having given free pages back if that was worth it.
     public var after = Footprint()
     /// What came of it.
@@ -30,6 +36,8 @@ public struct ActionReport: Sendable, Hashable {
     public var residentFall: ByteCount { before.resident - after.resident }
     /// Measured fall of the group's usage; negative if it grew meanwhile.
     public var usageFall: ByteCount { before.usage - after.usage }
+    /// The greater fall that followed from what was `released`, and from trimming.
+    var heapFall: ByteCount { max((between ?? before).resident - after.resident, (between ?? before).usage - after.usage) }
     /// Whether it belongs to a simulation.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 
@@ -49,7 +57,12 @@ public struct ActionReport: Sendable, Hashable {
 extension ActionReport: CustomStringConvertible {
     public var description: String {
         var text = "\(level) (\(evidence)): \(action)"
-        if asked > .zero || released > .zero { text += ", asked \(asked), released \(released), resident fell \(residentFall)" }
+        if taken > .zero { text += ", the kernel took \(taken) of volatile memory" }
+        if asked > .zero || released > .zero || releasedVolatile > .zero {
+            text += ", asked \(asked), released \(released)"
+            if releasedVolatile > .zero { text += " and \(releasedVolatile) volatile" }
+            text += ", resident fell \(residentFall)"
+        }
         text += ", \(took.inSeconds * 1000) ms"
         switch outcome {
         case .done: return text

@@ -9,9 +9,13 @@ final class ManagerParts: Sendable {
     let saves = SaveRegistry()
     let threads = HandlerThreads()
     let tasks: BackgroundTaskRegistry
+    /// What caches on the heap declare.
     let meter: ChargeMeter
+    /// What holders of volatile memory declare.
+    let volatileMeter: ChargeMeter
     let purger: Purger
-    /// Releases.
+    let keeper: VolatileKeeper
+    /// Releases, and looks after volatile memory.
     let hands: Worker
     /// Tells observers.
     let courier: Worker
@@ -24,8 +28,10 @@ final class ManagerParts: Sendable {
     init(source: any PressureSource, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
         tasks = BackgroundTaskRegistry(time: time, threads: threads)
         meter = ChargeMeter { source.wake() }
+        volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         let purger = Purger(registry: purgeables, source: source, time: time)
-        self.purger = purger
+        let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
+        (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
         let (journal, observers) = (journal, observers)
         let courier = Worker("plimsoll-tell") { turn in
@@ -33,7 +39,10 @@ final class ManagerParts: Sendable {
             journal.deliver(turn, time: time)
         }
         self.courier = courier
-        hands = Worker("plimsoll-purge") { purger.run($0) { report in if journal.add(report) { courier.request() } } }
+        hands = Worker("plimsoll-purge") { turn in
+            guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
+            keeper.run(turn)
+        }
     }
 
     /// Puts a report into the journal and has its listeners told.

@@ -16,13 +16,13 @@ struct PressureLoop {
         var turnCost = Duration.microseconds(10)
         while !parts.inbox.isStopped {
             let began = time.elapsed()
-            let mark = parts.meter.heldBytes
+            let mark = parts.meter.heldBytes, volatileMark = parts.volatileMeter.heldBytes
             guard var reading = try? source.read(at: began) else {
                 // Nothing can be read just now: the source re-resolves its files and says why in its capabilities.
                 source.wait(atMost: Pace.longest)
                 continue
             }
-            reading.charged = mark
+            (reading.charged, reading.volatile) = (mark, volatileMark)
             var assessment = assessor.assess(reading)
             parts.inbox.simulate(on: &assessment)
             parts.publish(assessment.level)
@@ -35,7 +35,7 @@ struct PressureLoop {
             let pace = Pace.interval(
                 after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
-            source.wait(atMost: min(pace, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
+            source.wait(atMost: min(pace, response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
         }
     }
 }

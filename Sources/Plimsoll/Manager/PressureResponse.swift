@@ -9,6 +9,7 @@ struct PressureResponse {
     private var announcer: Announcer
     private var governor = PurgeGovernor()
     private var ramp = RefillRamp()
+    private var volatile: VolatileResponse
     private var expiryDeadline: Duration?
     private var isRestricted = false
     /// Refusals are reported once an episode.
@@ -31,15 +32,21 @@ struct PressureResponse {
         climb = LadderClimb(policy.effectiveLadder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
         mayHoldElsewhere = parts.purgeables.hasUnmetered
+        volatile = VolatileResponse(parts: parts, isDryRun: policy.isDryRun)
     }
+
+    /// When to look again at the latest, whatever the pace.
+    var lookWithin: Duration { volatile.lookWithin }
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         settle(assessment, reading)
         let allowance = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
         parts.meter.allow(policy.isDryRun ? .max : allowance, since: reading.charged)
+        parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
+        volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
         goAroundTheStuck(assessment)
@@ -55,6 +62,7 @@ struct PressureResponse {
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
         case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process")
         case .terminate(let grace): terminate(action, grace, assessment)
+        case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
         }
     }
 
@@ -77,14 +85,15 @@ struct PressureResponse {
             return
         }
         isRestricted = true
-        parts.purger.post(.init(report: report, includesPrecious: assessment.level == .critical))
+        let askedVolatile = VolatileResponse.bytesToRelease(assessment, reading, asked: report.asked)
+        parts.purger.post(.init(report: report, askedVolatile: askedVolatile, includesPrecious: assessment.level == .critical))
         parts.hands.request()
     }
 
     /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
         guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
-        return max(Self.leastAsked, parts.meter.heldBytes * (assessment.observed == .critical ? 0.5 : 0.125))
+        return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
     }
 
     private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
@@ -121,6 +130,8 @@ struct PressureResponse {
             available < policy.thresholds.criticalMargin.below(limit)
         else { return }
         let since = assessment.at - (saturatedSince ?? assessment.at)
+        // Once: in tests the end of the process is not the end.
+        parts.inbox.stop()
         Ending(parts: parts, time: time).end(within: grace, after: since, again)
     }
 
@@ -156,6 +167,7 @@ struct PressureResponse {
     private mutating func goAroundTheStuck(_ assessment: PressureAssessment) {
         if let name = parts.hands.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
             governor.abandoned()
+            parts.keeper.abandoned()
             overran(.release, name, assessment)
         }
         if let name = parts.courier.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) { overran(.warn, name, assessment) }

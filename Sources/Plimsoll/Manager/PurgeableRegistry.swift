@@ -1,21 +1,37 @@
 import Synchronization
 
-/// Everything that can let go of memory, cheapest to rebuild first.
+/// Everything that can let go of memory: what is volatile first, then by what it costs to rebuild.
 final class PurgeableRegistry: Sendable {
     final class Entry: Sendable {
         let purgeable: any Purgeable
+        /// The same, if its pages are volatile.
+        let volatile: (any VolatilePurgeable)?
         let name: String
         let rebuildCost: RebuildCost
+        /// Whether what it holds is known from a meter.
         let isMetered: Bool
         let gate = CallGate()
         /// Bytes held when last asked. Relaxed: written and read by the thread that purges; a stale number misplaces one request.
         let held = Atomic<Int>(0)
+        /// What of them it may be asked for. Relaxed, as `held`.
+        let offered = Atomic<Int>(0)
 
-        init(_ purgeable: any Purgeable, meter: ChargeMeter) {
+        init(_ purgeable: any Purgeable, meter: ChargeMeter, volatileMeter: ChargeMeter) {
             self.purgeable = purgeable
+            volatile = purgeable as? any VolatilePurgeable
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost
-            isMetered = purgeable.attach(meter)
+            let declaresHeap = purgeable.attach(meter)
+            volatile?.attach(volatile: volatileMeter)
+            isMetered = declaresHeap || volatile != nil
+        }
+
+        /// Whether both are asked at the same time, each for its share.
+        func isSameClass(as other: Entry) -> Bool { rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil) }
+
+        fileprivate func isAskedBefore(_ other: Entry) -> Bool {
+            if (volatile == nil) != (other.volatile == nil) { return volatile != nil }
+            return rebuildCost < other.rebuildCost
         }
     }
 
@@ -28,7 +44,7 @@ final class PurgeableRegistry: Sendable {
 
     func add(_ entry: Entry) {
         state.withLock { state in
-            let place = state.entries.firstIndex { $0.rebuildCost > entry.rebuildCost } ?? state.entries.endIndex
+            let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)
             if !entry.isMetered { state.unmetered += 1 }
         }
@@ -46,6 +62,13 @@ final class PurgeableRegistry: Sendable {
     /// Whether any holder's bytes are known only by asking it.
     var hasUnmetered: Bool { state.withLock { $0.unmetered > 0 } }
 
-    /// A snapshot in order of rebuild cost, then of registration. Allocates nothing.
+    /// A snapshot in the order of asking: volatile ones first, then by rebuild cost, then as registered. Allocates nothing.
     var snapshot: [Entry] { state.withLock { $0.entries } }
+
+    /// Where in a snapshot the holders of volatile memory stand. Allocates nothing.
+    func volatileRange(of entries: [Entry]) -> Range<Int> {
+        var end = 0
+        while end < entries.count, entries[end].volatile != nil { end += 1 }
+        return 0..<end
+    }
 }

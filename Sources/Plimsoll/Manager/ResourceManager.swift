@@ -75,6 +75,7 @@ public final class ResourceManager: Sendable {
 
     private func shutDown() async {
         parts.meter.allow(.max, since: .zero)
+        parts.volatileMeter.allow(.max, since: .zero)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
                 expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
@@ -86,8 +87,8 @@ public final class ResourceManager: Sendable {
         parts.courier.stop()
     }
 
-    /// Which signals are live, and why the others are not. The last one, `"allocator"`, says whether the heap can give free pages back.
-    public var capabilities: Capabilities { source.capabilities.adding(HeapAllocator.current.signal) }
+    /// Which signals are live, and why the others are not. The last two say whether memory can be volatile and whether the heap can give free pages back.
+    public var capabilities: Capabilities { source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal) }
 
     /// The level in force: one relaxed load, from any thread.
     public var level: PressureLevel { parts.level }
@@ -137,7 +138,9 @@ public final class ResourceManager: Sendable {
     /// the releases, not that bound.
     @discardableResult
     public func register(_ purgeable: any Purgeable) -> Registration {
-        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter)
+        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
+        let volatileMeter = VolatileMemory.isSupported ? parts.volatileMeter : parts.meter
+        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter, volatileMeter: volatileMeter)
         let registry = parts.purgeables
         registry.add(entry)
         source.wake()

@@ -29,6 +29,7 @@ public struct EscalationLadder: Sendable, Hashable {
         if rungs.count > 64 { throw Mistake(rung: 64, reason: "a ladder has at most 64 rungs") }
         for (index, rung) in rungs.enumerated() {
             if rung.level == .normal { throw Mistake(rung: index, reason: "\(rung.action) at level normal: normal is never pressure") }
+            if rung.action.isUpkeep { throw Mistake(rung: index, reason: "\(rung.action): the manager does this by itself, at any level") }
             if rung.patience < .zero { throw Mistake(rung: index, reason: "\(rung.action) after \(rung.patience): patience cannot be negative") }
             if rung.action.isDestructive, rung.patience == .zero {
                 throw Mistake(rung: index, reason: "\(rung.action) destroys work, so it needs patience (after:)")

@@ -11,13 +11,17 @@ public enum PressureAction: Sendable, Hashable {
     case expireBackgroundTasks(grace: Duration)
     /// Ask the supervisor to freeze this process.
     case suspend
+    /// Have holders of volatile memory give back what keeps a margin free. The manager does it by itself, without a word to observers; never a rung.
+    case makeRoom
+    /// Look which volatile pages the kernel has taken. The manager does it by itself; never a rung.
+    case noticeDrops
     /// Save state within `grace`, then end the process.
     case terminate(grace: Duration)
 
     /// Whether work or state is lost by it: such a step needs patience and a second reading.
     public var isDestructive: Bool {
         switch self {
-        case .warn, .release, .quiesce: false
+        case .warn, .release, .quiesce, .makeRoom, .noticeDrops: false
         case .expireBackgroundTasks, .suspend, .terminate: true
         }
     }
@@ -26,14 +30,22 @@ public enum PressureAction: Sendable, Hashable {
     var isStanding: Bool {
         switch self {
         case .release, .terminate: true
-        case .warn, .quiesce, .expireBackgroundTasks, .suspend: false
+        case .warn, .quiesce, .expireBackgroundTasks, .suspend, .makeRoom, .noticeDrops: false
+        }
+    }
+
+    /// Whether it belongs to no level: what the manager does by itself while memory is idle.
+    var isUpkeep: Bool {
+        switch self {
+        case .makeRoom, .noticeDrops: true
+        case .warn, .release, .quiesce, .expireBackgroundTasks, .suspend, .terminate: false
         }
     }
 
     /// How far it goes, from 0: a ladder only climbs.
     package var severity: Int {
         switch self {
-        case .warn: 0
+        case .warn, .makeRoom, .noticeDrops: 0
         case .release: 1
         case .quiesce: 2
         case .expireBackgroundTasks: 3
@@ -51,6 +63,8 @@ extension PressureAction: CustomStringConvertible {
         case .quiesce: "quiesce"
         case .expireBackgroundTasks(let grace): "expire background tasks (grace \(grace))"
         case .suspend: "suspend"
+        case .makeRoom: "make room"
+        case .noticeDrops: "notice drops"
         case .terminate(let grace): "terminate (grace \(grace))"
         }
     }

@@ -33,7 +33,8 @@ struct PurgeGovernor: Sendable {
     ///   - available: what can be allocated after it.
     mutating func finished(_ report: ActionReport, at now: Duration, available: ByteCount?) {
         isRunning = false
-        let fall = max(report.residentFall, report.usageFall)
+        // What volatile memory brought says nothing about the next pass: it was available before.
+        let fall = report.heapFall
         // Where nothing was let go of, the heap may still have had something to give.
         let nothing = report.released < min(.mebibytes(1), report.asked)
         lastWasUseless = fall < (nothing ? .mebibytes(1) : report.released * 0.1)

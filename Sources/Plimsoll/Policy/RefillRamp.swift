@@ -3,6 +3,7 @@ struct RefillRamp: Sendable {
     /// Share of the room given each step.
     private var share = 1.0
     private var nextStep = Duration.zero
+    private var isShort = false
 
     /// Whether all the room is given.
     var isFull: Bool { share >= 1 }
@@ -15,15 +16,17 @@ struct RefillRamp: Sendable {
     /// - Parameter room: what is left above the line; `nil` if no limit is known, then nothing bounds them here.
     mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
         guard let room else { return .max }
-        if level > .normal {
+        isShort = level > .normal
+        if isShort {
             share = Self.firstShare
             nextStep = now + Self.step
-            return .zero
-        }
-        if share < 1, now >= nextStep {
+        } else if share < 1, now >= nextStep {
             share = min(1, share * 2)
             nextStep = now + Self.step
         }
-        return room * share
+        return portion(of: room)
     }
+
+    /// As much of another room as was given of that one last.
+    func portion(of room: ByteCount) -> ByteCount { isShort ? .zero : isFull ? room : room * share }
 }

@@ -22,6 +22,15 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public var events: EventCounts?
     /// What registered caches hold by their own count: growth that is theirs stops at the line by itself and is no danger.
     public var charged: ByteCount
+    /// What registered holders of volatile memory have mapped by their own count. Part of `usage`, and of `available` as far as the kernel may take it.
+    public var volatile: ByteCount
+    /// Volatile memory that the kernel has taken since the group was made, whoever's it was; only ever grows (`pglazyfreed` in `memory.stat`,
+    /// in bytes). `nil` where it is not counted, as on version 1.
+    public var lazyFreed: ByteCount?
+    /// What is put to no use where a group has a limit, at the level that has least of it; `nil` without a limit.
+    public var idle: IdleMemory?
+    /// The same of the machine as a whole; `nil` where it can't be read.
+    public var machineIdle: IdleMemory?
     /// What a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for nothing.
     public var announced: PressureLevel?
 
@@ -29,7 +38,8 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public init(
         at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero, workingSet: ByteCount? = nil,
         available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
-        charged: ByteCount = .zero, announced: PressureLevel? = nil
+        charged: ByteCount = .zero, volatile: ByteCount = .zero, lazyFreed: ByteCount? = nil, idle: IdleMemory? = nil,
+        machineIdle: IdleMemory? = nil, announced: PressureLevel? = nil
     ) {
         self.at = at
         self.boundary = boundary
@@ -41,6 +51,10 @@ public struct PressureReading: Sendable, Hashable, Codable {
         self.stall = stall
         self.events = events
         self.charged = charged
+        self.volatile = volatile
+        self.lazyFreed = lazyFreed
+        self.idle = idle ?? limit.map { .init(total: $0, free: Swift.max(.zero, $0 - usage), file: Swift.max(.zero, usage - (workingSet ?? usage))) }
+        self.machineIdle = machineIdle
         self.announced = announced
     }
 
@@ -48,6 +62,27 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public var pinned: ByteCount? {
         guard let limit, let available else { return nil }
         return limit - available
+    }
+
+    /// Memory that is put to no use at one place.
+    public struct IdleMemory: Sendable, Hashable, Codable {
+        /// The limit there, or the machine's memory.
+        public var total: ByteCount
+        /// What can be taken from nobody: `total` less what is used, or `MemFree`.
+        public var free: ByteCount
+        /// Page cache that was not used lately, and volatile pages: both stand on the list of inactive file pages (`inactive_file` in `memory.stat`,
+        /// `Inactive(file)` in `/proc/meminfo`), from which the kernel takes first.
+        public var file: ByteCount
+
+        /// All three, in bytes.
+        public init(total: ByteCount, free: ByteCount, file: ByteCount = .zero) {
+            self.total = total
+            self.free = free
+            self.file = file
+        }
+
+        /// Free and idle together.
+        package var sum: ByteCount { free + file }
     }
 
     /// Which kind of limit is the tightest.

@@ -49,6 +49,9 @@ public struct Capabilities: Sendable, Hashable, Codable {
 
     /// The signal of that name.
     public subscript(name: String) -> Signal? { signals.first { $0.name == name } }
+
+    /// These and one more, which the source can't know of.
+    package func adding(_ signal: Signal) -> Capabilities { Capabilities(footing: footing, signals: signals + [signal]) }
 }
 
 extension Capabilities: CustomStringConvertible {

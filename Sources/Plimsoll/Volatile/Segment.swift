@@ -48,6 +48,12 @@ struct Segment {
     /// Whether the page at `offset` is still there. A page that was taken is not brought back by looking: it reads as zeros.
     func isThere(_ offset: Int) -> Bool { Self.sentinel(base, offset).pointee.load(ordering: .relaxed) == generation }
 
+    /// Whether four pages spread over it are still there: where the kernel has been, one of them is gone but for a few pages read since.
+    var seemsWhole: Bool {
+        let last = frontier / PageLayout.page - 1
+        return last < 0 || (0...3).allSatisfy { isThere(last * $0 / 3 * PageLayout.page) }
+    }
+
     static func sentinel(_ base: UnsafeMutableRawPointer, _ offset: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
         // A page's first word is only ever used as an atomic; its layout is that of `UInt64`.
         (base + (offset & ~PageLayout.mask)).assumingMemoryBound(to: Atomic<UInt64>.self)

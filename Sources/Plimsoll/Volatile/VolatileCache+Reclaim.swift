@@ -8,7 +8,10 @@ extension VolatileCache {
             for (number, segment) in log.segments.enumerated() {
                 guard let segment, segment.isSealed else { continue }
                 for page in 0..<segment.frontier / PageLayout.page where isTaken(number, page) {
-                    _ = plimsoll_reclaim(segment.base + page * PageLayout.page, PageLayout.page)
+                    let offset = page * PageLayout.page
+                    _ = plimsoll_reclaim(segment.base + offset, PageLayout.page)
+                    // One that just now stands in another processor's list of pages to be sorted in escapes reclaim (mm/swap.c), but not this.
+                    if segment.isThere(offset) { _ = plimsoll_drop(segment.base + offset, PageLayout.page) }
                 }
             }
         }

@@ -150,27 +150,29 @@ extension VolatileLog {
         return before - mapped
     }
 
-    /// Finds the pages that the kernel took. It takes them in the order of sealing, so the search ends at the first segment that is whole.
+    /// Finds the pages that the kernel took. It takes them in the order of sealing, but passes once over what was read since (a huge page
+    /// as a whole), so every sealed segment is looked at; one that is whole so far only at some of its pages.
     mutating func noticeDrops() -> Int {
         guard isVolatile else { return 0 }
         var found = 0
         for isMain in [false, true] {
             var number = isMain ? main.oldest : small.oldest
             while number >= 0, let segment = segments[number], segment.isSealed {
+                let this = number
+                number = segment.newer
+                if segment.lost == 0, segment.seemsWhole { continue }
                 var there = 0, page = 0
                 while page < segment.frontier {
                     if segment.isThere(page) { there += PageLayout.page }
                     page += PageLayout.page
                 }
-                if there == segment.frontier { break }
                 let taken = segment.frontier - there - segment.lost
                 found += taken
-                segments[number]!.lost += taken
+                segments[this]!.lost += taken
                 mapped -= taken
                 sealed -= taken
                 meter?.give(taken)
-                if there == 0 { retire(number, .droppedByKernel) }
-                number = segment.newer
+                if there == 0 { retire(this, .droppedByKernel) }
             }
         }
         return found

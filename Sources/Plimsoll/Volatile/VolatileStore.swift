@@ -107,6 +107,9 @@ final class VolatileStore: Sendable {
         else { return .taken }
         let item = base + word.offset
         let sentinel = Segment.sentinel(base, word.offset)
+        // The lines behind the header's are fetched along with it and with the sentinel's.
+        plimsoll_prefetch(item + 64)
+        plimsoll_prefetch(item + 128)
         guard sentinel.pointee.load(ordering: .acquiring) == generation else { return .taken }
         let header = ItemHeader(at: item)
         // Acquiring, here and below: what was loaded comes before the second look at the sentinel.

@@ -8,7 +8,7 @@ struct DemoCommand: ParsableCommand {
         commandName: "demo", abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",
         discussion: """
             The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
-            with it, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
+            with its cache in volatile memory, registered with a manager, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
             """)
 
     @Option(help: "Limit of each service's group.") var limit = ByteCount.mebibytes(256)

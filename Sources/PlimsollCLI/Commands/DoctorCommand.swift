@@ -12,7 +12,7 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
         let source = LinuxPressureSource()
-        let capabilities = source.capabilities.adding(HeapAllocator.current.signal)
+        let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
         let reading = try? source.read(at: SteadyClock.now)
         if json {
             Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))
@@ -52,6 +52,16 @@ struct DoctorCommand: ParsableCommand {
         rows.append(["available", reading.available.map { "\($0) can still be allocated" } ?? "unknown"])
         rows.append(["resident", "\(reading.resident), this process"])
         if let stall = reading.stall { rows.append(["stalled", "\(Text.number(stall.some.inSeconds, decimals: 3)) s since the group was made"]) }
+        let idle = reading.boundary == .machine ? reading.machineIdle : reading.idle
+        if let file = idle?.file, file > .zero {
+            rows.append(["inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first"])
+            // RSS, memory.current and `anon` go on counting volatile pages until the kernel takes them (measured).
+            let number = reading.boundary == .machine ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
+            rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until they are taken"])
+        }
+        if let taken = reading.lazyFreed, taken > .zero {
+            rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"])
+        }
         if let events = reading.events {
             rows.append(["events", "met the limit \(events.max) times, memory.high \(events.high) times, OOM kills \(events.oomKill)"])
         }

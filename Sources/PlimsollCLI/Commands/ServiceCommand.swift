@@ -7,11 +7,11 @@ import PlimsollLinux
 struct ServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_service", abstract: "Part of `demo`.", shouldDisplay: false)
 
-    @Flag(help: "Register the cache and run the manager.") var protected = false
+    @Flag(help: "Keep the cache in volatile memory, register it and run the manager.") var protected = false
     @Option(help: "Seconds a session lives.") var sessionLife: Double
 
     func run() async throws {
-        let service = ThumbService(sessionLife: .seconds(sessionLife))
+        let service = ThumbService(thumbs: ByteCache("thumbs", isVolatile: protected), sessionLife: .seconds(sessionLife))
         let (listener, port) = try reportingFailure { try Socket.listening() }
         service.serve(listener)
         var listening = ServiceEvent(.listening)
@@ -29,28 +29,39 @@ struct ServiceCommand: AsyncParsableCommand {
         end.emit()
     }
 
-    /// The whole difference: the cache is registered, and the manager runs.
+    /// The whole difference: what the cache is made of, that it is registered, and that the manager runs.
     private func serveProtected(_ service: ThumbService) async throws {
         let manager = ResourceManager(source: LinuxPressureSource(), time: SteadyClock.timekeeper)
-        manager.register(service.thumbs)
+        manager.register(service.thumbs.purgeable)
 
         manager.onReport { report in
             if report.action == .release { ServiceEvent(report).emit() }
         }
-        let levels = PlainThread { LevelTeller(manager: manager).run() }
-        levels?.detach()
+        let teller = PlainThread { Teller(manager: manager, thumbs: service.thumbs).run() }
+        teller?.detach()
         async let _: Void = manager.run()
         await Leash.end()
     }
 }
 
-/// Tells each change of level. Observers would hear of each level at most once in a resting time; a picture wants them all.
-private struct LevelTeller {
+/// Tells each change of level, and what the kernel took. Observers would hear of each level at most once in a resting time; a picture wants them all.
+private struct Teller {
     let manager: ResourceManager
+    let thumbs: ByteCache
+
+    private static let dropsEvery = 10
 
     func run() {
         var told = PressureLevel.normal
+        var turns = 0
         while true {
+            turns += 1
+            let taken = turns % Self.dropsEvery == 0 ? thumbs.noticeDrops() : .zero
+            if taken > .zero {
+                var event = ServiceEvent(.drop)
+                event.takenBytes = taken.bytes
+                event.emit()
+            }
             let level = manager.level
             if level != told {
                 told = level

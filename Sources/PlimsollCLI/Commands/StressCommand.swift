@@ -6,16 +6,18 @@ struct StressCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stress", abstract: "Count who survives bursts of memory under a real limit, without and with Plimsoll.",
         discussion: """
-            Scenarios: \(Scenario.allCases.map(\.rawValue).joined(separator: ", ")). Protections: none, reactive.
+            Scenarios: \(Scenario.allCases.map(\.rawValue).joined(separator: ", ")). Protections: none, reactive (a cache on the heap and a \
+            manager), volatile (a cache in volatile memory and no manager).
             Each run is a process of its own in a group of its own; the verdict is its exit status and the kernel's count of kills.
             """)
 
     @Option(help: "Runs of each.") var runs = 6
     @Option(help: "Scenarios, separated by commas; all by default.") var scenario: String?
-    @Option(help: "Protections, separated by commas.") var protection = "none,reactive"
+    @Option(help: "Protections, separated by commas.") var protection = "none,reactive,volatile"
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(512)
     @Option(help: "Runs side by side.") var parallel = 1
     @Option(help: "Where page-cache may write a file; a directory on a disk.", completion: .directory) var directory = "."
+    @Flag(help: "Let the groups swap; else swap can't hide what a limit does.") var swap = false
     @Flag(help: "A JSON line a summary instead of the table.") var json = false
 
     func validate() throws {
@@ -32,7 +34,8 @@ struct StressCommand: ParsableCommand {
 
     func run() throws {
         let harness = StressHarness(
-            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel, directory: directory)
+            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel, directory: directory,
+            allowsSwap: swap)
         let summaries = try reportingFailure {
             do {
                 return try harness.run { Output.error($0) }

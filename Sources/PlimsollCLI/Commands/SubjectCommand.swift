@@ -15,15 +15,15 @@ struct SubjectCommand: AsyncParsableCommand {
         guard let scenario = Scenario(rawValue: scenario), let protection = Protection(rawValue: protection) else {
             throw ValidationError("unknown scenario or protection")
         }
-        let subject = try reportingFailure { try Subject(scenario, limit: limit, directory: directory) }
+        let subject = try reportingFailure { try Subject(scenario, protection, limit: limit, directory: directory) }
         switch protection {
-        case .none:
+        case .none, .volatile:
             let (began, crossed) = try await endure(subject)
             Output.line(JSONLine.encode(subject.result([], began: began, crossed: crossed)))
         case .reactive:
             let manager = ResourceManager(
                 source: LinuxPressureSource(), time: SteadyClock.timekeeper, onTurn: { subject.noteTurn($1) })
-            manager.register(subject.cache)
+            manager.register(subject.cache.purgeable)
             async let _: Void = manager.run()
             let (began, crossed) = try await endure(subject)
             Output.line(JSONLine.encode(subject.result(manager.reports, began: began, crossed: crossed)))

@@ -17,12 +17,14 @@ struct DemoChart {
         text { font: 13px system-ui, sans-serif; fill: #24292f } .title { font-size: 18px; font-weight: 600 } .minor { fill: #57606a }
         .paper { fill: #ffffff } .grid { stroke: #d8dee4 } .axis { stroke: #57606a } .limit { stroke: #cf222e; stroke-width: 2 }
         .warn { stroke: #9a6700; stroke-dasharray: 5 4 } .without { stroke: #bc4c00; stroke-width: 2; fill: none }
-        .with { stroke: #0969da; stroke-width: 2; fill: none } .kill { stroke: #cf222e; stroke-width: 3 } .killtext { fill: #cf222e; font-weight: 600 }
+        .with { stroke: #0969da; stroke-width: 2; fill: none } .fixed { stroke: #0969da; stroke-dasharray: 2 3; fill: none } .drop { stroke: #8250df }
+        .kill { stroke: #cf222e; stroke-width: 3 } .killtext { fill: #cf222e; font-weight: 600 }
         .withouttext { fill: #bc4c00; font-weight: 600 } .withtext { fill: #0969da; font-weight: 600 } .purge { stroke: #0969da; stroke-width: 1.5 }
         .normal { fill: #aceebb } .warning { fill: #fae17d } .critical { fill: #ffaba8 }
         @media (prefers-color-scheme: dark) {
         text { fill: #e6edf3 } .minor { fill: #9198a1 } .paper { fill: #0d1117 } .grid { stroke: #2d333b } .axis { stroke: #9198a1 }
-        .limit, .kill { stroke: #ff7b72 } .warn { stroke: #d29922 } .without { stroke: #f0883e } .with, .purge { stroke: #58a6ff }
+        .limit, .kill { stroke: #ff7b72 } .warn { stroke: #d29922 } .without { stroke: #f0883e } .with, .fixed, .purge { stroke: #58a6ff }
+        .drop { stroke: #a371f7 }
         .killtext { fill: #ff7b72 } .withouttext { fill: #f0883e } .withtext { fill: #58a6ff }
         .normal { fill: #1f6f37 } .warning { fill: #845306 } .critical { fill: #a40e26 } }
         """
@@ -89,6 +91,8 @@ struct DemoChart {
             if record.isProtected {
                 let middle = record.samples[record.samples.count * 3 / 4]
                 svg.text("with Plimsoll", x: x(middle.at), y: y(middle.usage) + 34, "withtext", anchor: .middle)
+                svg.path(record.samples.map { (x: x($0.at), y: y($0.fixed)) }, "fixed")
+                svg.text("of it, what the kernel can't take", x: x(middle.at), y: y(middle.fixed) + 18, "withtext", anchor: .middle)
             } else {
                 svg.text("without", x: x(at.at) - 8, y: y(at.usage), "withouttext", anchor: .end)
             }
@@ -101,10 +105,11 @@ struct DemoChart {
         }
     }
 
-    /// The strip below the plot: the level in force, and a tick for each purge.
+    /// The strip below the plot: the level in force, and a tick for each purge and for what the kernel took.
     private func levels(_ svg: inout SVG) {
+        for drop in with.drops { svg.line((x(drop.at), purgeTop), (x(drop.at), purgeTop + 12), "drop") }
         for purge in with.purges { svg.line((x(purge.at), purgeTop), (x(purge.at), purgeTop + 12), "purge") }
-        svg.text("purges", x: left - 8, y: purgeTop + 10, "minor", anchor: .end)
+        svg.text("taken", x: left - 8, y: purgeTop + 10, "minor", anchor: .end)
         svg.text("level", x: left - 8, y: levelTop + 11, "minor", anchor: .end)
         let end = with.samples.last?.at ?? .zero
         var spans = [(at: Duration.zero, level: PressureLevel.normal)] + with.levels
@@ -120,7 +125,9 @@ struct DemoChart {
             svg.text(level.description, x: place + 20, y: height - 16, "minor")
             place += 100
         }
-        svg.text("level of the service with Plimsoll; each tick above it is a purge", x: place, y: height - 16, "minor")
+        svg.text(
+            "level of the service with Plimsoll; a tick above it is a purge (blue) or what the kernel took (violet)", x: place, y: height - 16,
+            "minor")
     }
 
     /// 1, 2 or 5 times a power of ten, at least `value`.

@@ -69,6 +69,16 @@ final class LimitedGroup: Sendable {
         return .microseconds(microseconds)
     }
 
+    /// Of the usage, what the kernel can't take by itself, and what orchestrators count. Volatile pages are on the lists of files: on the
+    /// inactive one, which the working set leaves out, until the kernel passes over those that were read since.
+    var parts: (fixed: ByteCount, workingSet: ByteCount) {
+        let statistics = ControlFile.text(memory + "/memory.stat") ?? "", prefix = version == .v2 ? "" : "total_"
+        let inactive = ControlFile.value(of: prefix + "inactive_file", in: statistics) ?? 0
+        let active = ControlFile.value(of: prefix + "active_file", in: statistics) ?? 0
+        let usage = usage
+        return (max(.zero, usage - ByteCount(inactive + active)), max(.zero, usage - ByteCount(inactive)))
+    }
+
     /// What cannot be reclaimed by dropping page cache.
     var pinned: ByteCount {
         let keys = version == .v2 ? ("file", "shmem") : ("total_cache", "total_shmem")

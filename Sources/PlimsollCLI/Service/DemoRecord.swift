@@ -5,6 +5,10 @@ struct DemoRecord {
     struct Sample {
         var at: Duration
         var usage: ByteCount
+        /// Of it, what the kernel can't take by itself.
+        var fixed: ByteCount
+        /// Of it, what orchestrators count.
+        var workingSet: ByteCount
     }
 
     struct Purge {
@@ -13,6 +17,12 @@ struct DemoRecord {
         var released: ByteCount
         /// Measured fall of resident memory, negative if the service took more meanwhile.
         var fall: ByteCount
+    }
+
+    /// Volatile memory that the kernel was found to have taken by itself.
+    struct Drop {
+        var at: Duration
+        var taken: ByteCount
     }
 
     enum Fate: Equatable {
@@ -29,6 +39,7 @@ struct DemoRecord {
     var samples: [Sample] = []
     var levels: [(at: Duration, level: PressureLevel)] = []
     var purges: [Purge] = []
+    var drops: [Drop] = []
     var served = 0
     var hits = 0
     var misses = 0
@@ -40,6 +51,9 @@ struct DemoRecord {
 
     /// Sum of the falls that were measured.
     var givenBack: ByteCount { purges.reduce(.zero) { $0 + max(.zero, $1.fall) } }
+
+    /// Sum of what the kernel took.
+    var taken: ByteCount { drops.reduce(.zero) { $0 + $1.taken } }
 
     /// `killed after 4.2 s`, `survived`, or what else came of it.
     var outcome: String {
@@ -53,7 +67,11 @@ struct DemoRecord {
 
     /// The last line of the demo.
     static func result(without: DemoRecord, with: DemoRecord) -> String {
-        "result: without=\(without.outcome), with=\(with.outcome), served \(with.served) requests, \(Text.mebibytes(with.givenBack)) MiB given back"
+        """
+        result: without=\(without.outcome), with=\(with.outcome), \
+        served \(with.served) requests, \(Text.mebibytes(with.givenBack)) MiB given back, \
+        \(Text.mebibytes(with.taken)) MiB taken by the kernel
+        """
     }
 
     /// Whether both fared as the demo claims.

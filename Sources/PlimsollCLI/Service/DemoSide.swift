@@ -47,7 +47,8 @@ final class DemoSide {
     func look() -> [Narrative.Item] {
         guard record.fate == .running else { return [] }
         let now = SteadyClock.now - start
-        record.samples.append(.init(at: now, usage: group.usage))
+        let parts = group.parts
+        record.samples.append(.init(at: now, usage: group.usage, fixed: parts.fixed, workingSet: parts.workingSet))
         record.served = traffic?.servedCount ?? 0
         var items = events().compactMap(take)
         if let ending = child.poll() {
@@ -110,6 +111,10 @@ final class DemoSide {
                 fall: ByteCount(event.fallBytes ?? 0))
             record.purges.append(purge)
             return .init(at: at, side: record.name, text: "", purge: purge)
+        case .drop:
+            let drop = DemoRecord.Drop(at: at, taken: ByteCount(event.takenBytes ?? 0))
+            record.drops.append(drop)
+            return .init(at: at, side: record.name, text: "", drop: drop)
         case .end:
             record.hits = event.hits ?? 0
             record.misses = event.misses ?? 0

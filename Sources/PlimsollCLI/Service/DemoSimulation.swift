@@ -26,26 +26,27 @@ struct DemoSimulation {
             let grown = ByteCount(Int(plan.thumbsPerSecond * 0.6 * Self.step.inSeconds * Double(Thumbnail.meanSize)))
             let usage = Self.base + live + cache + grown
             if usage >= limit, !isProtected {
-                record.samples.append(.init(at: at, usage: limit))
+                record.samples.append(.init(at: at, usage: limit, fixed: limit, workingSet: limit))
                 record.fate = .killed(at: at)
                 return record
             }
-            let step = decisions.decide(PressureReading(at: at, boundary: .maximum, limit: limit, usage: Self.base + live + cache))
+            cache = cache + grown
             if isProtected {
-                if step.actions.contains(.release) {
-                    let released = min(cache, step.assessment.shortfall)
-                    cache = cache - released
-                    if released > .zero { record.purges.append(.init(at: at, took: .zero, released: released, fall: released)) }
-                }
-                if step.assessment.level != level {
-                    level = step.assessment.level
+                // Volatile: the kernel takes what exceeds the limit, and until then it counts as available.
+                let taken = min(cache, max(.zero, usage - limit))
+                cache = cache - taken
+                if taken > .zero { record.drops.append(.init(at: at, taken: taken)) }
+                let reading = PressureReading(
+                    at: at, boundary: .maximum, limit: limit, usage: Self.base + live + cache, workingSet: Self.base + live,
+                    available: max(.zero, limit - Self.base - live))
+                let assessed = decisions.decide(reading).assessment.level
+                if assessed != level {
+                    level = assessed
                     record.levels.append((at, level))
                 }
-                cache = cache + min(grown, level == .normal ? step.assessment.room ?? .zero : .zero)
-            } else {
-                cache = cache + grown
             }
-            record.samples.append(.init(at: at, usage: Self.base + live + cache))
+            let fixed = Self.base + live + (isProtected ? .zero : cache)
+            record.samples.append(.init(at: at, usage: Self.base + live + cache, fixed: fixed, workingSet: fixed))
             record.served = Int(requests)
             at += Self.step
         }

@@ -1,17 +1,19 @@
 import Plimsoll
 
-/// The demo as it happens, a line a second and a line for whatever changes; purges are counted, not listed.
+/// The demo as it happens, a line a second and a line for whatever changes; purges and drops are counted, not listed.
 struct Narrative {
     struct Item {
         var at: Duration
         var side: String
         var text: String
         var purge: DemoRecord.Purge?
+        var drop: DemoRecord.Drop?
     }
 
     let limit: ByteCount
     private var nextRow = Duration.zero
     private var purges: [DemoRecord.Purge] = []
+    private var taken = ByteCount.zero
 
     private static let barWidth = 24
 
@@ -19,11 +21,18 @@ struct Narrative {
 
     mutating func tell(_ items: [Item], _ without: DemoRecord, _ with: DemoRecord, at now: Duration) {
         for item in items {
-            if let purge = item.purge { purges.append(purge) } else { Output.line(stamp(item.at) + Text.left(item.side, 7) + "  " + item.text) }
+            if let purge = item.purge { purges.append(purge) }
+            if let drop = item.drop { taken = taken + drop.taken }
+            if !item.text.isEmpty { Output.line(stamp(item.at) + Text.left(item.side, 7) + "  " + item.text) }
         }
         guard now >= nextRow else { return }
         nextRow = .seconds(now.inSeconds.rounded(.down) + 1)
         var row = stamp(now) + [without, with].map(column).joined(separator: "   ") + "  \(with.served) served"
+        if let sample = with.samples.last { row += ", \(Text.mebibytes(sample.fixed)) MiB fixed, working set \(Text.mebibytes(sample.workingSet))" }
+        if taken > .zero {
+            row += ", the kernel took \(Text.mebibytes(taken)) MiB"
+            taken = .zero
+        }
         if !purges.isEmpty {
             let back = purges.reduce(ByteCount.zero) { $0 + max(.zero, $1.fall) }
             let longest = purges.map(\.took).max() ?? .zero

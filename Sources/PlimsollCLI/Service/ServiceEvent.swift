@@ -2,7 +2,7 @@ import Plimsoll
 
 /// What the service tells the demo, a JSON line each on its standard output.
 struct ServiceEvent: Codable {
-    enum Kind: String, Codable { case listening, level, purge, end }
+    enum Kind: String, Codable { case listening, level, purge, drop, end }
 
     var kind: Kind
     /// On the steady clock that both processes share.
@@ -13,6 +13,8 @@ struct ServiceEvent: Codable {
     var releasedBytes: Int?
     /// Measured fall of the process's resident memory; what the service took meanwhile counts against it.
     var fallBytes: Int?
+    /// Volatile memory that the kernel was found to have taken.
+    var takenBytes: Int?
     var tookMicroseconds: Int?
     var hits: Int?
     var misses: Int?

@@ -2,12 +2,15 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// The demo's service: thumbnails from a cache, and sessions that live for a while. The same code with and without Plimsoll.
+/// The demo's service: thumbnails from a cache, and sessions that live for a while. The same code whatever its cache is made of.
 final class ThumbService: Sendable {
-    let thumbs = PurgeableCache<UInt64, [UInt8]>("thumbs") { _, bytes in bytes.count + 96 }
+    let thumbs: ByteCache
     let sessions: SessionStore
 
-    init(sessionLife: Duration) { sessions = SessionStore(life: sessionLife) }
+    init(thumbs: ByteCache, sessionLife: Duration) {
+        self.thumbs = thumbs
+        sessions = SessionStore(life: sessionLife)
+    }
 
     /// Answers on `listener`, a thread for each of a few connections, until the process ends.
     func serve(_ listener: Socket) {
@@ -71,7 +74,13 @@ enum Thumbnail {
 
     static func render(_ key: UInt64) -> [UInt8] {
         var random = SeededGenerator(seed: key)
-        let count = Int.random(in: sizes, using: &random) & ~7
+        return render(key, byteCount: Int.random(in: sizes, using: &random))
+    }
+
+    /// - Parameter byteCount: rounded down to a multiple of 8.
+    static func render(_ key: UInt64, byteCount: Int) -> [UInt8] {
+        var random = SeededGenerator(seed: ~key)
+        let count = byteCount & ~7
         return [UInt8](unsafeUninitializedCapacity: count) { buffer, written in
             UnsafeMutableRawBufferPointer(buffer).withMemoryRebound(to: UInt64.self) { words in
                 for index in words.indices { words[index] = random.next() }

@@ -5,6 +5,9 @@ import PlimsollTesting
 struct Zipf {
     private let cumulative: [Double]
 
+    /// Number of keys.
+    var count: Int { cumulative.count }
+
     /// - Precondition: at least one key.
     init(count: Int, skew: Double) {
         precondition(count > 0, "Zipf: no keys")

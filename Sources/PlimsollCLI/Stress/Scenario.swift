@@ -9,9 +9,12 @@ enum Scenario: String, CaseIterable {
     case fastRamp = "ramp-200"
     case fullSpeedRamp = "ramp-max"
     case fullSpeedTwoThreads = "ramp-max-2t"
+    case readers = "ramp-read"
     case pageCache = "page-cache"
+    case hugePages = "ramp-huge"
     case traffic = "traffic"
     case limitHalved = "limit-halved"
+    case limitCut = "limit-cut"
 
     struct Plan: Equatable {
         /// Cache filled before the ramp.
@@ -23,6 +26,10 @@ enum Scenario: String, CaseIterable {
         /// Bytes a second over all threads; `nil` for as fast as pages can be touched.
         var rate: Double?
         var threads = 1
+        /// Whether the ramp may be served with huge pages, 2 MiB in one fault.
+        var hugePages = false
+        /// Threads that ask the cache for everything in it, again and again.
+        var readers = 0
         /// Bytes a second that requests ask the cache to take meanwhile, in limits.
         var traffic = 0.0
         /// Live memory before the limit is lowered to half.
@@ -35,12 +42,15 @@ enum Scenario: String, CaseIterable {
         case .fastRamp: Plan(rate: 200e6)
         case .fullSpeedRamp: Plan()
         case .fullSpeedTwoThreads: Plan(threads: 2)
+        case .hugePages: Plan(hugePages: true)
+        case .readers: Plan(readers: 2)
         case .pageCache: Plan(cache: 0.3, pageCache: 0.4, ramp: 0.8)
         // The live memory takes four seconds to half the limit, while four limits' worth of values are asked for.
         case .traffic: Plan(cache: 0, ramp: 0.5, rate: Double(limit.bytes) * 0.5 / 4, traffic: 1)
-        // Under the half when it is lowered: a limit set below what is held kills at once on version 2, whoever
-        // is in there, and is refused by version 1.
+        // Under the half when it is lowered.
         case .limitHalved: Plan(cache: 0.25, ramp: 0.25, rate: 20e6, liveBeforeHalving: 0.10)
+        // Over it: inside the write version 2 reclaims, and kills if that is not enough. On the heap nothing can be done in time.
+        case .limitCut: Plan(cache: 0.5, ramp: 0.25, rate: 20e6, liveBeforeHalving: 0.10)
         }
     }
 
@@ -57,6 +67,8 @@ enum Protection: String, CaseIterable {
     case none
     /// The cache is registered and the manager runs.
     case reactive
+    /// The cache is in memory that the kernel may take. No manager runs: nothing of ours has to react.
+    case volatile
 }
 
 /// What a subject that lived tells on its last line.
@@ -68,6 +80,11 @@ struct SubjectResult: Codable, Equatable {
     var releaseMicroseconds: Int?
     /// Length of each pass.
     var purgeMicroseconds: [Int] = []
-    /// Sum of the falls measured, of resident memory or of the group, the larger of each pass.
+    /// Sum of the falls measured, of resident memory or of the group, the larger of each pass; with volatile memory what the kernel took.
     var returnedBytes = 0
+    /// Entries that were in the cache at the end, each looked at byte for byte, and entries that had been in it before.
+    var keptEntries = 0
+    var lostEntries = 0
+    /// Bytes of what was kept that were not as they had been put in; any at all is a failure.
+    var wrongBytes = 0
 }

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLinux
 
 /// Runs subjects, some side by side, and adds up what came of them.
 struct StressHarness {
@@ -9,6 +10,7 @@ struct StressHarness {
     var limit: ByteCount
     var parallel: Int
     var directory: String
+    var allowsSwap = false
 
     /// - Parameter tell: hears of each run as it ends.
     func run(_ tell: (String) -> Void) throws -> [StressSummary] {
@@ -26,7 +28,8 @@ struct StressHarness {
             while !waiting.isEmpty || !active.isEmpty {
                 while active.count < parallel, let index = waiting.popFirst() {
                     number += 1
-                    let run = try StressRun(scenario, protections[index], limit: limit, directory: directory, number: number)
+                    let run = try StressRun(
+                        scenario, protections[index], limit: limit, directory: directory, allowsSwap: allowsSwap, number: number)
                     active.append((index, run))
                 }
                 for position in active.indices.reversed() {
@@ -47,16 +50,21 @@ struct StressHarness {
 
     private func describe(_ outcome: StressRun.Outcome) -> String {
         switch outcome {
-        case .survived: "survived"
+        case .survived(let result): "survived, kept \(result.keptEntries) entries, lost \(result.lostEntries)"
         case .killed: "killed"
         case .invalid(let reason): "proves nothing: \(reason)"
         }
     }
 
-    /// Files on tmpfs are no page cache that could be reclaimed.
     private func reasonToSkip(_ scenario: Scenario) -> String? {
-        guard scenario == .pageCache else { return nil }
-        guard let type = FileSystem.type(of: directory) else { return nil }
-        return ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains(type) ? "\(directory) lies in memory; --directory may name one on a disk" : nil
+        switch scenario {
+        case .pageCache:
+            // Files on tmpfs are no page cache that could be reclaimed.
+            let isInMemory = FileSystem.type(of: directory).map { ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains($0) } ?? false
+            return isInMemory ? "\(directory) lies in memory; --directory may name one on a disk" : nil
+        case .limitCut:
+            return ControlGroup(HostKernel()).version == .v1 ? "version 1 refuses a limit below what cannot be reclaimed" : nil
+        default: return nil
+        }
     }
 }

@@ -19,12 +19,12 @@ final class StressRun {
         case invalid(String)
     }
 
-    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String, number: Int) throws {
+    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String, allowsSwap: Bool, number: Int) throws {
         self.scenario = scenario
         self.protection = protection
         self.limit = limit
         deadline = SteadyClock.now + scenario.patience(limit: limit)
-        group = try GroupMaker().make("stress-\(number)", limit: limit)
+        group = try GroupMaker().make("stress-\(number)", limit: limit, allowsSwap: allowsSwap)
         do {
             child = try group.startPart([
                 "_subject", "--scenario", scenario.rawValue, "--protection", protection.rawValue, "--limit", "\(limit.bytes)",
@@ -58,7 +58,9 @@ final class StressRun {
     private func outcome(_ ending: ChildProcess.Ending) -> Outcome {
         if let problem { return .invalid(problem) }
         let kills = group.kills
-        if ending == .exited(0), kills == 0, let result { return .survived(result) }
+        if ending == .exited(0), kills == 0, let result {
+            return result.wrongBytes == 0 ? .survived(result) : .invalid("\(result.wrongBytes) wrong bytes in what the cache kept")
+        }
         if ending == .signalled(SIGKILL), kills > 0 { return .killed }
         return .invalid("it ended with status \(ending.status) and \(kills) OOM kills")
     }

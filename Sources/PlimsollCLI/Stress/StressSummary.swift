@@ -23,6 +23,11 @@ struct StressSummary {
     var release: Double? { median(survivors.compactMap(\.releaseMicroseconds).map { Double($0) / 1000 }) }
     /// Median pass over all passes of the survivors.
     var purge: Double? { median(survivors.flatMap(\.purgeMicroseconds).map { Double($0) / 1000 }) }
+    /// Share of the entries that the cache still had, over all survivors.
+    var kept: Double? {
+        let kept = survivors.reduce(0) { $0 + $1.keptEntries }, lost = survivors.reduce(0) { $0 + $1.lostEntries }
+        return kept + lost == 0 ? nil : Double(kept) / Double(kept + lost) * 100
+    }
     /// Median of what a run got back, in MiB.
     var returned: Double? { survivors.isEmpty ? nil : median(survivors.map { Double($0.returnedBytes) / 1_048_576 }) }
 
@@ -30,30 +35,35 @@ struct StressSummary {
     var figures: [String] {
         guard skipped == nil else { return [] }
         var figures = ["figure survival.\(scenario.rawValue).\(protection.rawValue) \(survivors.count)/\(runs) count"]
-        guard protection != .none else { return figures }
-        let times = [("notice", notice, "ms"), ("release", release, "ms"), ("purge", purge, "ms"), ("returned", returned, "MiB")]
-        for case (let name, let value?, let unit) in times {
+        let more: [(String, Double?, String)] =
+            switch protection {
+            case .none: []
+            case .reactive: [("notice", notice, "ms"), ("release", release, "ms"), ("purge", purge, "ms"), ("returned", returned, "MiB")]
+            case .volatile: [("taken", returned, "MiB"), ("kept", kept, "%")]
+            }
+        for case (let name, let value?, let unit) in more {
             figures.append("figure \(name).\(scenario.rawValue) \(Text.number(value, decimals: 2)) \(unit)")
         }
         return figures
     }
 
-    static let header = ["scenario", "protection", "survived", "notice ms", "release ms", "purge ms", "returned MiB"]
+    static let header = ["scenario", "protection", "survived", "notice ms", "release ms", "purge ms", "returned MiB", "kept %"]
 
     var row: [String] {
         if let skipped { return [scenario.rawValue, protection.rawValue, "skipped: \(skipped)"] }
-        let numbers = protection == .none ? [nil, nil, nil, nil] : [notice, release, purge, returned]
+        let numbers = protection == .none ? [nil, nil, nil, nil, nil] : [notice, release, purge, returned, kept]
         return [scenario.rawValue, protection.rawValue, "\(survivors.count) of \(runs)"] + numbers.map { $0.map { Text.number($0) } ?? "-" }
     }
 
     var record: Record {
         Record(
             scenario: scenario.rawValue, protection: protection.rawValue, runs: runs, survived: survivors.count, invalid: invalid,
-            skipped: skipped, noticeMilliseconds: notice, releaseMilliseconds: release, purgeMilliseconds: purge, returnedMebibytes: returned)
+            skipped: skipped, noticeMilliseconds: notice, releaseMilliseconds: release, purgeMilliseconds: purge, returnedMebibytes: returned,
+            keptPercent: kept)
     }
 
     struct Record: Encodable {
         var scenario: String, protection: String, runs: Int, survived: Int, invalid: [String], skipped: String?
-        var noticeMilliseconds: Double?, releaseMilliseconds: Double?, purgeMilliseconds: Double?, returnedMebibytes: Double?
+        var noticeMilliseconds: Double?, releaseMilliseconds: Double?, purgeMilliseconds: Double?, returnedMebibytes: Double?, keptPercent: Double?
     }
 }

@@ -10,18 +10,21 @@ final class Subject: Sendable {
     private let limit: ByteCount
     private let group: LimitedGroup
     private let directory: String
-    let cache = PurgeableCache<UInt64, [UInt8]>("cache") { _, bytes in bytes.count + 96 }
+    let cache: ByteCache
 
     /// When the ramp began, and the first level seen since, on the steady clock in microseconds; zero for not yet.
     private let rampBegan = Atomic<Int>(0)
     private let noticed = Atomic<Int>(0)
     private let isRamping = Atomic<Bool>(false)
+    /// No key from here on was ever put in.
+    private let keyEnd = Atomic<UInt64>(0)
 
     /// One page short of the allocator's next size, so that a value is 64 KiB with its header.
     static let valueSize = (64 << 10) - 64
     private static let line = 0.8
 
-    init(_ scenario: Scenario, limit: ByteCount, directory: String) throws {
+    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String) throws {
+        cache = ByteCache("cache", isVolatile: protection == .volatile)
         plan = scenario.plan(limit: limit)
         self.limit = limit
         self.directory = directory
@@ -54,10 +57,12 @@ final class Subject: Sendable {
         rampBegan.store(microseconds(began), ordering: .relaxed)
         isRamping.store(true, ordering: .relaxed)
         let demand = Demand(held: group.pinned, line: line)
+        let clients = (0..<plan.readers).compactMap { _ in PlainThread { [self] in read() } }
         let traffic = plan.traffic > 0 ? PlainThread { [self] in ask(demand) } : nil
-        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, demand: demand)
+        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, hugePages: plan.hugePages, demand: demand)
         ramp.run()
         isRamping.store(false, ordering: .relaxed)
+        for client in clients { client.join() }
         traffic?.join()
         return (began, demand.crossed)
     }
@@ -67,12 +72,31 @@ final class Subject: Sendable {
         let passes = reports.filter { $0.action == .release && $0.began >= began }
         var result = SubjectResult()
         result.purgeMicroseconds = passes.map { microseconds($0.took) }
-        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) }
+        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) } + cache.noticeDrops().bytes
+        verify(&result)
         guard let crossed else { return result }
         let first = noticed.load(ordering: .relaxed)
         if first > 0 { result.noticeMicroseconds = first - microseconds(crossed) }
         result.releaseMicroseconds = passes.first.map { microseconds($0.began - crossed) }
         return result
+    }
+
+    /// Looks at every byte of what the cache still has: a key's value is always the same.
+    private func verify(_ result: inout SubjectResult) {
+        for key in 0..<keyEnd.load(ordering: .relaxed) {
+            guard let bytes = cache.value(forKey: key) else { continue }
+            result.keptEntries += 1
+            let expected = value(key)
+            guard bytes != expected else { continue }
+            result.wrongBytes += abs(bytes.count - expected.count) + zip(bytes, expected).count { $0 != $1 }
+        }
+        let statistics = cache.statistics
+        result.lostEntries = statistics.evictions + statistics.purged + statistics.droppedByKernel
+    }
+
+    /// What belongs under a key, always the same: traffic's are of many sizes.
+    private func value(_ key: UInt64) -> [UInt8] {
+        plan.traffic > 0 ? Thumbnail.render(key) : Thumbnail.render(key, byteCount: Self.valueSize)
     }
 
     // MARK: Parts
@@ -82,12 +106,13 @@ final class Subject: Sendable {
         let deadline = SteadyClock.now + .seconds(20)
         while cache.byteCount < limit * plan.cache {
             // Refused or evicted for: the manager lets it grow a step at a time.
-            if !cache.insert([UInt8](repeating: 1, count: Self.valueSize), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
+            if !cache.insert(value(key), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
             key += 1
             guard SteadyClock.now < deadline else {
                 throw Failure.failed("the cache could not be filled: \(cache.byteCount) of \(limit * plan.cache)")
             }
         }
+        keyEnd.store(key, ordering: .relaxed)
     }
 
     /// Writes a file of our own, so that its pages are charged to us, and makes them clean. Returns it to be kept open.
@@ -115,16 +140,27 @@ final class Subject: Sendable {
         }
     }
 
+    /// Asks for whatever was put in, for as long as the ramp goes on.
+    private func read() {
+        let end = keyEnd.load(ordering: .relaxed)
+        var key: UInt64 = 0
+        while isRamping.load(ordering: .relaxed) {
+            _ = cache.value(forKey: key)
+            key = (key + 1) % max(1, end)
+        }
+    }
+
     /// Requests whose values the cache is to keep, at a bounded rate, for as long as the ramp goes on.
     private func ask(_ demand: Demand) {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)
+        keyEnd.store(UInt64(zipf.count), ordering: .relaxed)
         var random = SeededGenerator(seed: 1)
         var due = SteadyClock.now
         while isRamping.load(ordering: .relaxed) {
             let key = UInt64(zipf.next(using: &random))
             if cache.value(forKey: key) == nil {
-                let bytes = Thumbnail.render(key)
+                let bytes = value(key)
                 demand.add(bytes.count)
                 cache.insert(bytes, forKey: key)
                 due += .seconds(1 / values)

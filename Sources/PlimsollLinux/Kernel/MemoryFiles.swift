@@ -7,6 +7,8 @@ package struct MemoryStat: Equatable, Sendable {
     var dirty = 0
     var writeback = 0
     var slabReclaimable = 0
+    /// Pages given up with `MADV_FREE` that the kernel has taken since the group was made; only ever grows. `nil` where it isn't counted (version 1).
+    var lazyFreedPages: Int?
 
     /// What reclaim can have without writing anything: all on the file lists but what is dirty, and half of the slab that calls itself reclaimable.
     ///
@@ -15,11 +17,15 @@ package struct MemoryStat: Equatable, Sendable {
     /// Where nothing is locked the sum is `file - shmem` plus lazily freed pages. Half of the slab, because objects in use hold their pages.
     var reclaimable: Int { max(0, inactiveFile + activeFile - dirty - writeback) + slabReclaimable / 2 }
 
+    /// What of the inactive file list can be had without writing: page cache not used lately, and lazily freed pages.
+    var idleFile: Int { min(inactiveFile, max(0, inactiveFile + activeFile - dirty - writeback)) }
+
     /// A version 2 text, or with `isVersion1` the `total_` lines of a version 1 text. `nil` without the two file lists.
     package init?(_ text: Span<UInt8>, isVersion1: Bool) {
         var inactive: Int?
         var active: Int?
         var (dirty, writeback, slab) = (0, 0, 0)
+        var lazyFreed: Int?
         if isVersion1 {
             KernelText.forEachPair(in: text) { key, value in
                 if KernelText.matches(text, key, "total_inactive_file") { inactive = value }
@@ -34,6 +40,7 @@ package struct MemoryStat: Equatable, Sendable {
                 if KernelText.matches(text, key, "file_dirty") { dirty = value }
                 if KernelText.matches(text, key, "file_writeback") { writeback = value }
                 if KernelText.matches(text, key, "slab_reclaimable") { slab = value }
+                if KernelText.matches(text, key, "pglazyfreed") { lazyFreed = value }
             }
         }
         guard let inactive, let active else { return nil }
@@ -44,6 +51,8 @@ package struct MemoryStat: Equatable, Sendable {
         self.dirty = plausible(dirty)
         self.writeback = plausible(writeback)
         self.slabReclaimable = plausible(slab)
+        // Pages here: no more of them than would make an exabyte.
+        lazyFreedPages = lazyFreed.map { min($0, 1 << 48) }
     }
 
     /// Nothing known, so nothing counts as reclaimable.
@@ -56,17 +65,25 @@ package struct MachineMemory: Equatable, Sendable {
     package var total: Int
     /// `MemAvailable`, or `MemFree` where the kernel has no such line.
     package var available: Int
+    /// `MemFree`: free without taking anything from anybody. All that is available where the kernel has no such line.
+    package var free: Int
+    /// `Inactive(file)`: page cache not used lately, and lazily freed pages.
+    package var inactiveFile: Int
 
     package init?(_ text: Span<UInt8>) {
         var (total, available, free): (Int?, Int?, Int?) = (nil, nil, nil)
+        var inactiveFile = 0
         KernelText.forEachPair(in: text) { key, value in
             if KernelText.matches(text, key, "MemTotal") { total = value }
             if KernelText.matches(text, key, "MemAvailable") { available = value }
             if KernelText.matches(text, key, "MemFree") { free = value }
+            if KernelText.matches(text, key, "Inactive(file)") { inactiveFile = value }
         }
         guard let total, total > 0, let available = available ?? free else { return nil }
         self.total = total
         self.available = min(available, total)
+        self.free = min(free ?? available, total)
+        self.inactiveFile = min(inactiveFile, total)
     }
 }
 

@@ -1,0 +1,92 @@
+/// What is done about volatile memory at each turn of the loop: how much more of it may be taken, and what the keeper is to look after.
+struct VolatileResponse {
+    private let parts: ManagerParts
+    private let isDryRun: Bool
+
+    private var room = VolatileRoom()
+    private var drops = DropWatch()
+    private var idleAt = Duration.zero
+    private var reportedAt: Duration?
+    /// When the loop is to look again at the latest, for the margin's sake.
+    private(set) var lookWithin = Duration.seconds(3600)
+
+    /// Between calls of `giveBackIdle`: what earns nothing is known after minutes, and the call wakes a thread.
+    static let idlePause = Duration.seconds(10)
+    /// Between two reports: a service that grows for minutes must not push everything else out of the journal.
+    static let reportPause = Duration.seconds(5)
+    /// Looking more often for the margin's sake would cost more than a page fault that reclaims.
+    static let shortestLook = Duration.milliseconds(10)
+
+    init(parts: ManagerParts, isDryRun: Bool) {
+        self.parts = parts
+        self.isDryRun = isDryRun
+    }
+
+    /// - Parameters:
+    ///   - ramp: how much of a room may be taken after a shortage.
+    ///   - isPurging: whether a pass for a shortage is under way, which frees more than the margin.
+    ///   - blank: a report to be filled in.
+    mutating func respond(
+        to assessment: PressureAssessment, _ reading: PressureReading, ramp: RefillRamp, isPurging: Bool, blank: ActionReport
+    ) {
+        let verdict = room.judge(reading, growth: assessment.growth)
+        let allowance = verdict.allowance == .max ? .max : ramp.portion(of: verdict.allowance)
+        // What is to be given back is not to be taken again.
+        parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
+        lookWithin = timeToLook(assessment, reading)
+        tell(assessment.at, blank)
+        guard !isDryRun, parts.keeper.isFree(for: reading) else { return }
+
+        var request = VolatileKeeper.Request()
+        request.excess = isPurging ? .zero : verdict.excess
+        request.noticesDrops = drops.isDue(reading, isTight: verdict.isTight)
+        if reading.volatile > .zero, assessment.at - idleAt >= Self.idlePause || assessment.at < idleAt {
+            idleAt = assessment.at
+            request.givesBackIdle = true
+        }
+        if parts.keeper.post(request, for: reading) { parts.hands.request() }
+    }
+
+    /// Volatile memory to give back before others are asked for `asked`: what frees as much, so that nobody has to reclaim it in a page fault. It was
+    /// available before, so it makes nothing less short.
+    static func bytesToRelease(_ assessment: PressureAssessment, _ reading: PressureReading, asked: ByteCount) -> ByteCount {
+        if assessment.shortfall == .zero { return reading.volatile * assessment.unknownShare }
+        let free = min(reading.idle?.free ?? .max, reading.machineIdle?.free ?? .max)
+        let margin = reading.limit.map { VolatileRoom.margin(below: $0) } ?? .zero
+        return max(.zero, asked + margin - free)
+    }
+
+    /// Half of the time in which the growth seen takes what is free.
+    private func timeToLook(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
+        guard reading.volatile > .zero, assessment.growth > .mebibytes(1), let free = reading.idle?.free else { return .seconds(3600) }
+        return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.growth.bytes) / 2))
+    }
+
+    /// Reports what the keeper found and did.
+    private mutating func tell(_ now: Duration, _ blank: ActionReport) {
+        if let reportedAt, now - reportedAt < Self.reportPause, now >= reportedAt { return }
+        guard let findings = parts.keeper.takeFindings() else { return }
+        reportedAt = now
+        if findings.taken > .zero {
+            var drops = blank
+            drops.action = .noticeDrops
+            drops.taken = findings.taken
+            parts.report(drops)
+        }
+        if findings.asked > .zero {
+            var room = blank
+            room.action = .makeRoom
+            room.asked = findings.asked
+            room.releasedVolatile = findings.released
+            room.after = findings.after
+            room.before = Footprint(resident: findings.after.resident + findings.fall.resident, usage: findings.after.usage + findings.fall.usage)
+            room.took = findings.took
+            parts.report(room)
+        }
+    }
+}
+
+extension PressureAssessment {
+    /// What share of all that is held to let go of for an announcement or a rehearsal, which know a level but no bytes.
+    var unknownShare: Double { observed == .critical ? 0.5 : 0.125 }
+}

@@ -1,0 +1,74 @@
+import CPlimsollMemory
+
+/// Memory that the kernel may take at any instant, without asking and before it would kill anything: pages marked with `MADV_FREE`.
+public enum VolatileMemory {
+    /// Whether this kernel offers it to this process.
+    public enum Support: Sendable, Hashable {
+        /// Marked pages stay until memory is short.
+        case live
+        /// It doesn't, for that reason: whoever holds volatile memory falls back to ordinary memory.
+        case dead(String)
+    }
+
+    /// Probed once, by doing it: a page is marked and read back.
+    public static let support: Support = probe()
+
+    /// Whether pages can be made volatile here.
+    public static var isSupported: Bool { support == .live }
+
+    /// The line `volatile memory` of the capabilities.
+    package static var signal: Capabilities.Signal {
+        switch support {
+        case .live: .init("volatile memory", isLive: true, "MADV_FREE: pages that the kernel takes by itself when memory is short, before it kills")
+        case .dead(let reason):
+            .init(
+                "volatile memory", isLive: false, "\(reason); volatile caches use ordinary memory and give way when asked",
+                remedy: "run on Linux 4.14 or newer, without mlockall")
+        }
+    }
+
+    // MARK: Probing
+
+    /// A kernel may take the page for good reasons between mark and look. Three times in a row it does so only because it always does.
+    private static let attempts = 3
+
+    private static func probe() -> Support {
+        for _ in 1..<attempts {
+            let answer = attempt()
+            if answer != .droppedAtOnce { return answer }
+        }
+        return attempt()
+    }
+
+    private static func attempt() -> Support {
+        let size = plimsoll_page_size()
+        var address: UnsafeMutableRawPointer?
+        let mapped = plimsoll_map(size, size, &address)
+        guard mapped == 0, let address else { return .dead("no page could be mapped: errno \(mapped)") }
+        defer { _ = plimsoll_unmap(address, size) }
+        let opened = plimsoll_open(address, size)
+        guard opened == 0 else { return .dead("pages can't be kept from a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)") }
+        address.storeBytes(of: 1, as: UInt8.self)
+        return verdict(
+            marked: plimsoll_mark_volatile(address, size), isKept: { plimsoll_peek(address) == 1 }, isLocked: { plimsoll_drop(address, size) != 0 })
+    }
+
+    /// What the answers of the kernel mean.
+    ///
+    /// - Parameters:
+    ///   - marked: 0, or the errno of marking.
+    ///   - isKept: whether the page still holds what was written.
+    ///   - isLocked: whether even dropping it is refused: `MADV_DONTNEED` is as old as Linux itself, but not for locked pages.
+    static func verdict(marked: Int32, isKept: () -> Bool, isLocked: () -> Bool) -> Support {
+        if marked != 0 {
+            return isLocked()
+                ? .dead("this process locks its memory (mlockall)") : .dead("the kernel has no MADV_FREE (since Linux 4.5): errno \(marked)")
+        }
+        return isKept() ? .live : .droppedAtOnce
+    }
+}
+
+extension VolatileMemory.Support {
+    /// `madvise_free` in Linux 4.5 to 4.11 (mm/madvise.c): without swap it does what `MADV_DONTNEED` does.
+    static let droppedAtOnce = Self.dead("the kernel takes marked pages at once (Linux 4.5 to 4.11 without swap)")
+}

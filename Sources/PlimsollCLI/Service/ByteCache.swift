@@ -1,0 +1,51 @@
+import Plimsoll
+
+/// A cache of bytes, on the heap or in volatile memory: what a service is run with to compare the two.
+enum ByteCache: Sendable {
+    case heap(PurgeableCache<UInt64, [UInt8]>)
+    case volatile(VolatileCache<UInt64, [UInt8]>)
+
+    /// Neither has a limit. What is on the heap says what it costs there.
+    init(_ name: String, isVolatile: Bool) {
+        self = isVolatile ? .volatile(VolatileCache(name)) : .heap(PurgeableCache(name) { _, bytes in bytes.count + 96 })
+    }
+
+    var purgeable: any Purgeable {
+        switch self {
+        case .heap(let cache): cache
+        case .volatile(let cache): cache
+        }
+    }
+
+    func value(forKey key: UInt64) -> [UInt8]? {
+        switch self {
+        case .heap(let cache): cache.value(forKey: key)
+        case .volatile(let cache): cache.value(forKey: key)
+        }
+    }
+
+    @discardableResult
+    func insert(_ bytes: [UInt8], forKey key: UInt64) -> Bool {
+        switch self {
+        case .heap(let cache): cache.insert(bytes, forKey: key)
+        case .volatile(let cache): cache.insert(bytes, forKey: key)
+        }
+    }
+
+    var byteCount: ByteCount { statistics.byteCount }
+
+    var statistics: CacheStatistics {
+        switch self {
+        case .heap(let cache): cache.statistics
+        case .volatile(let cache): cache.statistics
+        }
+    }
+
+    /// Bytes of memory found to have been taken by the kernel since the last call; never any of the heap's.
+    func noticeDrops() -> ByteCount {
+        switch self {
+        case .heap: .zero
+        case .volatile(let cache): cache.noticeDrops()
+        }
+    }
+}

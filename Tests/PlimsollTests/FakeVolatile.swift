@@ -1,0 +1,80 @@
+import Synchronization
+
+@testable import Plimsoll
+
+/// A holder of volatile memory that holds nothing but numbers, and notes what it is asked.
+final class FakeVolatile: VolatilePurgeable {
+    struct State {
+        var held = 0
+        var pinned = 0
+        /// Taken by the kernel and not noticed yet.
+        var dropped = 0
+        var asked = 0
+        var calls = 0
+        var largest = 0
+        var looks = 0
+        var idleCalls = 0
+    }
+
+    let name: String
+    let rebuildCost: RebuildCost
+    let state: Mutex<State>
+    private let meter = AtomicLazyReference<ChargeMeter>()
+    private let onRelease: @Sendable () -> Void
+
+    /// - Parameter pinned: how much of it the kernel may not take just now.
+    init(
+        _ name: String = "volatile", _ cost: RebuildCost = .cheap, mebibytes: Int = 0, pinned: Int = 0, onRelease: @escaping @Sendable () -> Void = {}
+    ) {
+        self.name = name
+        rebuildCost = cost
+        state = Mutex(State(held: mebibytes << 20, pinned: pinned << 20))
+        self.onRelease = onRelease
+    }
+
+    var seen: State { state.withLock { $0 } }
+    var heldBytes: ByteCount { state.withLock { ByteCount($0.held) } }
+    var volatileBytes: ByteCount { state.withLock { ByteCount(max(0, $0.held - $0.pinned)) } }
+
+    func attach(volatile meter: ChargeMeter) {
+        guard self.meter.storeIfNil(meter) === meter else { return }
+        meter.takeAnyway(state.withLock { $0.held })
+    }
+
+    /// Takes segments of 2 MiB until the meter says no; how many.
+    func fill(atMost count: Int = 100_000) -> Int {
+        var taken = 0
+        while taken < count, meter.load()?.take(2 << 20) ?? true {
+            state.withLock { $0.held += 2 << 20 }
+            taken += 1
+        }
+        return taken
+    }
+
+    func release(_ target: ByteCount) -> ByteCount {
+        onRelease()
+        let released = state.withLock { state in
+            let released = min(target.bytes, state.held)
+            state.held -= released
+            state.asked += target.bytes
+            state.largest = max(state.largest, target.bytes)
+            state.calls += 1
+            return released
+        }
+        meter.load()?.give(released)
+        return ByteCount(released)
+    }
+
+    func noticeDrops() -> ByteCount {
+        let dropped = state.withLock { state in
+            defer { state.dropped = 0 }
+            state.held -= state.dropped
+            state.looks += 1
+            return state.dropped
+        }
+        meter.load()?.give(dropped)
+        return ByteCount(dropped)
+    }
+
+    func giveBackIdle() { state.withLock { $0.idleCalls += 1 } }
+}

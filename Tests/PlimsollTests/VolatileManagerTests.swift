@@ -1,0 +1,242 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// What a running manager does with volatile memory.
+@Suite(.timeLimit(.minutes(1))) struct VolatileManagerTests {
+    /// A group of 1 GiB: what others use, what volatile holders have, and page cache make up the usage.
+    static func push(
+        _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, after step: Duration = .zero
+    ) async {
+        running.clock.advance(by: step)
+        let usage = ByteCount.mebibytes(others + volatile + cache)
+        running.source.push(
+            PressureReading(
+                at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, workingSet: .mebibytes(others),
+                available: .gibibytes(1) - .mebibytes(others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) }))
+        await running.source.settled()
+    }
+
+    /// 3 % of 1 GiB.
+    static let margin = VolatileRoom.margin(below: .gibibytes(1))
+
+    @Test func `a holder may fill the group up to the margin, and no level is seen`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile()
+            running.manager.register(holder)
+            await Self.push(running, others: 400, volatile: 0)
+            var held = 0
+            // Each bell brings another look, which leaves half of what was left.
+            for _ in 0..<20 {
+                _ = holder.fill()
+                held = holder.heldBytes.bytes >> 20
+                await Self.push(running, others: 400, volatile: held, after: .milliseconds(100))
+            }
+            #expect((588...594).contains(held), "624 less the margin of 30.7, to within a step")
+            #expect(running.manager.level == .normal && running.manager.reports.isEmpty)
+        }
+    }
+
+    @Test func `the margin is kept by giving back, quietly and with a report`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 600), told = Counter()
+            running.manager.register(holder)
+            running.manager.observe(from: .normal) { _ in told.add(1) }
+            await Self.push(running, others: 400, volatile: 600)
+            let margin = Self.margin
+            #expect(holder.seen.calls == 0, "free is 24 of 30.7")
+            await Self.push(running, others: 415, volatile: 600, after: .seconds(1))
+            await running.until { holder.seen.calls == 1 }
+            #expect(holder.seen.asked == (margin - .mebibytes(9)).bytes)
+            await Self.push(running, others: 415, volatile: 578, after: .seconds(1))
+            await running.until { running.manager.reports.contains { $0.action == .makeRoom } }
+            let report = try #require(running.manager.reports.first)
+            #expect(report.releasedVolatile == report.asked && report.released == .zero && report.level == .normal)
+            #expect(told.value == 0 && holder.seen.calls == 1)
+        }
+    }
+
+    @Test func `holders that have nothing to give are left alone for a while`() async throws {
+        try await RunningManager.run { running in
+            let calls = Counter()
+            let holder = StuckVolatile { calls.add(1) }
+            running.manager.register(holder)
+            for _ in 0..<8 { await Self.push(running, others: 500, volatile: 523, after: .seconds(1)) }
+            await running.until { calls.value == 1 }
+            #expect(calls.value == 1)
+            await Self.push(running, others: 500, volatile: 523, after: .seconds(11))
+            await running.until { calls.value == 2 }
+        }
+    }
+
+    @Test func `C79 a shortage asks volatile memory first, and counts on the others for all of it`() async throws {
+        try await RunningManager.run { running in
+            let order = Mutex<[String]>([])
+            let holder = FakeVolatile(mebibytes: 160) { order.withLock { $0.append("volatile") } }
+            running.manager.register("heap", rebuildCost: .trivial, byteCount: { 300 << 20 }) { (target: Int) in
+                order.withLock { $0.append("heap") }
+                return target
+            }
+            running.manager.register(holder)
+            var reports = running.comingReports.makeAsyncIterator()
+            // 164 MiB are available, 4 of them free.
+            await Self.push(running, others: 860, volatile: 160)
+            var report = try #require(await reports.next())
+            while report.action != .release { report = try #require(await reports.next()) }
+            #expect(order.withLock { $0 } == ["volatile", "volatile", "heap"], "in strides of 128 MiB")
+            #expect(report.asked > .mebibytes(100) && report.released >= report.asked, "the heap gives all of it")
+            #expect(report.releasedVolatile >= report.asked && report.releasedVolatile <= report.asked + Self.margin)
+            #expect("\(report)".contains("volatile"))
+        }
+    }
+
+    @Test func `where enough is free volatile memory is not asked at all`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 10)
+            running.manager.register(holder)
+            running.manager.register("heap", byteCount: { 300 << 20 }) { (target: Int) in target }
+            var reports = running.comingReports.makeAsyncIterator()
+            await Self.push(running, others: 840, volatile: 10)
+            let report = try #require(await reports.next())
+            #expect(report.action == .release && report.releasedVolatile == .zero && report.released >= report.asked && holder.seen.calls == 0)
+        }
+    }
+
+    @Test func `a holder that fell back to ordinary memory counts, before the heap`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 600, pinned: 600), heap = Counter()
+            running.manager.register(holder)
+            running.manager.register("heap", rebuildCost: .trivial, byteCount: { 300 << 20 }) { (target: Int) in
+                heap.add(1)
+                return target
+            }
+            var reports = running.comingReports.makeAsyncIterator()
+            await Self.push(running, others: 860, volatile: 0)
+            let report = try #require(await reports.next())
+            #expect(report.released == report.asked && report.releasedVolatile == .zero && heap.value == 0)
+            #expect(holder.seen.asked == report.asked.bytes)
+        }
+    }
+
+    @Test func `C80 precious volatile memory is asked only when critical`() async throws {
+        try await RunningManager.run { running in
+            let precious = FakeVolatile("precious", .precious, mebibytes: 40), cheap = FakeVolatile("cheap", mebibytes: 20)
+            running.manager.register(precious)
+            running.manager.register(cheap)
+            var reports = running.comingReports.makeAsyncIterator()
+            await Self.push(running, others: 850, volatile: 60)
+            _ = await reports.next()
+            #expect(cheap.heldBytes == .zero && precious.seen.calls == 0)
+            await Self.push(running, others: 980, volatile: 40, after: .seconds(60))
+            while let report = await reports.next(), report.action != .release {}
+            #expect(precious.heldBytes == .zero)
+        }
+    }
+
+    @Test func `a rehearsal gives back a share of what is volatile`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 80)
+            running.manager.register(holder)
+            var reports = running.comingReports.makeAsyncIterator()
+            await Self.push(running, others: 400, volatile: 80)
+            running.manager.simulate(.warning, for: .seconds(60))
+            let report = try #require(await reports.next())
+            #expect(report.releasedVolatile >= .mebibytes(10) && report.isSimulated)
+        }
+    }
+
+    @Test func `a pass goes in strides and leaves off when the need is gone`() async throws {
+        let seen = Mutex(ByteCount.zero)
+        try await RunningManager.run(onTurn: { reading, _ in seen.withLock { $0 = reading.available ?? .zero } }) { running in
+            let asked = Mutex<[Int]>([])
+            let source = running.source
+            running.manager.register("heap", byteCount: { 2 << 30 }) { (target: Int) in
+                // Meanwhile somebody raised the limit.
+                asked.withLock { $0.append(target) }
+                if asked.withLock({ $0.count }) == 2 {
+                    source.push(usage: .mebibytes(3000), limit: .gibibytes(16))
+                    while seen.withLock({ $0 }) < .gibibytes(10) {}
+                }
+                return target
+            }
+            var reports = running.comingReports.makeAsyncIterator()
+            running.source.push(usage: .mebibytes(3900), limit: .gibibytes(4))
+            var report = try #require(await reports.next())
+            while report.action != .release { report = try #require(await reports.next()) }
+            #expect(asked.withLock { $0 } == [128 << 20, 128 << 20])
+            #expect(report.asked > .mebibytes(800) && report.released == .mebibytes(256))
+        }
+    }
+
+    @Test func `what the kernel took is noticed by its counter and reported as such`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 100)
+            running.manager.register(holder)
+            for _ in 0..<5 { await Self.push(running, others: 400, volatile: 100, lazyFreed: 7, after: .seconds(1)) }
+            #expect(holder.seen.looks == 0, "no evidence, no look")
+            holder.state.withLock { $0.dropped = 30 << 20 }
+            await Self.push(running, others: 400, volatile: 100, lazyFreed: 40, after: .seconds(1))
+            await running.until { holder.seen.looks == 1 }
+            await Self.push(running, others: 400, volatile: 70, lazyFreed: 40, after: .seconds(1))
+            await running.until { running.manager.reports.count == 1 }
+            let report = try #require(running.manager.reports.first)
+            #expect(report.action == .noticeDrops && report.taken == .mebibytes(30) && "\(report)".contains("the kernel took 30 MiB"))
+            #expect(holder.heldBytes == .mebibytes(70) && running.manager.parts.volatileMeter.heldBytes == .mebibytes(70))
+        }
+    }
+
+    @Test func `what earns nothing is asked for every ten seconds, and nobody when nothing is held`() async throws {
+        try await RunningManager.run { running in
+            let holder = FakeVolatile(mebibytes: 100), empty = FakeVolatile("empty")
+            running.manager.register(empty)
+            for _ in 0..<12 { await Self.push(running, others: 400, volatile: 0, after: .seconds(1)) }
+            #expect(empty.seen.idleCalls == 0)
+            running.manager.register(holder)
+            for calls in 1...3 {
+                await running.until { holder.seen.idleCalls == calls }
+                for _ in 0..<10 {
+                    #expect(holder.seen.idleCalls == calls)
+                    await Self.push(running, others: 400, volatile: 100, after: .seconds(1))
+                }
+            }
+        }
+    }
+
+    @Test func `a dry run bounds nobody and asks for nothing`() async throws {
+        try await RunningManager.run(policy: .init(isDryRun: true)) { running in
+            let holder = FakeVolatile(mebibytes: 600)
+            running.manager.register(holder)
+            for _ in 0..<12 { await Self.push(running, others: 424, volatile: 600, lazyFreed: 1, after: .seconds(1)) }
+            #expect(holder.fill(atMost: 100) == 100 && holder.seen.calls == 0 && holder.seen.idleCalls == 0)
+        }
+    }
+
+    @Test func `volatile memory does not grow while memory is short, and nothing bounds it once the manager has ended`() async throws {
+        let holder = FakeVolatile(mebibytes: 10)
+        try await RunningManager.run { running in
+            running.manager.register(holder)
+            await Self.push(running, others: 850, volatile: 10)
+            #expect(running.manager.level == .warning && holder.fill() == 0)
+        }
+        #expect(holder.fill(atMost: 1000) == 1000)
+    }
+}
+
+/// Holds much and gives nothing: all of it is in use.
+private final class StuckVolatile: VolatilePurgeable {
+    let name = "stuck"
+    let rebuildCost = RebuildCost.cheap
+    private let onRelease: @Sendable () -> Void
+    init(onRelease: @escaping @Sendable () -> Void) { self.onRelease = onRelease }
+    var heldBytes: ByteCount { .mebibytes(523) }
+    var volatileBytes: ByteCount { .zero }
+    func attach(volatile meter: ChargeMeter) { meter.takeAnyway(523 << 20) }
+    func noticeDrops() -> ByteCount { .zero }
+    func giveBackIdle() {}
+    func release(_ target: ByteCount) -> ByteCount {
+        onRelease()
+        return .zero
+    }
+}

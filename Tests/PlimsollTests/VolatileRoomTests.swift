@@ -1,0 +1,187 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// How much volatile memory there may be, decided by numbers alone.
+@Suite struct VolatileRoomTests {
+    /// A group of `limit` with `free` MiB unused and `file` MiB of inactive file pages, `held` MiB of them volatile.
+    static func reading(limit: Int = 512, free: Int, file: Int = 0, held: Int = 0, at: Double = 0, machine: PressureReading.IdleMemory? = nil)
+        -> PressureReading
+    {
+        PressureReading(
+            at: .seconds(at), boundary: .maximum, limit: .mebibytes(limit), usage: .mebibytes(limit - free),
+            workingSet: .mebibytes(limit - free - file), available: .mebibytes(free + file), volatile: .mebibytes(held), machineIdle: machine)
+    }
+
+    static func judge(_ reading: PressureReading, growth: ByteCount = .zero) -> VolatileRoom.Verdict {
+        var room = VolatileRoom()
+        return room.judge(reading, growth: growth)
+    }
+
+    @Test(arguments: [(64, 8), (128, 16), (256, 16), (1024, 30), (4096, 122), (65536, 512)])
+    func `the margin is a share of the limit, with bounds`(limit: Int, margin: Int) {
+        #expect(VolatileRoom.margin(below: .mebibytes(limit)).bytes >> 20 == margin)
+    }
+
+    @Test func `growth widens the margin up to an eighth, and the machine keeps more`() {
+        #expect(VolatileRoom.margin(below: .gibibytes(1), growth: .mebibytes(100)) == .mebibytes(50))
+        #expect(VolatileRoom.margin(below: .gibibytes(1), growth: .gibibytes(10)) == .mebibytes(128))
+        #expect(VolatileRoom.margin(ofMachine: .gibibytes(24)) == .gibibytes(1))
+        #expect(VolatileRoom.margin(ofMachine: .gibibytes(4)) == .gibibytes(4) * 0.1)
+    }
+
+    @Test func `what is free beyond the margin may be taken, and small change is nothing`() {
+        #expect(Self.judge(Self.reading(free: 116)).allowance == .mebibytes(100))
+        #expect(Self.judge(Self.reading(free: 116)).excess == .zero)
+        #expect(Self.judge(Self.reading(free: 19)).allowance == .zero, "3 MiB would wake the manager for a segment")
+        #expect(Self.judge(PressureReading(at: .zero)).allowance == .max, "nothing is known, so nothing bounds")
+    }
+
+    @Test func `little free is given back up to the margin, not at the first byte below it`() {
+        #expect(Self.judge(Self.reading(free: 9, file: 300, held: 300)).excess == .zero)
+        #expect(Self.judge(Self.reading(free: 7, file: 300, held: 300)).excess == .mebibytes(9))
+        #expect(Self.judge(Self.reading(free: 0, file: 300, held: 300)).excess == .mebibytes(16))
+        #expect(Self.judge(Self.reading(free: 0, file: 2, held: 2)).excess == .mebibytes(2), "no more than is held")
+        #expect(Self.judge(Self.reading(free: 0)).excess == .zero)
+    }
+
+    @Test func `page cache that fills the group is idle but for two margins`() {
+        let filled = Self.judge(Self.reading(free: 0, file: 400, held: 300))
+        #expect(filled.allowance == .mebibytes(100 - 32) && filled.excess == .zero)
+        let between = Self.judge(Self.reading(free: 0, file: 330, held: 300))
+        #expect(between.allowance == .zero && between.excess == .zero, "a band in which nothing moves")
+        let little = Self.judge(Self.reading(free: 0, file: 310, held: 300))
+        #expect(little.excess == .mebibytes(16), "the few pages of the program itself are nobody's margin")
+    }
+
+    @Test func `nothing is ever given and asked back by the same reading`() {
+        var random = SeededGenerator(seed: 1)
+        var given = 0, asked = 0
+        for _ in 0..<20_000 {
+            let free = Int.random(in: 0...80, using: &random), held = Int.random(in: 0...200, using: &random)
+            let verdict = Self.judge(
+                Self.reading(free: free, file: Int.random(in: 0...300, using: &random), held: held),
+                growth: .mebibytes(Int.random(in: 0...200, using: &random)))
+            #expect(verdict.allowance == .zero || verdict.excess == .zero)
+            #expect(verdict.excess <= .mebibytes(held) && verdict.allowance >= .zero)
+            given += verdict.allowance > .zero ? 1 : 0
+            asked += verdict.excess > .zero ? 1 : 0
+        }
+        #expect(given > 1000 && asked > 1000, "the property was never exercised")
+    }
+
+    @Test func `what comes and goes is not room until it has been gone for seconds`() {
+        var room = VolatileRoom()
+        #expect(room.judge(Self.reading(free: 216, at: 0), growth: .zero).allowance == .mebibytes(200))
+        // The cache took 150; others took 60 and gave them back.
+        #expect(room.judge(Self.reading(free: 6, file: 150, held: 150, at: 1), growth: .zero).excess == .mebibytes(10))
+        #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 2), growth: .zero).allowance == .zero)
+        #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 6), growth: .zero).allowance == .zero)
+        #expect(room.judge(Self.reading(free: 76, file: 140, held: 140, at: 12), growth: .zero).allowance == .mebibytes(60))
+    }
+
+    @Test func `pages the kernel took unseen are no room twice`() {
+        var room = VolatileRoom()
+        _ = room.judge(Self.reading(free: 20, file: 300, held: 300, at: 0), growth: .zero)
+        // An allocator took 100: 20 that were free and 80 of ours, which are still on our books.
+        let verdict = room.judge(Self.reading(free: 0, file: 220, held: 300, at: 1), growth: .zero)
+        #expect(verdict.allowance == .zero && verdict.excess == .mebibytes(16))
+    }
+
+    @Test func `neighbours outside the group count: the machine bounds what a group may take`() {
+        let machine = PressureReading.IdleMemory(total: .gibibytes(4), free: .mebibytes(500))
+        let verdict = Self.judge(Self.reading(limit: 2048, free: 1000, machine: machine))
+        #expect(verdict.allowance == .mebibytes(500) - .gibibytes(4) * 0.1)
+        let full = PressureReading.IdleMemory(total: .gibibytes(4), free: .mebibytes(50), file: .mebibytes(300))
+        #expect(Self.judge(Self.reading(limit: 2048, free: 1000, file: 300, held: 300, machine: full)).excess == .mebibytes(300))
+    }
+
+    @Test func `numbers of any shape are judged without trapping`() {
+        let extremes = [Int.min, -1, 0, 1, 4096, 1 << 40, Int.max].map { ByteCount($0) }
+        var random = SeededGenerator(seed: 2)
+        var room = VolatileRoom()
+        for _ in 0..<10_000 {
+            let any = { extremes.randomElement(using: &random)! }
+            let idle = PressureReading.IdleMemory(total: any(), free: any(), file: any())
+            let reading = PressureReading(
+                at: .seconds(Double.random(in: -1e9...1e9, using: &random)), volatile: any(), idle: idle,
+                machineIdle: Bool.random(using: &random) ? idle : nil)
+            #expect(room.judge(reading, growth: any()).allowance >= .zero)
+        }
+    }
+
+    // MARK: Filling
+
+    /// A cache that fills a group as fast as pages can be touched, beside a service that allocates and frees: how often the manager looks, and what stays free.
+    @Test func `a group is filled in few looks, and then the manager is not woken`() {
+        let looks = Mutex(0)
+        let meter = ChargeMeter(ringsWhenRefusing: false) { looks.withLock { $0 += 1 } }
+        var room = VolatileRoom(), lookedAt = -1.0, rung = 0, refused = 0, shrunk = 0, late = 0, leastFree = Int.max
+        let limit = 512, segment = 2 << 20
+        for millisecond in 0..<60_000 {
+            let second = Double(millisecond) / 1000
+            // 50 MB/s taken for 100 ms, then freed at once: 5 MiB up and down. For a while 40 MiB more are in use.
+            let others = (100 << 20) + (millisecond % 100) * (50 << 10) + ((20_000..<30_000).contains(millisecond) ? 40 << 20 : 0)
+            if meter.take(segment) { late += second > 1 ? 1 : 0 } else { refused += 1 }
+            var held = meter.heldBytes.bytes
+            if second > 1, second < 20 || second > 21 { leastFree = min(leastFree, (limit << 20) - others - held) }
+            let count = looks.withLock { $0 }
+            guard count > rung || second - lookedAt >= 0.513 else { continue }
+            (rung, lookedAt) = (count, second)
+            // The kernel makes room by itself where the manager was late.
+            held = min(held, (limit << 20) - others)
+            meter.give(meter.heldBytes.bytes - held)
+            let reading = PressureReading(
+                at: .seconds(second), limit: .mebibytes(limit), usage: ByteCount(others + held), workingSet: ByteCount(others),
+                volatile: ByteCount(held))
+            let verdict = room.judge(reading, growth: .zero)
+            if verdict.excess > .zero {
+                shrunk += 1
+                meter.give(verdict.excess.bytes)
+            }
+            meter.allow(verdict.allowance, since: reading.volatile - verdict.excess)
+        }
+        #expect(refused > 50_000, "it pushed all the time")
+        #expect(rung <= 16, "rung \(rung) times: halving 400 MiB down to 4 takes seven, at the start and when 40 MiB are free again")
+        #expect(shrunk <= 2, "asked back \(shrunk) times")
+        #expect(late <= 40, "\(late) segments after the first second")
+        #expect(leastFree >= 8 << 20, "\(leastFree >> 20) MiB free at the least")
+    }
+
+    // MARK: Drops
+
+    @Test func `looks follow the kernel's counter, and only while something is held`() {
+        var watch = DropWatch()
+        func due(_ freed: Int?, at: Double, held: Int = 100, events: Int? = nil, isTight: Bool = false) -> Bool {
+            let reading = PressureReading(
+                at: .seconds(at), events: events.map { .init(max: $0) }, volatile: .mebibytes(held), lazyFreed: freed.map { .mebibytes($0) })
+            return watch.isDue(reading, isTight: isTight)
+        }
+        #expect(!due(5, at: 0, held: 0) && !due(9, at: 1, held: 0), "nothing to lose")
+        #expect(!due(9, at: 2) && !due(9, at: 100, isTight: true), "the counter stands")
+        #expect(due(10, at: 101) && !due(11, at: 101.1) && due(11, at: 101.3))
+        #expect(due(0, at: 110), "another group's counter")
+        watch = DropWatch()
+        #expect(!due(nil, at: 0, events: 3) && !due(nil, at: 50, events: 3))
+        #expect(due(nil, at: 51, events: 4) && !due(nil, at: 51.5, events: 5) && due(nil, at: 52, events: 5))
+        #expect(!due(nil, at: 55, events: 5, isTight: true) && due(nil, at: 62, events: 5, isTight: true))
+        #expect(!due(nil, at: 100, events: 5), "idle: not looked")
+    }
+
+    @Test func `the probe tells a kernel without it, a locked process, and one that drops at once`() {
+        #expect(VolatileMemory.verdict(marked: 0, isKept: { true }, isLocked: { false }) == .live)
+        #expect(VolatileMemory.verdict(marked: 0, isKept: { false }, isLocked: { false }) == .droppedAtOnce)
+        #expect("\(VolatileMemory.verdict(marked: 22, isKept: { true }, isLocked: { true }))".contains("mlockall"))
+        #expect("\(VolatileMemory.verdict(marked: 22, isKept: { true }, isLocked: { false }))".contains("no MADV_FREE"))
+        #expect(VolatileMemory.signal.isLive == VolatileMemory.isSupported)
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        #expect(manager.capabilities["volatile memory"] == VolatileMemory.signal && manager.capabilities["script"] != nil)
+    }
+
+    @Test func `what the manager does by itself is never a rung`() {
+        #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder([Rung(at: .warning, .makeRoom)]) }
+        #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder([Rung(at: .critical, .noticeDrops)]) }
+    }
+}
