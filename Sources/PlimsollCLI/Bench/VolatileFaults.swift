@@ -11,18 +11,18 @@ struct VolatileFaults {
     let length: Duration
 
     func report() throws {
-        var empty: [Double] = [], filled: [Double] = [], held: [Double] = []
+        var empty: [Double] = [], filled: [Double] = [], resident: [Double] = []
         for _ in 0..<Self.pairs {
             empty.append(try inGroup(isFilled: false).p99Microseconds)
             let result = try inGroup(isFilled: true)
             filled.append(result.p99Microseconds)
-            held.append(Double(result.heldBytes) / 1_048_576)
+            resident.append(Double(result.residentBytes) / 1_048_576)
         }
         Bench.figure("volatile.fault-p99.empty", median(empty) ?? .nan, "us")
         Bench.figure("volatile.fault-p99.filled", median(filled) ?? .nan, "us")
         Bench.figure("volatile.fault-p99.ratio", median(zip(filled, empty).map { $0 / $1 }) ?? .nan, "ratio")
         // That the cache did fill the group is part of the claim.
-        Bench.figure("volatile.fault-held", median(held) ?? .nan, "MiB")
+        Bench.figure("volatile.fault-resident", median(resident) ?? .nan, "MiB")
     }
 
     private func inGroup(isFilled: Bool) throws -> VolatileNeighbour.Result {
@@ -49,8 +49,8 @@ struct VolatileFaults {
 final class VolatileNeighbour: Sendable {
     struct Result: Codable {
         var p99Microseconds: Double
-        /// What the cache held at the end.
-        var heldBytes: Int
+        /// Of the whole process, at the end.
+        var residentBytes: Int
     }
 
     private static let bytesPerSecond = 50e6
@@ -73,10 +73,10 @@ final class VolatileNeighbour: Sendable {
             // The cache has filled what it may by then: four gigabytes a second at most.
             SteadyClock.sleep(.seconds(3))
             let p99 = quantile(0.99, of: touch(for: length)) ?? .nan
-            let held = cache.heldBytes.bytes
+            let resident = VolatileFootprint.resident
             isOver.store(true, ordering: .relaxed)
             filler?.join()
-            return Result(p99Microseconds: p99, heldBytes: held)
+            return Result(p99Microseconds: p99, residentBytes: resident)
         }
     }
 

@@ -39,7 +39,8 @@ struct VolatileFootprint {
         return try JSONLine.decode(Result.self, from: line).ratio
     }
 
-    private static var resident: Int {
+    /// Resident bytes of this process.
+    static var resident: Int {
         let pages = ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }

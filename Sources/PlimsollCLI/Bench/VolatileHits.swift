@@ -14,6 +14,9 @@ struct VolatileHits {
         var ratio: Double
     }
 
+    /// Of each round, so that a round is no shorter than a disturbance.
+    private static let leastOperations = 300_000
+
     private let valueSize: Int
     private let cache = VolatileCache<UInt64, [UInt8]>("hits")
     private let pages: PlainPages
@@ -35,11 +38,12 @@ struct VolatileHits {
     func measure(rounds: Int) -> (copying: Result, lending: Result) {
         precondition(copies() == plainCopies() && lends() == plainLends(), "the cache and its yardstick hold different bytes")
         var times: [[Double]] = [[], [], [], []]
+        let passes = max(1, Self.leastOperations / order.count)
         for _ in 0..<rounds {
             for (index, body) in [copies, plainCopies, lends, plainLends].enumerated() {
                 let before = SteadyClock.thread
-                _ = body()
-                times[index].append((SteadyClock.thread - before).inSeconds / Double(order.count) * 1e9)
+                for _ in 0..<passes { _ = body() }
+                times[index].append((SteadyClock.thread - before).inSeconds / Double(order.count * passes) * 1e9)
             }
         }
         return (result(times[0], times[1]), result(times[2], times[3]))

@@ -1,0 +1,53 @@
+import CAllocationCounter
+import Testing
+
+@testable import Plimsoll
+
+/// What a hit takes from the heap.
+@Suite(.timeLimit(.minutes(1)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct VolatileAllocationTests {
+    private let cache = VolatileCache<UInt64, [UInt8]>("cache")
+    private static let keys: UInt64 = 1000
+    /// Several times a segment's size together, so that most of them lie in sealed ones.
+    private static let value = [UInt8](repeating: 7, count: 16 << 10)
+
+    init() { for key in 0..<Self.keys { cache.insert(Self.value, forKey: key) } }
+
+    @Test func `looking at a value's bytes allocates nothing`() {
+        var sum = 0
+        // Three times for each: the first look borrows its first buffer, and a mark is made at most three times.
+        for _ in 0..<3 { sum += look() }
+        let before = allocation_count()
+        sum += look()
+        #expect(allocation_count() - before == 0)
+        #expect(sum == 4 * 7 * Int(Self.keys))
+    }
+
+    @Test func `a value takes one allocation, its own`() {
+        var count = take()
+        let before = allocation_count()
+        count += take()
+        #expect(allocation_count() - before == Self.keys)
+        #expect(count == 2 * Self.value.count * Int(Self.keys))
+    }
+
+    private func look() -> Int {
+        var sum = 0
+        each { key in sum += cache.withBytes(forKey: key) { Int($0.unsafeLoad(as: UInt8.self)) } ?? 0 }
+        return sum
+    }
+
+    private func take() -> Int {
+        var count = 0
+        each { key in count += cache.value(forKey: key)?.count ?? 0 }
+        return count
+    }
+
+    /// Not `for`: iterating a range of `UInt64` allocates where it is not optimized.
+    private func each(_ body: (UInt64) -> Void) {
+        var key: UInt64 = 0
+        while key < Self.keys {
+            body(key)
+            key += 1
+        }
+    }
+}
