@@ -109,6 +109,15 @@ import Testing
         #expect(cache.insert([], forKey: "") && cache.value(forKey: "") == [])
     }
 
+    @Test func `A value that would only just not fit costs nobody their place`() {
+        let cache = VolatileCache<Int, [UInt8]>("just", limit: .mebibytes(1))
+        for key in 0..<100 { cache.insert([1, 2, 3], forKey: key) }
+        #expect(!cache.insert([UInt8](repeating: 0, count: 1 << 20), forKey: 1000) && cache.count == 100)
+        #expect(!cache.insert([UInt8](repeating: 0, count: (1 << 20) - 100), forKey: 1000) && cache.count == 100)
+        #expect(cache.insert([UInt8](repeating: 7, count: 1_000_000), forKey: 1000))
+        #expect(cache.value(forKey: 1000) == [UInt8](repeating: 7, count: 1_000_000) && cache.heldBytes <= .mebibytes(1))
+    }
+
     @Test func `Lowering the limit under load gives memory back at once`() {
         let cache = VolatileCache<Int, [UInt8]>("lowered", limit: .mebibytes(64))
         let isWriting = Atomic<Bool>(true)

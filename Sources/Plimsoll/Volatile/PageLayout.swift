@@ -101,4 +101,6 @@ struct ItemHeader {
     var count: Int { prefix + value }
     /// What it takes up of a segment, sentinels apart.
     var cost: Int { (count + 7) & ~7 }
+    /// Bytes of the pages that it takes if it has them to itself.
+    var pagesBytes: Int { (PageLayout.advance(PageLayout.sentinel, count - 1) | PageLayout.mask) + 1 }
 }

@@ -1,6 +1,6 @@
 /// A cache of bytes in memory that the kernel itself takes back when it must, before it would kill anything.
 ///
-/// Values are written to a log of mapped pages. Full stretches of it are handed to the kernel (`MADV_FREE`, Linux 4.12): it may drop
+/// Values are written to a log of mapped pages. Full stretches of it are handed to the kernel (`MADV_FREE`, Linux 4.14): it may drop
 /// their pages inside any allocation that finds no memory, at any speed, without anybody having to react. A look-up copies the value
 /// out and checks that its pages were there all the while; if not, it is a miss. So such a cache can never be the reason for an OOM kill, and may be as large
 /// as memory that would otherwise be idle.
@@ -9,7 +9,7 @@
 /// `anon` go on counting these pages until they are taken, the working set and `MemAvailable` don't; but once the
 /// kernel reclaims, pages that were read since move from `inactive_file` to `active_file`, which the working set counts.
 ///
-/// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.12, under `mlockall`) it is an
+/// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.14, under `mlockall`) it is an
 /// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.
 public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable {
     public let name: String
@@ -19,7 +19,6 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     @usableFromInline let timeToLive: Duration?
     @usableFromInline let scratch = ScratchPool()
     private let loads = SingleFlight<Key, Value>()
-    private let isUnlimited: Bool
     private let idleTime: Duration
 
     /// - Parameters:
@@ -37,7 +36,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     ) {
         self.init(
             name, limit: limit, rebuildCost: rebuildCost, timeToLive: timeToLive, idleTime: idleTime, allowsHugePages: allowsHugePages,
-            isVolatile: true, time: .running)
+            isVolatile: VolatileMemory.isSupported, time: .running)
     }
 
     package init(
@@ -49,7 +48,6 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         self.rebuildCost = rebuildCost
         self.timeToLive = timeToLive
         self.idleTime = idleTime
-        isUnlimited = limit == nil
         store = VolatileStore(limit: limit?.bytes, allowsHugePages: allowsHugePages, isVolatile: isVolatile, time: time)
     }
 
@@ -159,7 +157,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// Number of entries; such as the kernel has taken are counted until that is found out.
     public var count: Int { statistics.count }
 
-    /// Bytes of the entries, with keys and headers.
+    /// Bytes of the entries, with keys and headers; `heldBytes` is the memory they lie in.
     public var byteCount: ByteCount { statistics.byteCount }
 
     /// What the cache has done and holds.
@@ -181,5 +179,5 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// Its memory is declared on the meter for volatile memory.
     public func attach(_ meter: ChargeMeter) -> Bool { true }
     public func noticeDrops() -> ByteCount { ByteCount(store.noticeDrops()) }
-    public func giveBackIdle() { if isUnlimited { store.turnOver(olderThan: idleTime) } }
+    public func giveBackIdle() { if store.limit == nil { store.turnOver(olderThan: idleTime) } }
 }

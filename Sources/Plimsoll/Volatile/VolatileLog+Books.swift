@@ -1,0 +1,82 @@
+/// Which segments there are, in which order, and what is in them.
+extension VolatileLog {
+    // MARK: Queues
+
+    mutating func withQueue(_ isMain: Bool, _ body: (inout Queue) -> Void) {
+        if isMain { body(&main) } else { body(&small) }
+    }
+
+    mutating func link(_ number: Int) {
+        let isMain = segments[number]!.isMain
+        // A large segment is full at once: it goes behind the open one, which stays the newest.
+        let open = isMain ? main.open : small.open
+        let newest = isMain ? main.newest : small.newest
+        let older = open >= 0 && open == newest ? segments[open]!.older : newest
+        let newer = open >= 0 && open == newest ? open : -1
+        segments[number]!.older = older
+        segments[number]!.newer = newer
+        if older >= 0 { segments[older]!.newer = number }
+        if newer >= 0 { segments[newer]!.older = number }
+        withQueue(isMain) {
+            if older < 0 { $0.oldest = number }
+            if newer < 0 { $0.newest = number }
+        }
+    }
+
+    /// Brings a segment to the end of the main queue.
+    mutating func requeue(_ number: Int) {
+        let (items, bytes) = (segments[number]!.liveCount, segments[number]!.liveBytes)
+        count(number, items: -items, bytes: -bytes)
+        unlink(number)
+        segments[number]!.isMain = true
+        segments[number]!.cursor = 0
+        segments[number]!.sealedAt = now
+        link(number)
+        count(number, items: items, bytes: bytes)
+    }
+
+    mutating func unlink(_ number: Int) {
+        let segment = segments[number]!
+        if segment.older >= 0 { segments[segment.older]!.newer = segment.newer }
+        if segment.newer >= 0 { segments[segment.newer]!.older = segment.older }
+        withQueue(segment.isMain) {
+            if $0.oldest == number { $0.oldest = segment.newer }
+            if $0.newest == number { $0.newest = segment.older }
+            if $0.open == number { $0.open = -1 }
+        }
+    }
+
+    // MARK: Counting
+
+    mutating func count(_ number: Int, items: Int, bytes: Int) {
+        segments[number]!.liveCount += items
+        segments[number]!.liveBytes += bytes
+        liveCount += items
+        withQueue(segments[number]!.isMain) { $0.liveBytes += bytes }
+    }
+
+    /// What is no longer named by the index is no longer counted, and told of.
+    mutating func depart(_ word: SlotWord, _ cost: Int, _ key: UnsafeRawBufferPointer?, _ reason: RemovalReason) {
+        guard segments[word.segment] != nil else { return }
+        count(word.segment, items: -1, bytes: -cost)
+        tally(reason, 1)
+        if isListening, let key { departures.append(Departure(key: Array(key), reason: reason)) }
+    }
+
+    mutating func tally(_ reason: RemovalReason, _ items: Int) {
+        switch reason {
+        case .evicted: counts.evictions += items
+        case .purged: counts.purged += items
+        case .droppedByKernel: counts.droppedByKernel += items
+        case .expired, .replaced, .removed: break
+        }
+    }
+
+    func cost(of word: SlotWord) -> Int { segments[word.segment]?.header(at: word.offset)?.cost ?? averageCost(word.segment) }
+
+    /// What an item of that segment costs whose page, and with it its length, was taken. What is left over goes with the segment.
+    func averageCost(_ number: Int) -> Int {
+        guard let segment = segments[number], segment.liveCount > 0 else { return 0 }
+        return segment.liveCount == 1 ? segment.liveBytes : segment.liveBytes / segment.liveCount & ~7
+    }
+}

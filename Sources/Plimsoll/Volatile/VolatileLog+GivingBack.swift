@@ -1,0 +1,100 @@
+/// What is given back on purpose, and what turns out to be gone.
+extension VolatileLog {
+    /// Gives back at least `target` bytes, oldest first, or everything. What is hot survives only where open segments have room: nothing is
+    /// taken while giving back. Where half or more is to go there is no looking at items at all.
+    ///
+    /// - Returns: bytes given back.
+    mutating func release(_ target: Int, _ reason: RemovalReason = .purged) -> Int {
+        let before = mapped
+        copied = 0
+        let isBlind = target >= before / 2 && !isListening
+        while before - mapped < target {
+            if isBlind {
+                let number = small.oldest >= 0 ? small.oldest : main.oldest
+                guard number >= 0 else { break }
+                retire(number, reason)
+            } else {
+                if target >= before { copied = .max }
+                guard evictNext(reason, mayOpen: false) else { break }
+            }
+        }
+        if liveCount == 0, small.oldest < 0, main.oldest < 0 {
+            index.removeAll()
+            numbers.allSwept()
+        }
+        return before - mapped
+    }
+
+    /// Finds the pages that the kernel took. It takes them in the order of sealing, but passes once over what was read since (a huge page
+    /// as a whole), so every sealed segment is looked at; one that is whole so far only at some of its pages.
+    mutating func noticeDrops() -> Int {
+        guard isVolatile else { return 0 }
+        var found = 0
+        for isMain in [false, true] {
+            var number = isMain ? main.oldest : small.oldest
+            while number >= 0, let segment = segments[number], segment.isSealed {
+                let this = number
+                number = segment.newer
+                if segment.lost == 0, segment.seemsWhole { continue }
+                var there = 0, page = 0
+                while page < segment.frontier {
+                    if segment.isThere(page) { there += PageLayout.page }
+                    page += PageLayout.page
+                }
+                let taken = segment.frontier - there - segment.lost
+                found += taken
+                segments[this]!.lost += taken
+                mapped -= taken
+                sealed -= taken
+                meter?.give(taken)
+                if there == 0 { retire(this, .droppedByKernel) }
+            }
+        }
+        return found
+    }
+
+    /// The same if the oldest page of all is gone: so that a log that grows as fast as the kernel takes does not wait for a manager to tell it.
+    mutating func noticeOldDrops() {
+        if isGone(small.oldest) || isGone(main.oldest) { _ = noticeDrops() }
+    }
+
+    private func isGone(_ number: Int) -> Bool {
+        guard number >= 0, let segment = segments[number] else { return false }
+        return segment.isSealed && !segment.isThere(0)
+    }
+
+    /// Lets segments have their turn that were sealed longer than `age` ago.
+    mutating func turnOver(olderThan age: Duration) {
+        copied = 0
+        for isMain in [false, true] {
+            while true {
+                let oldest = isMain ? main.oldest : small.oldest
+                guard oldest >= 0, let segment = segments[oldest], segment.isSealed, now - segment.sealedAt > age else { break }
+                turn(of: oldest, .evicted, mayOpen: true)
+            }
+        }
+    }
+
+    /// Takes out every item with that tag.
+    mutating func purge(tag: UInt64) {
+        var number = 0
+        while number < segments.count {
+            if let segment = segments[number], segment.tags & 1 << (tag & 63) != 0 { purge(tag: tag, in: segment, number) }
+            number += 1
+        }
+    }
+
+    private mutating func purge(tag: UInt64, in segment: Segment, _ number: Int) {
+        var cursor = segment.cursor
+        while let (offset, header) = segment.nextItem(from: cursor) {
+            cursor = segment.next(after: offset, header)
+            let word = SlotWord(segment: number, offset: offset, hash: header.hash)
+            let tags = segment.base + offset + header.tagsStart
+            guard (0..<header.tags).contains(where: { tags.load(fromByteOffset: $0 * 8, as: UInt64.self) == tag }),
+                let slot = index.find(word, header.hash)
+            else { continue }
+            leave(slot, word, header, in: segment, .purged)
+        }
+        if segment.isSealed, segments[number]!.liveCount == 0 { retire(number, .purged) }
+    }
+}
