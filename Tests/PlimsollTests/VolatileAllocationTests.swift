@@ -30,6 +30,34 @@ import Testing
         #expect(count == 2 * Self.value.count * Int(Self.keys))
     }
 
+    @Test func `T27 C86 giving back, in part and whole, and noticing what was taken allocate nothing`() {
+        func filled() -> VolatileCache<UInt64, [UInt8]> {
+            let cache = VolatileCache<UInt64, [UInt8]>("given back")
+            let value = [UInt8](repeating: 7, count: 3000)
+            var key: UInt64 = 0
+            while key < 10_000 {
+                cache.insert(value, forKey: key)
+                if key % 10 == 0 { _ = cache.value(forKey: key / 2) }
+                key += 1
+            }
+            return cache
+        }
+        // The first one warms the runtime up.
+        for round in 0..<2 {
+            let cache = filled()
+            cache.reclaim { segment, page in segment == 1 || page == 5 }
+            let before = allocation_count()
+            var released = cache.noticeDrops()
+            released += cache.release(.mebibytes(6))
+            released += cache.release(.mebibytes(20))
+            released += cache.release(.max)
+            cache.giveBackIdle()
+            let allocations = allocation_count() - before
+            #expect(allocations == 0 || round == 0)
+            #expect(released > .mebibytes(28) && cache.heldBytes == .zero && cache.count == 0)
+        }
+    }
+
     private func look() -> Int {
         var sum = 0
         each { key in sum += cache.withBytes(forKey: key) { Int($0.unsafeLoad(as: UInt8.self)) } ?? 0 }

@@ -20,6 +20,7 @@ struct AddressSpace: ~Copyable {
     /// In order of address; neighbours are merged.
     private var free: [Run] = []
     private var total = 0
+    private var lent = 0
 
     deinit {
         for extent in extents { _ = plimsoll_unmap(UnsafeMutableRawPointer(bitPattern: extent.start), extent.bytes) }
@@ -30,11 +31,16 @@ struct AddressSpace: ~Copyable {
     /// - Returns: `nil` if the kernel gives no more address space (`RLIMIT_AS`, the number of mappings).
     mutating func take(_ bytes: Int) -> UnsafeMutableRawPointer? {
         let bytes = Self.rounded(bytes)
-        return fit(bytes) ?? (extend(bytes) ? fit(bytes) : nil)
+        guard let address = fit(bytes) ?? (extend(bytes) ? fit(bytes) : nil) else { return nil }
+        lent += 1
+        // Between what is lent lies at most one free run more: room for them all, so that giving back allocates nothing.
+        if free.capacity < lent + extents.count + 1 { free.reserveCapacity((lent + extents.count) * 2 + 16) }
+        return address
     }
 
     /// Takes back what `take` returned for the same number of bytes.
     mutating func give(_ address: UnsafeMutableRawPointer, _ bytes: Int) {
+        lent -= 1
         insert(Run(start: UInt(bitPattern: address), bytes: Self.rounded(bytes)))
     }
 
@@ -46,10 +52,10 @@ struct AddressSpace: ~Copyable {
             let run = free[position]
             let start = (run.start + alignment - 1) / alignment * alignment
             guard start + UInt(bytes) <= run.end else { continue }
-            free.remove(at: position)
+            remove(at: position)
             let after = Run(start: start + UInt(bytes), bytes: Int(run.end - start) - bytes)
-            if after.bytes > 0 { free.insert(after, at: position) }
-            if start > run.start { free.insert(Run(start: run.start, bytes: Int(start - run.start)), at: position) }
+            if after.bytes > 0 { insert(after, at: position) }
+            if start > run.start { insert(Run(start: run.start, bytes: Int(start - run.start)), at: position) }
             return UnsafeMutableRawPointer(bitPattern: start)
         }
         return nil
@@ -80,12 +86,32 @@ struct AddressSpace: ~Copyable {
         // Extents that happen to adjoin may merge as well: nothing is unmapped before the end.
         if low < free.count, run.end == free[low].start {
             run.bytes += free[low].bytes
-            free.remove(at: low)
+            remove(at: low)
         }
         if low > 0, free[low - 1].end == run.start {
             free[low - 1].bytes += run.bytes
         } else {
-            free.insert(run, at: low)
+            insert(run, at: low)
         }
+    }
+
+    // By hand: the array's own calls allocate where they are not specialized.
+    private mutating func insert(_ run: Run, at place: Int) {
+        free.append(run)
+        var position = free.count - 1
+        while position > place {
+            free[position] = free[position - 1]
+            position -= 1
+        }
+        free[place] = run
+    }
+
+    private mutating func remove(at place: Int) {
+        var position = place
+        while position + 1 < free.count {
+            free[position] = free[position + 1]
+            position += 1
+        }
+        free.removeLast()
     }
 }

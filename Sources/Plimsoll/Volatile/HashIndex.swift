@@ -152,7 +152,7 @@ final class HashIndex: @unchecked Sendable {
 
     /// Forgets everything and gives the pages' memory back; they read as zeros, that is as empty.
     func removeAll() {
-        for arena in arenas { _ = plimsoll_drop(arena.start, arena.used) }
+        for arena in arenas.indices { _ = plimsoll_drop(arenas[arena].start, arenas[arena].used) }
         count = 0
     }
 

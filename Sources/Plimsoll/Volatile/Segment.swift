@@ -50,8 +50,9 @@ struct Segment {
 
     /// Whether four pages spread over it are still there: where the kernel has been, one of them is gone but for a few pages read since.
     var seemsWhole: Bool {
-        let last = frontier / PageLayout.page - 1
-        return last < 0 || (0...3).allSatisfy { isThere(last * $0 / 3 * PageLayout.page) }
+        let last = max(0, frontier / PageLayout.page - 1)
+        return frontier == 0
+            || isThere(0) && isThere(last / 3 * PageLayout.page) && isThere(last * 2 / 3 * PageLayout.page) && isThere(last * PageLayout.page)
     }
 
     static func sentinel(_ base: UnsafeMutableRawPointer, _ offset: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {

@@ -12,7 +12,19 @@ struct SegmentNumbers {
 
     var hasWaiting: Bool { !swept.isEmpty || !waiting.isEmpty }
 
-    mutating func take(from table: SegmentTable) -> Int? { free.popLast() ?? table.add() }
+    mutating func take(from table: SegmentTable) -> Int? {
+        let number = free.popLast() ?? table.add()
+        reserve(table.count)
+        return number
+    }
+
+    /// So that giving back, which happens when memory is short, allocates nothing.
+    private mutating func reserve(_ count: Int) {
+        guard free.capacity < count || waiting.capacity < count else { return }
+        free.reserveCapacity(count * 2)
+        waiting.reserveCapacity(count * 2)
+        swept.reserveCapacity(count * 2)
+    }
 
     mutating func give(_ number: Int) { free.append(number) }
 
@@ -20,8 +32,8 @@ struct SegmentNumbers {
 
     mutating func roundEnded() {
         free.append(contentsOf: swept)
-        swept = waiting
-        waiting.removeAll(keepingCapacity: true)
+        swept.removeAll(keepingCapacity: true)
+        swap(&swept, &waiting)
     }
 
     /// The index was emptied.

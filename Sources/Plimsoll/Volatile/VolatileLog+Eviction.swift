@@ -76,6 +76,7 @@ extension VolatileLog {
         count(number, items: 1, bytes: header.cost)
         index.move(slot, to: SlotWord(segment: number, offset: offset, hash: header.hash, uses: uses))
         copied += header.count
+        if segments[number]!.isLarge { seal(number) }
         return true
     }
 

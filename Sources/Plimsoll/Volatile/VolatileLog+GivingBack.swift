@@ -27,28 +27,26 @@ extension VolatileLog {
 
     /// Finds the pages that the kernel took. It takes them in the order of sealing, but passes once over what was read since (a huge page
     /// as a whole), so every sealed segment is looked at; one that is whole so far only at some of its pages.
-    mutating func noticeDrops() -> Int {
-        guard isVolatile else { return 0 }
-        var found = 0
-        for isMain in [false, true] {
-            var number = isMain ? main.oldest : small.oldest
-            while number >= 0, let segment = segments[number], segment.isSealed {
-                let this = number
-                number = segment.newer
-                if segment.lost == 0, segment.seemsWhole { continue }
-                var there = 0, page = 0
-                while page < segment.frontier {
-                    if segment.isThere(page) { there += PageLayout.page }
-                    page += PageLayout.page
-                }
-                let taken = segment.frontier - there - segment.lost
-                found += taken
-                segments[this]!.lost += taken
-                mapped -= taken
-                sealed -= taken
-                meter?.give(taken)
-                if there == 0 { retire(this, .droppedByKernel) }
+    mutating func noticeDrops() -> Int { isVolatile ? noticeDrops(from: small.oldest) + noticeDrops(from: main.oldest) : 0 }
+
+    private mutating func noticeDrops(from oldest: Int) -> Int {
+        var found = 0, number = oldest
+        while number >= 0, let segment = segments[number], segment.isSealed {
+            let this = number
+            number = segment.newer
+            if segment.lost == 0, segment.seemsWhole { continue }
+            var there = 0, page = 0
+            while page < segment.frontier {
+                if segment.isThere(page) { there += PageLayout.page }
+                page += PageLayout.page
             }
+            let taken = segment.frontier - there - segment.lost
+            found += taken
+            segments[this]!.lost += taken
+            mapped -= taken
+            sealed -= taken
+            meter?.give(taken)
+            if there == 0 { retire(this, .droppedByKernel) }
         }
         return found
     }
@@ -66,13 +64,13 @@ extension VolatileLog {
     /// Lets segments have their turn that were sealed longer than `age` ago.
     mutating func turnOver(olderThan age: Duration) {
         copied = 0
-        for isMain in [false, true] {
-            while true {
-                let oldest = isMain ? main.oldest : small.oldest
-                guard oldest >= 0, let segment = segments[oldest], segment.isSealed, now - segment.sealedAt > age else { break }
-                turn(of: oldest, .evicted, mayOpen: true)
-            }
-        }
+        while isSealed(small.oldest, longerAgoThan: age) { turn(of: small.oldest, .evicted, mayOpen: true) }
+        while isSealed(main.oldest, longerAgoThan: age) { turn(of: main.oldest, .evicted, mayOpen: true) }
+    }
+
+    private func isSealed(_ number: Int, longerAgoThan age: Duration) -> Bool {
+        guard number >= 0, let segment = segments[number] else { return false }
+        return segment.isSealed && now - segment.sealedAt > age
     }
 
     /// Takes out every item with that tag.
