@@ -33,6 +33,8 @@ int plimsoll_unmap(void *address, size_t bytes) { return munmap(address, bytes) 
 
 int plimsoll_open(void *address, size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE)) return errno;
+    // Where huge pages are given to all who don't refuse, a few small pages would take 2 MiB.
+    madvise(address, bytes, MADV_NOHUGEPAGE);
     return madvise(address, bytes, MADV_WIPEONFORK) ? errno : 0;
 }
 

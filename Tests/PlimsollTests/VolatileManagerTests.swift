@@ -129,6 +129,8 @@ import Testing
             await Self.push(running, others: 850, volatile: 60)
             _ = await reports.next()
             #expect(cheap.heldBytes == .zero && precious.seen.calls == 0)
+            // A turn in which the loop takes the pass's end to the books, before time goes on.
+            await Self.push(running, others: 850, volatile: 60)
             await Self.push(running, others: 980, volatile: 40, after: .seconds(60))
             while let report = await reports.next(), report.action != .release {}
             #expect(precious.heldBytes == .zero)

@@ -15,7 +15,7 @@ int plimsoll_map(size_t bytes, size_t alignment, void **address);
 /// Ends a mapping.
 int plimsoll_unmap(void *address, size_t bytes);
 
-/// Makes part of a mapping writable; a forked child sees zeros there (MADV_WIPEONFORK).
+/// Makes part of a mapping writable, in small pages; a forked child sees zeros there (MADV_WIPEONFORK).
 int plimsoll_open(void *address, size_t bytes);
 
 /// Gives the pages of a part back and leaves readable zeros in their place, in one call: who still reads there reads zeros.
