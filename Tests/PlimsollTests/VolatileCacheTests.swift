@@ -202,6 +202,8 @@ import Testing
         clock.advance(by: .seconds(1))
         #expect(cache.value(forKey: 1) == nil && cache.value(forKey: 2) == 2)
         #expect(left.withLock { $0 } == [1: .expired] && cache.count == 1)
+        let eternal = VolatileCache<Int, Int>("eternal", timeToLive: .seconds(Int64.max))
+        #expect(eternal.insert(1, forKey: 1) && eternal.value(forKey: 1) == 1)
     }
 
     @Test func `Tags: what bears one leaves together`() {

@@ -1,6 +1,9 @@
 import Synchronization
 
 extension VolatileStore {
+    /// Longer than any process lives, and short enough for sums.
+    private static var forEver: Duration { .seconds(1 << 32) }
+
     // MARK: Writing
 
     /// Keeps a value under a key, replacing what was there.
@@ -23,7 +26,7 @@ extension VolatileStore {
             let existing = find(hash, key, isSame: isSame)?.word
             let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
                 guard existing != nil || log.insertions(hash) == seen else { return .again }
-                let expiry = timeToLive.map { UInt64(max(0, (log.now + $0).inNanoseconds)) } ?? 0
+                let expiry = timeToLive.map { UInt64(max(0, (log.now + min($0, Self.forEver)).inNanoseconds)) } ?? 0
                 return log.insert(header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
             }
             switch outcome {
