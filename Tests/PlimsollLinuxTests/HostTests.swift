@@ -48,10 +48,14 @@ import Testing
         let hog = group.startHog(mebibytes: 106)
         defer { ChildGroup.end(hog) }
         source.wait(atMost: .seconds(60))
-        let after = try source.read(at: .seconds(1))
+        // The bell may ring while the child still grows.
+        var after = try source.read(at: .seconds(1))
+        while PressureAssessor().assessing(after).level < .warning {
+            source.wait(atMost: .milliseconds(10))
+            after = try source.read(at: .seconds(1))
+        }
         #expect(after.available! < .mebibytes(26), "\(after)")
         #expect(source.footprint().usage > .mebibytes(100))
-        #expect(PressureAssessor().assessing(after).level >= .warning)
 
         group.set("memory.limit_in_bytes", 192 << 20)
         source.wait(atMost: .seconds(60))

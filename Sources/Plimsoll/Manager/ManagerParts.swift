@@ -8,7 +8,10 @@ final class ManagerParts: Sendable {
     let inbox = Inbox()
     let saves = SaveRegistry()
     let threads = HandlerThreads()
+    let heartbeat: Heartbeat
+    let alarms: Alarms
     let tasks: BackgroundTaskRegistry
+    let lifecycle: Lifecycle
     /// What caches on the heap declare.
     let meter: ChargeMeter
     /// What holders of volatile memory declare.
@@ -26,7 +29,10 @@ final class ManagerParts: Sendable {
     private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
 
     init(source: any PressureSource, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+        heartbeat = Heartbeat(time: time)
+        alarms = Alarms(time: time, heartbeat: heartbeat)
         tasks = BackgroundTaskRegistry(time: time, threads: threads)
+        lifecycle = Lifecycle(alarms: alarms, threads: threads)
         meter = ChargeMeter { source.wake() }
         volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         let purger = Purger(registry: purgeables, source: source, time: time)

@@ -14,7 +14,9 @@ struct PressureLoop {
         var assessor = PressureAssessor(thresholds: policy.thresholds)
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
+        defer { comeBy(next: nil) }
         while !parts.inbox.isStopped {
+            comeBy(next: Pace.longest)
             let began = time.elapsed()
             let mark = parts.meter.heldBytes, volatileMark = parts.volatileMeter.heldBytes
             guard var reading = try? source.read(at: began) else {
@@ -35,7 +37,15 @@ struct PressureLoop {
             let pace = Pace.interval(
                 after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
-            source.wait(atMost: min(pace, response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
+            let wait = min(pace, response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget))
+            comeBy(next: wait)
+            source.wait(atMost: wait)
         }
+    }
+
+    /// The loop's part of the heartbeat.
+    private func comeBy(next: Duration?) {
+        guard time.onStep == nil, let gap = parts.heartbeat.beat(.loop, next: next) else { return }
+        parts.alarms.noticed(gap)
     }
 }

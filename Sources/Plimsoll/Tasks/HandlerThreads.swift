@@ -4,9 +4,24 @@ import Synchronization
 /// pool's, which the very work that must stop may have filled (T7).
 final class HandlerThreads: TaskExecutor {
     private struct State {
-        var jobs: [Job] = []
+        /// The first `taken` of them are gone: ten thousand at once must not be moved up for each.
+        var jobs: [Job?] = []
+        var taken = 0
         var idle: [Parker] = []
         var count = 0
+
+        mutating func next() -> Job? {
+            guard taken < jobs.count else { return nil }
+            defer {
+                jobs[taken] = nil
+                taken += 1
+                if taken == jobs.count {
+                    jobs.removeAll(keepingCapacity: jobs.count <= 256)
+                    taken = 0
+                }
+            }
+            return jobs[taken]
+        }
     }
 
     private enum Job: Sendable {
@@ -52,7 +67,7 @@ final class HandlerThreads: TaskExecutor {
         while true {
             let job: Job? = state.withLock { state in
                 state.idle.removeAll { $0 === parker }
-                if !state.jobs.isEmpty { return state.jobs.removeFirst() }
+                if let job = state.next() { return job }
                 state.idle.append(parker)
                 return nil
             }

@@ -1,0 +1,81 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct AlarmTests {
+    let clock = ManualClock()
+    let gaps = Log<RunningGap>()
+    let calls = Log<String>()
+
+    private func alarms() -> Alarms {
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
+        alarms.whenGapEnds { [gaps] in gaps.add($0) }
+        return alarms
+    }
+
+    @Test func `alarms go off in the order of their time, once`() {
+        let alarms = alarms()
+        for (delay, name) in [(3, "c"), (1, "a"), (2, "b"), (3, "d")] { alarms.set(.timer, after: .seconds(delay)) { [calls] in calls.add(name) } }
+        clock.advance(by: .seconds(2))
+        #expect(calls.all == ["a", "b"])
+        clock.advance(by: .seconds(10))
+        #expect(calls.all == ["a", "b", "c", "d"] && gaps.all.isEmpty)
+    }
+
+    @Test func `a cancelled alarm does not go off`() {
+        let alarms = alarms()
+        let alarm = alarms.set(.deadline, after: .seconds(1)) { [calls] in calls.add("never") }
+        alarm.cancel()
+        clock.advance(by: .seconds(2))
+        #expect(calls.all.isEmpty)
+    }
+
+    @Test func `T30 K35 a freeze moves deadlines, not timers, and timers wait for the way back`() {
+        let alarms = alarms()
+        alarms.set(.deadline, after: .seconds(5)) { [calls] in calls.add("deadline") }
+        alarms.set(.timer, after: .seconds(5)) { [calls] in calls.add("timer") }
+        clock.advance(by: .seconds(1))
+        clock.freeze(for: .seconds(60))
+        #expect(gaps.all.count == 1 && gaps.all[0].kind == .frozen && gaps.all[0].length > .seconds(59))
+        #expect(calls.all.isEmpty)
+        alarms.release()
+        #expect(calls.all == ["timer"])
+        clock.advance(by: .seconds(3.5))
+        #expect(calls.all == ["timer"])
+        clock.advance(by: .seconds(0.5))
+        #expect(calls.all == ["timer", "deadline"])
+    }
+
+    @Test func `C11 a host that slept is told from a process that was frozen`() {
+        let alarms = alarms()
+        alarms.set(.deadline, after: .seconds(5)) { [calls] in calls.add("deadline") }
+        clock.sleepHost(for: .seconds(3600))
+        #expect(gaps.all == [RunningGap(.hostSleep, .seconds(3600))] && calls.all.isEmpty)
+    }
+
+    @Test func `T30 by the machine's own time: a thread is started, and ends a wait in time`() async {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
+        await withCheckedContinuation { done in alarms.set(.timer, after: .milliseconds(1)) { done.resume() } }
+        await withCheckedContinuation { done in alarms.set(.deadline, after: .milliseconds(1)) { done.resume() } }
+    }
+
+    @Test func `a gap is noticed once, whoever comes by first, and running time stands still until then`() {
+        let heartbeat = Heartbeat(time: clock.timekeeper)
+        #expect(heartbeat.beat(.loop, next: .seconds(10)) == nil)
+        #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
+        clock.freeze(for: .seconds(60))
+        #expect(heartbeat.isLate && heartbeat.running == .seconds(1))
+        #expect(heartbeat.beat(.loop, next: .seconds(10)) == RunningGap(.frozen, .seconds(59)))
+        #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
+        #expect(!heartbeat.isLate && heartbeat.running == .seconds(1))
+    }
+}
+
+/// What was seen, in order.
+final class Log<Element: Sendable>: Sendable {
+    private let elements = Mutex<[Element]>([])
+    func add(_ element: Element) { elements.withLock { $0.append(element) } }
+    var all: [Element] { elements.withLock { $0 } }
+}
