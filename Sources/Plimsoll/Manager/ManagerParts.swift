@@ -28,10 +28,10 @@ final class ManagerParts: Sendable {
     /// Relaxed: a level on its own, published for whoever asks; it orders nothing.
     private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
 
-    init(source: any PressureSource, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+    init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
-        tasks = BackgroundTaskRegistry(time: time, threads: threads)
+        tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         lifecycle = Lifecycle(alarms: alarms, threads: threads)
         meter = ChargeMeter { source.wake() }
         volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
@@ -48,6 +48,20 @@ final class ManagerParts: Sendable {
         hands = Worker("plimsoll-purge") { turn in
             guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
             keeper.run(turn)
+        }
+        reportGivenUp(at: time)
+    }
+
+    /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
+    private func reportGivenUp(at time: Timekeeper) {
+        tasks.listen { listeners in
+            listeners.whenGivenUp = { [weak self] reason, names in
+                guard let self, reason != .pressure else { return }
+                var report = ActionReport(
+                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: level, evidence: [], began: time.elapsed())
+                report.outcome = .overran(names)
+                self.report(report)
+            }
         }
     }
 

@@ -37,7 +37,7 @@ public final class ResourceManager: Sendable {
         self.policy = policy
         self.time = time
         self.onTurn = onTurn
-        parts = ManagerParts(source: source, time: time, exit: exit)
+        parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
     }
 
     // MARK: Running
@@ -78,8 +78,8 @@ public final class ResourceManager: Sendable {
         parts.volatileMeter.allow(.max, since: .zero)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
-                expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
                 parts.tasks.close()
+                _ = parts.tasks.expireAndWait(.shutdown, within: policy.shutdownBudget, isExtended: true)
                 done.resume()
             }
         }
