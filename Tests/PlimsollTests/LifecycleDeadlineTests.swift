@@ -15,7 +15,7 @@ import Testing
         try await lifecycle.launch()
         let report = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
         #expect(lifecycle.state == .background && report.overran.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted())
-        #expect(report.overran.allSatisfy { $0.origin.contains("LifecycleDeadlineTests.swift") && $0.took > .seconds(3) })
+        #expect(report.overran.allSatisfy { $0.origin.contains("LifecycleDeadlineTests.swift") })
         #expect(report.took >= .seconds(5) && report.unreached.isEmpty)
         #expect(stage.log.all.filter { $0.hasSuffix("background") }.count == 50)
         release.open()

@@ -63,7 +63,7 @@ extension Lifecycle {
     /// Brings all scenes where they are meant to be.
     func settleScenes(_ cause: LifecycleCause, within budget: Duration) async {
         await withTaskGroup(of: Void.self) { group in
-            for scene in scenes { group.addTask { _ = try? await scene.settle(cause, within: budget) } }
+            for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
         }
     }
 

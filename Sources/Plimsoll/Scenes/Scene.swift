@@ -159,9 +159,15 @@ public final class Scene: Sendable {
     func settle(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let rises = aim > state
         if rises { try await lifecycle.followScenes(cause) }
+        let report = try await follow(cause, within: budget)
+        if !rises { try? await lifecycle.followScenes(cause) }
+        return report
+    }
+
+    /// Goes where it is meant to be, the process being where it is.
+    func follow(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let report = try await unit.engine.request(cause, within: budget) { self.aim }
         if state == .notRunning { lifecycle.forget(self) }
-        if !rises { try? await lifecycle.followScenes(cause) }
         lifecycle.book(report)
         return report
     }
