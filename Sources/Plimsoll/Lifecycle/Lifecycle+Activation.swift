@@ -81,7 +81,9 @@ extension Lifecycle {
     /// - Throws: `LifecycleError` once the process has terminated, or if 1,024 requests wait already.
     public func activate(_ request: ActivationRequest) async throws {
         guard activations.post(request) else {
-            throw LifecycleError("activation \"\(request.name)\" is one more than the \(ActivationInbox.capacity) that may wait; is the process kept from being active?")
+            throw LifecycleError(
+                "activation \"\(request.name)\" is one more than the \(ActivationInbox.capacity) that may wait; is the process kept from being active?"
+            )
         }
         try await enterForeground(cause: .operator)
         if state == .active { await deliverActivations() }
