@@ -4,11 +4,14 @@ import Synchronization
 public final class Lifecycle: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
+    /// What pauses outside the foreground and gives way when memory is short.
+    public let quiesce: QuiesceSet
     private let stateBits = Atomic<UInt8>(LifecycleState.notRunning.rawValue)
 
     init(alarms: Alarms, threads: HandlerThreads) {
         self.alarms = alarms
         self.threads = threads
+        quiesce = QuiesceSet(alarms: alarms)
     }
 
     /// The state in force: one atomic load, from any thread.
