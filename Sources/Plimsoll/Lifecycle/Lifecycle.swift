@@ -4,11 +4,22 @@ import Synchronization
 public final class Lifecycle: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
+    /// What only one process may hold.
+    public let exclusive: ExclusiveResources
+    /// Data that is there at times only.
+    public let protectedData: ProtectedData
+    /// What is erased before others may see it, and the secrets.
+    let scrub: ScrubSet
+    let revocation: Revocation
     private let stateBits = Atomic<UInt8>(LifecycleState.notRunning.rawValue)
 
-    init(alarms: Alarms, threads: HandlerThreads) {
+    init(alarms: Alarms, threads: HandlerThreads, time: Timekeeper, purgeables: PurgeableRegistry) {
         self.alarms = alarms
         self.threads = threads
+        exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)
+        protectedData = ProtectedData(alarms: alarms)
+        scrub = ScrubSet(alarms: alarms, threads: threads)
+        revocation = Revocation(purgeables: purgeables, secrets: scrub.secrets, heartbeat: alarms.heartbeat)
     }
 
     /// The state in force: one atomic load, from any thread.

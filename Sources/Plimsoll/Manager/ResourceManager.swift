@@ -87,8 +87,9 @@ public final class ResourceManager: Sendable {
         parts.courier.stop()
     }
 
-    /// Which signals are live, and why the others are not. The last two say whether memory can be volatile and whether the heap can give free pages back.
-    public var capabilities: Capabilities { source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal) }
+    /// Which signals are live, and why the others are not. The last three say whether memory can be volatile, whether
+    /// the heap can give free pages back, and how secrets are kept.
+    public var capabilities: Capabilities { source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal) }
 
     /// What the process is doing, and what it pauses, saves and takes up again on the way.
     public var lifecycle: Lifecycle { parts.lifecycle }
