@@ -11,7 +11,11 @@ import Testing
     let manager: ResourceManager
     var exclusive: ExclusiveResources { manager.lifecycle.exclusive }
 
-    init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
+    init() {
+        manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        // Gaps are told by hand here; that the life cycle does so by itself is tested last.
+        exclusive.alarms.whenGapEnds { _ in }
+    }
 
     /// A resource that notes what is done to it.
     private func noting(
@@ -92,7 +96,9 @@ import Testing
         #expect(await reacquire().done == ["file"] && flock(other, LOCK_EX | LOCK_NB) != 0)
     }
 
-    @Test(arguments: [true, false]) func `C49 a listener is closed before a freeze, by force if need be: nobody is left waiting in its backlog`(isStuck: Bool) async throws {
+    @Test(arguments: [true, false]) func `C49 a listener is closed before a freeze, by force if need be: nobody is left waiting in its backlog`(
+        isStuck: Bool
+    ) async throws {
         let listener = try LoopbackListener()
         let stuck = AsyncStream.makeStream(of: Void.self)
         try exclusive.add(
@@ -152,6 +158,28 @@ import Testing
         let report = await passing { exclusive.release(within: .seconds(1)) }
         #expect(report.overran == ["stuck"] && report.stillHeld == ["stuck"] && manager.lifecycle.heldResources == ["stuck"])
         gate.continuation.finish()
+        while !manager.lifecycle.heldResources.isEmpty { await Task.yield() }
+    }
+
+    @Test func `C48 whoever takes all the time does not keep others from giving back`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        try exclusive.add(ExclusiveResource("slow", release: { for await _ in gate.stream {} }))
+        _ = try noting("lock", after: ["slow"])
+        let exclusive = exclusive, report = Mutex<ExclusiveReport?>(nil)
+        async let run: Void = onThread { report.withLock { $0 = exclusive.release(within: .seconds(1)) } }
+        // Time passes only until it is the lock's turn.
+        while !calls.all.contains("drain lock") {
+            clock.advance(by: .milliseconds(1))
+            await Task.yield()
+        }
+        while !calls.all.contains("release lock") { await Task.yield() }
+        while report.withLock({ $0 }) == nil { await Task.yield() }
+        await run
+        #expect(report.withLock { $0?.done } == ["lock"] && report.withLock { $0?.stillHeld } == ["slow"])
+        // It comes back so late that the process is in front again, and takes it again: it cannot, having no `reacquire`.
+        #expect(await reacquire().done == ["lock"])
+        gate.continuation.finish()
+        while !manager.lifecycle.heldResources.contains("lock") || manager.lifecycle.heldResources.count > 1 { await Task.yield() }
     }
 
     @Test func `C51 using or taking it in the background throws and is reported`() async throws {
@@ -241,7 +269,7 @@ import Testing
         let exclusive = exclusive
         exclusive.alarms.whenGapEnds { [leader, lock] gap in
             // The very first thing that runs after the freeze.
-            #expect(!leader.isCurrent(epoch) || exclusive.alarms.heartbeat.isLate == false)
+            #expect(!leader.isCurrent(epoch) && !lock.isCurrent(epoch) && leader.epoch == epoch)
             exclusive.gapEnded(gap)
             #expect(!leader.isCurrent(epoch) && !lock.isCurrent(1))
         }
@@ -302,6 +330,22 @@ import Testing
         gate.continuation.finish()
         try await taken
         #expect(epochs.all == [2] && lock.isHeld && !lock.isCurrent(2) && lock.isCurrent(3))
+    }
+
+    @Test(arguments: [true, false]) func `T29 C50 the life cycle takes stock of a gap by itself, and has what was lost taken again`(isSleep: Bool)
+        async throws
+    {
+        let clock = ManualClock(), source = ScriptedPressureSource()
+        let lifecycle = ResourceManager(source: source, time: clock.timekeeper).lifecycle
+        try await lifecycle.launch(into: .active)
+        let taken = Log<UInt64>()
+        let leader = ExclusiveResource("leader", kind: .lease, release: {}, reacquire: { taken.add($0) })
+        try lifecycle.exclusive.add(leader)
+        let connection = lifecycle.exclusive.pooled(1), epoch = try leader.withUse { $0 }
+        if isSleep { clock.sleepHost(for: .seconds(60)) } else { clock.freeze(for: .seconds(60)) }
+        #expect(!leader.isCurrent(epoch) && connection.isSuspect)
+        while !leader.isHeld { await Task.yield() }
+        #expect(taken.all == [3] && leader.isCurrent(3))
     }
 
     // MARK: Connections

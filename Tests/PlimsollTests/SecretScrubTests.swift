@@ -67,7 +67,9 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
         stuck.unpark()
     }
 
-    @Test(arguments: [true, false]) func `C44 a scrub waits for whoever is inside a secret, and names it if that takes too long`(leavesInTime: Bool) async throws {
+    @Test(arguments: [true, false]) func `C44 a scrub waits for whoever is inside a secret, and names it if that takes too long`(leavesInTime: Bool)
+        async throws
+    {
         let key = lifecycle.keep(try SecretTests.secret())
         let lifecycle = lifecycle, report = Mutex<ScrubReport?>(nil)
         let leave = Parker(), isInside = Log<Bool>()

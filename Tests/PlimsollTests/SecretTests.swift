@@ -25,7 +25,9 @@ import Testing
         UnsafeRawBufferPointer(start: secret.address, count: secret.byteCount).allSatisfy { $0 == 0 }
     }
 
-    @Test(arguments: [0, 1, 63, 64, 65, 4096, 4097, 100_000]) func `contents come back until they are wiped, and again when refilled`(byteCount: Int) throws {
+    @Test(arguments: [0, 1, 63, 64, 65, 4096, 4097, 100_000]) func `contents come back until they are wiped, and again when refilled`(byteCount: Int)
+        throws
+    {
         let secret = try Self.secret(byteCount)
         #expect(Self.isIntact(secret) && !secret.isWiped)
         #expect(secret.wipe() && secret.wipe())

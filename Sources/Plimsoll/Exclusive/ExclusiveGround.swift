@@ -3,14 +3,16 @@ import Synchronization
 /// What all exclusive resources of a process stand on: its time, and whether it may hold anything now.
 final class ExclusiveGround: Sendable {
     private struct State {
-        var asleep: Duration
         var violations: [ExclusiveResourceError] = []
         var violationCount = 0
     }
 
-    private let state: Mutex<State>
+    private let state = Mutex(State())
     private let time: Timekeeper
     private let heartbeat: Heartbeat
+    // What was seen when stock was last taken. Relaxed: who sees an old number doubts once more.
+    private let settledAsleep: Atomic<Int64>
+    private let settledGaps: Atomic<UInt64>
     /// Relaxed: it refuses whoever comes late enough to see it; the drain waits for those who came before.
     private let closed = Atomic<Bool>(false)
     /// How often connections have become doubtful. Relaxed: a number that only grows and stands for itself.
@@ -21,7 +23,8 @@ final class ExclusiveGround: Sendable {
     init(time: Timekeeper, heartbeat: Heartbeat) {
         self.time = time
         self.heartbeat = heartbeat
-        state = Mutex(State(asleep: time.asleep()))
+        settledAsleep = Atomic(time.asleep().inNanoseconds)
+        settledGaps = Atomic(heartbeat.gaps)
     }
 
     /// Time that goes on whatever happens to this process: what leases are counted by (`CLOCK_BOOTTIME`).
@@ -33,10 +36,18 @@ final class ExclusiveGround: Sendable {
     func setClosed(_ isClosed: Bool) { closed.store(isClosed, ordering: .relaxed) }
 
     /// Whether the process has been frozen, or its host asleep, and nobody has taken stock yet: until then nothing known from before may be relied upon.
-    var isDoubtful: Bool { heartbeat.isLate || time.asleep() - state.withLock { $0.asleep } > Heartbeat.tolerance }
+    var isDoubtful: Bool {
+        heartbeat.isLate || heartbeat.gaps != settledGaps.load(ordering: .relaxed)
+            || time.asleep().inNanoseconds - settledAsleep.load(ordering: .relaxed) > Heartbeat.tolerance.inNanoseconds
+    }
 
-    /// Stock is being taken.
-    func takeStock() { state.withLock { $0.asleep = time.asleep() } }
+    /// Stock is taken by `body`. A gap that ends meanwhile leaves it doubtful.
+    func takeStock(_ body: () -> Void) {
+        let (gaps, asleep) = (heartbeat.gaps, time.asleep().inNanoseconds)
+        body()
+        settledAsleep.store(asleep, ordering: .relaxed)
+        settledGaps.store(gaps, ordering: .relaxed)
+    }
 
     var connectionEpoch: UInt64 { connections.load(ordering: .relaxed) }
     func suspectConnections() { connections.add(1, ordering: .relaxed) }

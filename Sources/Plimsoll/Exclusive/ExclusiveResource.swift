@@ -254,6 +254,8 @@ public final class ExclusiveResource: Sendable {
         guard advance(turn, from: .draining, to: .releasing) else { return }
         try await releaseBody()
         _ = advance(turn, from: .releasing, to: .released)
+        // So late that the process is in front again: what was given back is wanted.
+        if let ground = ground.load(), !ground.isClosed, isAwaited { try await take() }
         if let problem { throw problem }
     }
 

@@ -10,6 +10,8 @@ public final class ExclusiveResources: Sendable {
 
     /// Time for closing by force, beyond the deadline.
     static let forceBudget = Duration.milliseconds(500)
+    /// What each group has at least, however long those before it took: giving back a lock takes microseconds.
+    static let leastBudget = Duration.milliseconds(200)
     private static let mostReports = 64
 
     init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads) {
@@ -57,7 +59,7 @@ public final class ExclusiveResources: Sendable {
     // MARK: To the background
 
     /// Gives everything back, dependents first, within `budget` of running time; what is not back by then is closed by force and named. From the call on nothing
-    /// may be used or taken. Blocks.
+    /// may be used or taken. Blocks, for a little longer than `budget` where somebody takes all of it.
     @discardableResult
     func release(within budget: Duration) -> ExclusiveReport {
         let began = ground.running, deadline = began + budget
@@ -67,10 +69,11 @@ public final class ExclusiveResources: Sendable {
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }) {
             let turns = wave.compactMap { resource in resource.beginRelease().map { (resource, $0) } }
             let ground = ground
-            let bodies = turns.map { resource, turn in
-                { @Sendable () async throws in try await resource.release(turn) { max(.zero, deadline - ground.running) } }
+            let bodies = turns.map { resource, turn -> BoundedCalls.Body in
+                { try await resource.release(turn) { max(.zero, deadline - ground.running) } }
             }
-            let outcomes = BoundedCalls.run(bodies, within: deadline - ground.running, alarms: alarms, threads: threads)
+            let budget = max(Self.leastBudget, deadline - ground.running)
+            let outcomes = BoundedCalls.run(bodies, within: budget, alarms: alarms, threads: threads)
             for ((resource, turn), outcome) in zip(turns, outcomes) {
                 switch outcome {
                 case .done: report.done.append(resource.name)
@@ -87,17 +90,19 @@ public final class ExclusiveResources: Sendable {
     }
 
     private func force(_ late: [(ExclusiveResource, UInt64)], _ report: inout ExclusiveReport) {
-        // Whatever has come to its end meanwhile, or failed only in draining, is left alone.
-        let left = late.filter { $0.beginForce($1) }.map(\.0)
-        let forced = left.filter { $0.forceBody != nil }
+        // Whatever has come to its end meanwhile, or failed only in draining, is left alone; so is what cannot be closed but by its own code.
+        let forced = late.filter { $0.forceBody != nil && $0.beginForce($1) }.map(\.0)
+        let (ground, threads) = (ground, threads)
         let bodies = forced.map { resource in
             { @Sendable () -> Void in
                 resource.forceBody?()
                 resource.forced()
+                // So late that the process is in front again.
+                if !ground.isClosed { threads.run { try? await resource.take() } }
             }
         }
         _ = BoundedCalls.run(blocking: bodies, within: Self.forceBudget, alarms: alarms, threads: threads)
-        report.stillHeld = left.filter(\.isHeld).map(\.name)
+        report.stillHeld = late.map(\.0).filter(\.isHeld).map(\.name)
     }
 
     // MARK: Back
@@ -121,7 +126,7 @@ public final class ExclusiveResources: Sendable {
                     split.1.append(resource)
                 }
             }
-            let bodies = ready.map { resource in { @Sendable () async throws in try await resource.take() } }
+            let bodies = ready.map { resource -> BoundedCalls.Body in { try await resource.take() } }
             let outcomes = BoundedCalls.run(bodies, within: deadline - ground.running, alarms: alarms, threads: threads)
             for (resource, outcome) in zip(ready, outcomes) {
                 switch outcome {
@@ -147,9 +152,10 @@ public final class ExclusiveResources: Sendable {
     ///
     /// Short; calls nobody. In the foreground let `reacquire` follow.
     func gapEnded(_ gap: RunningGap) {
-        ground.takeStock()
-        ground.suspectConnections()
-        for resource in resources.withLock({ $0 }) { resource.gapEnded() }
+        ground.takeStock {
+            ground.suspectConnections()
+            for resource in resources.withLock({ $0 }) { resource.gapEnded() }
+        }
     }
 
     private func note(_ report: ExclusiveReport) {

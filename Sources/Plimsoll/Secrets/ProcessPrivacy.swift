@@ -25,6 +25,8 @@ public enum ProcessPrivacy {
         let isWhole = slot.protection.isSuperset(of: [.leftOutOfDumps, .zeroInChildren])
         return .init(
             "secrets", isLive: isWhole, "\(slot.protection); \(dumps)",
-            remedy: isWhole ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that they are never swapped out") : "run on Linux 4.14 or newer")
+            remedy: isWhole
+                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that they are never swapped out") : "run on Linux 4.14 or newer"
+        )
     }
 }

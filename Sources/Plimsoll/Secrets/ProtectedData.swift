@@ -99,10 +99,12 @@ public final class ProtectedData: Sendable {
 
     /// Tells what is untold, unless another thread, or an observer further up on this one, is at it: then that one does.
     private func tell() {
-        guard state.withLock({ state in
-            defer { state.isTelling = true }
-            return !state.isTelling
-        }) else { return }
+        guard
+            state.withLock({ state in
+                defer { state.isTelling = true }
+                return !state.isTelling
+            })
+        else { return }
         while let (isAvailable, observers) = next() {
             for observer in observers { _ = observer.gate.call { observer.body(isAvailable) } }
         }

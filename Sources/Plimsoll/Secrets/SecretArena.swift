@@ -94,7 +94,9 @@ extension SecretArena.SizeClass {
             slabs[base] = SecretArena.Slab(free: (0..<UInt16(bytes / size)).reversed(), protection: protection)
             open.insert(base)
         }
-        guard let base = open.first, let number = slabs[base]?.free.popLast(), let start = UnsafeMutableRawPointer(bitPattern: base) else { return nil }
+        guard let base = open.first, let number = slabs[base]?.free.popLast(), let start = UnsafeMutableRawPointer(bitPattern: base) else {
+            return nil
+        }
         if slabs[base]?.free.isEmpty ?? true { open.remove(base) }
         return SecretSlot(start: start + Int(number) * size, capacity: size, protection: slabs[base]?.protection ?? [], slab: base)
     }

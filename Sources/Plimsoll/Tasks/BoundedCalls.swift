@@ -2,6 +2,9 @@ import Synchronization
 
 /// Handlers that are called beside each other on threads of their own and waited for, no longer than a deadline.
 final class BoundedCalls: Sendable {
+    /// Something to call.
+    typealias Body = @Sendable () async throws -> Void
+
     /// How one of them ended.
     enum Outcome: Sendable, Hashable {
         case done
@@ -23,7 +26,7 @@ final class BoundedCalls: Sendable {
 
     /// Calls `bodies` and blocks until all have returned or `budget` of running time is spent. Not for the alarms' thread nor the cooperative pool.
     static func run(
-        _ bodies: [@Sendable () async throws -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads
+        _ bodies: [Body], within budget: Duration, alarms: Alarms, threads: HandlerThreads
     ) -> [Outcome] {
         let calls = BoundedCalls(bodies.count)
         for (index, body) in bodies.enumerated() {

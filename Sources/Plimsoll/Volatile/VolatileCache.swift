@@ -197,6 +197,8 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return ByteCount(store.release(target.bytes))
     }
 
+    /// Buffers in which values are put together for `withBytes`.
+    public func dropSpares() -> ByteCount { ByteCount(scratch.clear()) }
     public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
     public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
     /// Its memory is declared on the meter for volatile memory.

@@ -1,0 +1,54 @@
+/// What the steps of the process consist of besides the observers' part.
+struct LifecycleStages: Sendable {
+    let alarms: Alarms
+    let threads: HandlerThreads
+    let tasks: BackgroundTaskRegistry
+    let keeping: KeepingStages
+
+    var surroundings: LifecycleUnit.Surroundings {
+        var surroundings = LifecycleUnit.Surroundings()
+        surroundings.before = before
+        surroundings.after = after
+        surroundings.beforeResume = [keeping.reacquireLost]
+        surroundings.afterResume = [stage { alarms.release() }]
+        return surroundings
+    }
+
+    /// At once when a gap is noticed, before anything else runs.
+    func gapEnded(_ gap: RunningGap) { keeping.exclusive.gapEnded(gap) }
+
+    private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (_, .notRunning): [expireTasks(.shutdown)]
+        case (.background, .inactive): [keeping.reacquire]
+        default: []
+        }
+    }
+
+    private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast]
+        default: []
+        }
+    }
+
+    /// Something that takes no time.
+    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
+        { _ in
+            body()
+            return FanOut.Outcome()
+        }
+    }
+
+    private func expireTasks(_ reason: ExpirationReason) -> LifecycleEngine.Stage {
+        { context in
+            var outcome = FanOut.Outcome()
+            let began = alarms.heartbeat.running
+            guard tasks.expire(reason, within: context.timeRemaining) > 0 else { return outcome }
+            tasks.awaitExpiry(within: context.timeRemaining)
+            let took = alarms.heartbeat.running - began
+            outcome.overran = tasks.giveUpStragglers().map { HandlerTiming(name: $0, origin: "background task", took: took) }
+            return outcome
+        }
+    }
+}
