@@ -4,11 +4,13 @@ import Synchronization
 public final class Lifecycle: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
+    let preservation: Preservation
     private let stateBits = Atomic<UInt8>(LifecycleState.notRunning.rawValue)
 
     init(alarms: Alarms, threads: HandlerThreads) {
         self.alarms = alarms
         self.threads = threads
+        preservation = Preservation(alarms: alarms, threads: threads)
     }
 
     /// The state in force: one atomic load, from any thread.
