@@ -37,7 +37,7 @@ public final class ResourceManager: Sendable {
         self.policy = policy
         self.time = time
         self.onTurn = onTurn
-        parts = ManagerParts(source: source, time: time, exit: exit)
+        parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
     }
 
     // MARK: Running
@@ -54,6 +54,7 @@ public final class ResourceManager: Sendable {
         let parts = parts, source = source
         parts.hands.start()
         parts.courier.start()
+        parts.threads.run { await parts.lifecycle.launchIfNeeded() }
         let started = await withTaskCancellationHandler {
             await withCheckedContinuation { (ended: CheckedContinuation<Bool, Never>) in
                 let started = Thread.start("plimsoll") {
@@ -76,6 +77,7 @@ public final class ResourceManager: Sendable {
     private func shutDown() async {
         parts.meter.allow(.max, since: .zero)
         parts.volatileMeter.allow(.max, since: .zero)
+        await lifecycle.terminate(cause: .shutdown, within: policy.shutdownBudget)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
                 expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
@@ -140,15 +142,7 @@ public final class ResourceManager: Sendable {
     /// A cache that declares what it takes is bounded by the first manager it is registered with for as long as that one runs; cancelling ends
     /// the releases, not that bound.
     @discardableResult
-    public func register(_ purgeable: any Purgeable) -> Registration {
-        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
-        let volatileMeter = VolatileMemory.isSupported ? parts.volatileMeter : parts.meter
-        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter, volatileMeter: volatileMeter)
-        let registry = parts.purgeables
-        registry.add(entry)
-        source.wake()
-        return Registration(entry.gate) { registry.remove(entry) }
-    }
+    public func register(_ purgeable: any Purgeable) -> Registration { parts.registrar(purgeable) }
 
     /// Makes anything else give way: a closure that tells how much it holds, and one that lets go of at least so much.
     ///
