@@ -231,6 +231,8 @@ final class DiskKernel: StateKernel {
             })
     }
 
+    func unlock(_ file: Int32) { state.withLock { state in state.locked = state.locked.filter { $0.value != file } } }
+
     var processID: Int32 { state.withLock { $0.processID } }
 
     private func path(_ file: Int32) -> String { state.withLock { $0.files[file]?.path ?? "?" } }

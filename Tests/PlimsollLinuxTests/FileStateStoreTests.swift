@@ -250,5 +250,9 @@ private final class Flock {
         if let text { _ = write(file, text, text.utf8.count) }
     }
 
-    func release() { close(file) }
+    func release() {
+        // A child that another test is starting may have the file open, too.
+        flock(file, LOCK_UN)
+        close(file)
+    }
 }

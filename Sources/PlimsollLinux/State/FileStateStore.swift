@@ -29,6 +29,8 @@ public final class FileStateStore: StateStore {
         self.onReport = onReport
     }
 
+    deinit { directory.leave() }
+
     /// The directory, as an absolute path.
     public var path: String { directory.path }
 
@@ -71,7 +73,9 @@ public final class FileStateStore: StateStore {
 
     /// Leaves the mark for the process that keeps its state in `directory`, from any process, while that one runs or after. A file of the name
     /// `killed-by-operator` made there by hand does the same, whatever is in it.
-    public static func markKilledByOperator(directory: String) throws { try StateDirectory.shared(directory).putMark() }
+    public static func markKilledByOperator(directory: String) throws {
+        try StateDirectory(StateDirectory.absolute(directory), kernel: HostStateKernel()).putMark()
+    }
 
     // MARK: -
 

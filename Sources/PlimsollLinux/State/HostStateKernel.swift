@@ -40,6 +40,7 @@ package struct HostStateKernel: StateKernel {
     package func unlink(_ path: String) -> Int32 { Glibc.unlink(path) == 0 ? 0 : -errno }
     package func makeDirectory(_ path: String) -> Int32 { mkdir(path, 0o700) == 0 ? 0 : -errno }
     package func lock(_ file: Int32) -> Int32 { Int32(again { Int(flock(file, LOCK_EX | LOCK_NB)) }) }
+    package func unlock(_ file: Int32) { _ = flock(file, LOCK_UN) }
     package var processID: Int32 { getpid() }
 
     package func names(in directory: String) -> Result<[String], KernelError> {

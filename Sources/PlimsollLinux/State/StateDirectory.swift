@@ -47,32 +47,43 @@ package final class StateDirectory: Sendable {
         self.kernel = kernel
     }
 
-    deinit {
-        if let lock = session.withLock({ $0 }) { kernel.close(lock) }
+    deinit { closeLock() }
+
+    private func closeLock() {
+        let lock = session.withLock { session in
+            defer { session = nil }
+            return session
+        }
+        guard let lock else { return }
+        kernel.unlock(lock)
+        kernel.close(lock)
     }
 
     // MARK: - One a process
 
-    private struct Weak {
-        weak var directory: StateDirectory?
-    }
+    /// Those in use, and by how many stores. An `flock` belongs to an open file, not to a process: two of them would keep each other out.
+    private static let inUse = Mutex<[String: (directory: StateDirectory, stores: Int)]>([:])
 
-    /// Those in use. An `flock` belongs to an open file, not to a process: two of them would keep each other out.
-    private static let inUse = Mutex<[String: Weak]>([:])
-
-    /// The directory at `path`, the same for all who ask while anybody has it.
+    /// The directory at `path` for one more store, the same for all of the process. Each of them leaves it at its end.
     static func shared(_ path: String) -> StateDirectory {
         let path = absolute(path)
         return inUse.withLock { inUse in
-            if let directory = inUse[path]?.directory { return directory }
-            let directory = StateDirectory(path, kernel: HostStateKernel())
-            inUse = inUse.filter { $0.value.directory != nil }
-            inUse[path] = Weak(directory: directory)
-            return directory
+            let entry = inUse[path] ?? (StateDirectory(path, kernel: HostStateKernel()), 0)
+            inUse[path] = (entry.directory, entry.stores + 1)
+            return entry.directory
         }
     }
 
-    private static func absolute(_ path: String) -> String {
+    /// A store of it is gone. With the last one its lock is let go, under the lock of the table: whoever comes next opens it afterwards.
+    func leave() {
+        Self.inUse.withLock { inUse in
+            guard let entry = inUse[path], entry.directory === self else { return }
+            inUse[path] = entry.stores > 1 ? (self, entry.stores - 1) : nil
+            if entry.stores == 1 { relinquish() }
+        }
+    }
+
+    static func absolute(_ path: String) -> String {
         var path = path
         if !path.hasPrefix("/"), let here = getcwd(nil, 0) {
             path = String(cString: here) + "/" + path
@@ -180,14 +191,7 @@ package final class StateDirectory: Sendable {
     func relinquish() { relinquish(lane: 0) }
 
     private func relinquish(lane index: Int) {
-        guard index < lanes.count else {
-            let lock = session.withLock { session in
-                defer { session = nil }
-                return session
-            }
-            if let lock { kernel.close(lock) }
-            return
-        }
+        guard index < lanes.count else { return closeLock() }
         lanes[index].tails.withLock { tails in
             tails.removeAll()
             relinquish(lane: index + 1)

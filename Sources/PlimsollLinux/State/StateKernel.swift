@@ -22,6 +22,8 @@ package protocol StateKernel: Sendable {
     func names(in directory: String) -> Result<[String], KernelError>
     /// Takes an exclusive `flock` without waiting; `-EWOULDBLOCK` if another open file has it.
     func lock(_ file: Int32) -> Int32
+    /// Lets go of it, also where a child that is being started still has the file open.
+    func unlock(_ file: Int32)
     /// This process, as its own process namespace numbers it.
     var processID: Int32 { get }
 }
