@@ -12,6 +12,7 @@ public final class Lifecycle: Sendable {
     let threads: HandlerThreads
     /// What pauses outside the foreground and gives way when memory is short.
     public let quiesce: QuiesceSet
+    let preservation: Preservation
     let unit: LifecycleUnit
     let tasks: BackgroundTaskRegistry
     /// What only one process may hold.
@@ -54,6 +55,7 @@ public final class Lifecycle: Sendable {
         self.threads = threads
         self.exit = exit
         self.tasks = tasks
+        preservation = Preservation(alarms: alarms, threads: threads)
         let quiesce = QuiesceSet(alarms: alarms)
         self.quiesce = quiesce
         let keeping = KeepingStages(exclusive: exclusive, scrub: scrub, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
