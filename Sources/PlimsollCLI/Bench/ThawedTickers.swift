@@ -24,7 +24,8 @@ struct ThawedTickers {
             for ticker in tickers { while ticker.isRunning { await Task.yield() } }
             return tickers.map(\.ticks)
         }
-        let steps = 100
+        // Longer than the longest period.
+        let steps = 400
         for _ in 0..<steps {
             clock.advance(by: ManualClock.step)
             _ = await settled()

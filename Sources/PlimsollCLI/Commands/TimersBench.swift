@@ -21,9 +21,7 @@ struct TimersBench: AsyncParsableCommand {
         Bench.figure("lifecycle.timers-after-freeze.first-100ms", Double(tickers.first), "count")
         Bench.figure("lifecycle.timers-after-freeze.usual-100ms", tickers.usual, "count")
         let limiter = LimiterRuns(runs: runs, rounds: 9)
-        let alone = try await limiter.alone()
-        Bench.figure("limiter.run", alone.limited, "ns")
-        Bench.figure("limiter.run.without", alone.plain, "ns")
+        Bench.figure("limiter.run", try await limiter.alone(), "ns")
         Bench.figure("limiter.run.two-threads", try await limiter.both(), "ns")
         try reportingFailure {
             if tickers.most > 1 { throw Failure.failed("a ticker made \(tickers.most) calls at the end of a freeze") }
