@@ -12,11 +12,14 @@ public struct PressurePolicy: Sendable, Hashable {
     public var handlerBudget: Duration
     /// How long background tasks have when the manager is shut down.
     public var shutdownBudget: Duration
+    /// How long the steps of the life cycle may take.
+    public var lifecycle: LifecyclePolicy
 
     /// A policy; the defaults are `standard`'s.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
-        terminate: Termination = .never, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5)
+        terminate: Termination = .never, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
+        lifecycle: LifecyclePolicy = .standard
     ) {
         self.ladder = ladder
         self.thresholds = thresholds
@@ -24,6 +27,7 @@ public struct PressurePolicy: Sendable, Hashable {
         self.terminate = terminate
         self.handlerBudget = handlerBudget
         self.shutdownBudget = shutdownBudget
+        self.lifecycle = lifecycle
     }
 
     /// The standard ladder and thresholds; never ends the process.

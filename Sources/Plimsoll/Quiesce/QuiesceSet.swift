@@ -113,6 +113,9 @@ public final class QuiesceSet: Sendable {
     /// The names of the members, in the order of addition.
     public var members: [String] { state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.map(\.name) }
 
+    /// Whether nothing was added.
+    var isEmpty: Bool { state.withLock { $0.members.isEmpty } }
+
     /// What may go on now for members of that class of work: for what admits work itself and is no member.
     public func extent(for workClass: String? = nil) -> QuiesceExtent {
         let gate = state.withLock { findGate(of: workClass, &$0) }

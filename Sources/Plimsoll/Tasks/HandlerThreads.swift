@@ -39,7 +39,8 @@ final class HandlerThreads: TaskExecutor {
     func run(_ body: @escaping @Sendable () -> Void) { add(.closure(body)) }
 
     /// Runs an asynchronous handler; it stays off the cooperative pool wherever it isn't bound to an actor.
-    func run(_ body: @escaping @Sendable () async -> Void) {
+    @discardableResult
+    func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: self) { @concurrent in await body() }
     }
 
