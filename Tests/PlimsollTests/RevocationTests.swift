@@ -1,3 +1,4 @@
+import CAllocationCounter
 import PlimsollTesting
 import Synchronization
 import Testing
@@ -79,6 +80,17 @@ import Testing
         // Nodes and lists are used again.
         for round in 0..<100 { index.remove(index.add(1, ["x\(round)", "y", "y"])) }
         #expect(index.tagCount == 0 && index.count("y") == 0)
+    }
+
+    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `C67 T27 what bears tags is released without allocating`() {
+        let cache = cache()
+        for key in 0..<2000 { cache.insert("v", forKey: key, tags: ["a tag that is longer than a small string \(key % 50)", "all"]) }
+        #expect(cache.release(.bytes(1000)) == .bytes(1000))
+        let before = allocation_count()
+        let released = cache.release(.max)
+        let after = allocation_count()
+        #expect(after - before == 0 && released == .bytes(19_000) && cache.count(tag: "all") == 0)
     }
 
     @Test func `C67 T2 a listener that puts purged entries back does not make the purge endless`() {
