@@ -10,6 +10,8 @@ public final class Lifecycle: Sendable {
 
     let alarms: Alarms
     let threads: HandlerThreads
+    /// What pauses outside the foreground and gives way when memory is short.
+    public let quiesce: QuiesceSet
     let unit: LifecycleUnit
     let tasks: BackgroundTaskRegistry
     /// What only one process may hold.
@@ -52,8 +54,11 @@ public final class Lifecycle: Sendable {
         self.threads = threads
         self.exit = exit
         self.tasks = tasks
+        let quiesce = QuiesceSet(alarms: alarms)
+        self.quiesce = quiesce
         let keeping = KeepingStages(exclusive: exclusive, scrub: scrub, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
-        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, keeping: keeping)
+        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, quiesce: quiesce, keeping: keeping)
+        revocation.connect(.init(close: quiesce.beginRevocation, open: quiesce.endRevocation))
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })

@@ -3,6 +3,7 @@ struct LifecycleStages: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
     let tasks: BackgroundTaskRegistry
+    let quiesce: QuiesceSet
     let keeping: KeepingStages
 
     var surroundings: LifecycleUnit.Surroundings {
@@ -10,24 +11,31 @@ struct LifecycleStages: Sendable {
         surroundings.before = before
         surroundings.after = after
         surroundings.beforeResume = [keeping.reacquireLost]
-        surroundings.afterResume = [stage { alarms.release() }]
+        surroundings.afterResume = [stage { quiesce.open() }, stage { alarms.release() }]
         return surroundings
     }
 
     /// At once when a gap is noticed, before anything else runs.
-    func gapEnded(_ gap: RunningGap) { keeping.exclusive.gapEnded(gap) }
+    func gapEnded(_ gap: RunningGap) {
+        quiesce.close()
+        keeping.exclusive.gapEnded(gap)
+    }
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (_, .notRunning): [expireTasks(.shutdown)]
+        case (.active, .inactive): [stage { quiesce.setState(.inactive) }]
         case (.background, .inactive): [keeping.reacquire]
+        case (_, .notRunning): [stage { quiesce.setState(.inactive) }, expireTasks(.shutdown)]
         default: []
         }
     }
 
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast]
+        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast, stage { quiesce.setState(.background) }]
+        case (_, .background): [stage { quiesce.setState(.background) }]
+        case (.notRunning, .inactive), (.background, .inactive): [stage { quiesce.setState(.inactive) }]
+        case (.inactive, .active): [stage { quiesce.setState(.active) }]
         default: []
         }
     }
