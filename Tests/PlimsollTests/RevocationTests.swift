@@ -200,6 +200,30 @@ import Testing
         task.end()
     }
 
+    /// Tells what it finds when it is purged.
+    private final class Looking: Purgeable, TagPurgeable {
+        let name = "looking"
+        let rebuildCost = RebuildCost.cheap
+        let heldBytes = ByteCount.zero
+        private let look: @Sendable () -> Void
+
+        init(_ look: @escaping @Sendable () -> Void) { self.look = look }
+        func release(_ target: ByteCount) -> ByteCount { .zero }
+        func count(tag: String) -> Int { 0 }
+        func purge(tag: String) -> Int {
+            look()
+            return 0
+        }
+    }
+
+    @Test func `C56 nobody is admitted while a credential is revoked, and as before afterwards`() {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper), profiles = Log<QuiesceExtent.Profile>()
+        let quiesce = manager.lifecycle.quiesce
+        manager.register(Looking { profiles.add(quiesce.extent().profile) })
+        manager.revoke(tag: "t")
+        #expect(profiles.all == [.paused] && quiesce.extent().profile == .foreground)
+    }
+
     @Test func `C67 what somebody keeps putting back is counted as a remainder`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
         let sessions = cache()

@@ -1,4 +1,4 @@
-/// What the steps of the process consist of besides the observers' part.
+/// What the steps of the process consist of besides the observers' part, in order.
 struct LifecycleStages: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
@@ -11,7 +11,8 @@ struct LifecycleStages: Sendable {
         surroundings.before = before
         surroundings.after = after
         surroundings.beforeResume = [keeping.reacquireLost]
-        surroundings.afterResume = [stage { quiesce.open() }, stage { alarms.release() }]
+        // Admission, and only then timers (C60).
+        surroundings.afterResume = [pause(nil), stage { alarms.release() }]
         return surroundings
     }
 
@@ -23,21 +24,27 @@ struct LifecycleStages: Sendable {
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (.active, .inactive): [stage { quiesce.setState(.inactive) }]
+        case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [keeping.reacquire]
-        case (_, .notRunning): [stage { quiesce.setState(.inactive) }, expireTasks(.shutdown)]
+        case (_, .notRunning): [pause(.inactive), expireTasks(.shutdown), keeping.release]
         default: []
         }
     }
 
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast, stage { quiesce.setState(.background) }]
-        case (_, .background): [stage { quiesce.setState(.background) }]
-        case (.notRunning, .inactive), (.background, .inactive): [stage { quiesce.setState(.inactive) }]
-        case (.inactive, .active): [stage { quiesce.setState(.active) }]
+        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast, pause(.background)]
+        case (_, .background): [pause(.background)]
+        case (_, .inactive): [pause(.inactive)]
+        case (_, .active): [pause(.active)]
+        case (_, .notRunning): [keeping.scrubLast, pause(.notRunning)]
         default: []
         }
+    }
+
+    /// Work is admitted as `state` has it; `nil` for as before a gap.
+    private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
+        stage { if let state { quiesce.setState(state) } else { quiesce.open() } }
     }
 
     /// Something that takes no time.

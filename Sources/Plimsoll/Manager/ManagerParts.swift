@@ -18,10 +18,10 @@ final class ManagerParts: Sendable {
     let volatileMeter: ChargeMeter
     /// Makes a holder give way under pressure.
     let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
-    /// Passes pressure on to what admits work.
-    let throttle: WorkThrottle
     let source: any PressureSource
     let time: Timekeeper
+    /// Passes pressure on to what admits work.
+    let throttle: WorkThrottle
     let purger: Purger
     let keeper: VolatileKeeper
     /// Releases, and looks after volatile memory.
