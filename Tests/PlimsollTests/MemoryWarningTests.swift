@@ -80,7 +80,7 @@ import Testing
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<8 { group.addTask { for id: UInt64 in 5..<1000 { once.run(event(id)) { work.add(id) } } } }
         }
-        #expect(Set(work.all).count == work.all.count && work.all.last == 999)
+        #expect(Set(work.all).count == work.all.count && work.all.contains(999))
     }
 
     @Test func `T10 recovery is no warning: nobody is asked for memory by it, and only who asked hears of it`() async throws {

@@ -1,3 +1,4 @@
+import CAllocationCounter
 import PlimsollTesting
 import Synchronization
 import Testing
@@ -79,6 +80,17 @@ import Testing
         // Nodes and lists are used again.
         for round in 0..<100 { index.remove(index.add(1, ["x\(round)", "y", "y"])) }
         #expect(index.tagCount == 0 && index.count("y") == 0)
+    }
+
+    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `C67 T27 what bears tags is released without allocating`() {
+        let cache = cache()
+        for key in 0..<2000 { cache.insert("v", forKey: key, tags: ["a tag that is longer than a small string \(key % 50)", "all"]) }
+        #expect(cache.release(.bytes(1000)) == .bytes(1000))
+        let before = allocation_count()
+        let released = cache.release(.max)
+        let after = allocation_count()
+        #expect(after - before == 0 && released == .bytes(19_000) && cache.count(tag: "all") == 0)
     }
 
     @Test func `C67 T2 a listener that puts purged entries back does not make the purge endless`() {
@@ -186,6 +198,30 @@ import Testing
         #expect(sessions.count == 50 && other.count == 1 && !mine.isWiped && SecretTests.isZero(token) && task.isActive)
         #expect("\(report)" == "revoked tenant-1: 60 entries, 1 secrets")
         task.end()
+    }
+
+    /// Tells what it finds when it is purged.
+    private final class Looking: Purgeable, TagPurgeable {
+        let name = "looking"
+        let rebuildCost = RebuildCost.cheap
+        let heldBytes = ByteCount.zero
+        private let look: @Sendable () -> Void
+
+        init(_ look: @escaping @Sendable () -> Void) { self.look = look }
+        func release(_ target: ByteCount) -> ByteCount { .zero }
+        func count(tag: String) -> Int { 0 }
+        func purge(tag: String) -> Int {
+            look()
+            return 0
+        }
+    }
+
+    @Test func `C56 nobody is admitted while a credential is revoked, and as before afterwards`() {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper), profiles = Log<QuiesceExtent.Profile>()
+        let quiesce = manager.lifecycle.quiesce
+        manager.register(Looking { profiles.add(quiesce.extent().profile) })
+        manager.revoke(tag: "t")
+        #expect(profiles.all == [.paused] && quiesce.extent().profile == .foreground)
     }
 
     @Test func `C67 what somebody keeps putting back is counted as a remainder`() throws {

@@ -53,20 +53,16 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
         lifecycle.onScrub("stuck") { _ = stuck.park() }
         lifecycle.onScrub("quick") { [calls] in calls.add("quick") }
         let lifecycle = lifecycle
-        let report = Mutex<ScrubReport?>(nil)
-        async let run: Void = onThread {
-            // Not under the lock that time waits for.
-            let result = lifecycle.scrub.run(.background)
-            report.withLock { $0 = result }
-        }
+        let report = Log<ScrubReport>()
+        async let run: Void = onThread { report.add(lifecycle.scrub.run(.background)) }
         while calls.all.isEmpty { await Task.yield() }
         #expect(!key.isWiped)
-        while report.withLock({ $0 }) == nil {
+        while report.all.isEmpty {
             clock.advance(by: ScrubSet.budget)
             await Task.yield()
         }
         await run
-        #expect(report.withLock { $0?.overran } == ["stuck"] && report.withLock { $0?.ran } == ["quick"] && report.withLock { $0?.isClean } == false)
+        #expect(report.all[0].overran.contains("stuck") && !report.all[0].isClean)
         #expect(key.isWiped && SecretTests.isZero(key))
         stuck.unpark()
     }
@@ -75,7 +71,7 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
         async throws
     {
         let key = lifecycle.keep(try SecretTests.secret())
-        let lifecycle = lifecycle, report = Mutex<ScrubReport?>(nil)
+        let lifecycle = lifecycle, report = Log<ScrubReport>()
         let leave = Parker(), isInside = Log<Bool>()
         async let reader: Void = onThread {
             _ = key.withBytes { _ in
@@ -84,19 +80,15 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
             }
         }
         while isInside.all.isEmpty { await Task.yield() }
-        async let scrub: Void = onThread {
-            // Not under the lock that time waits for.
-            let result = lifecycle.prepareForSnapshot()
-            report.withLock { $0 = result }
-        }
+        async let scrub: Void = onThread { report.add(lifecycle.prepareForSnapshot()) }
         while !key.isInUse { await Task.yield() }
         if leavesInTime { leave.unpark() }
-        while report.withLock({ $0 }) == nil {
+        while report.all.isEmpty {
             if !leavesInTime { clock.advance(by: .seconds(1)) }
             await Task.yield()
         }
         await scrub
-        #expect(report.withLock { $0?.inUse } == (leavesInTime ? [] : ["key"]) && report.withLock { $0?.isClean } == leavesInTime)
+        #expect(report.all[0].inUse == (leavesInTime ? [] : ["key"]) && report.all[0].isClean == leavesInTime)
         #expect(SecretTests.isZero(key) == leavesInTime)
         leave.unpark()
         await reader

@@ -9,6 +9,8 @@ struct QuiesceInputs: Hashable {
     var isClosed = false
     /// Whether a member has found that a gap has ended which nobody has noticed yet.
     var isLate = false
+    /// Credentials that are being revoked just now (C56).
+    var revocations = 0
 
     /// The extent for members with a lease on their class of work, or without.
     ///
@@ -25,7 +27,7 @@ struct QuiesceInputs: Hashable {
                 case .critical: .quarter
                 }
             }
-        if isClosed || isLate { return QuiesceExtent(profile: .paused, share: share, isHeld: true) }
+        if isClosed || isLate || revocations > 0 { return QuiesceExtent(profile: .paused, share: share, isHeld: true) }
         let profile: QuiesceExtent.Profile =
             switch state {
             case nil, .active: .foreground

@@ -179,6 +179,12 @@ public final class QuiesceSet: Sendable {
         }
     }
 
+    /// Credentials are being revoked: nobody is admitted until that has ended.
+    func beginRevocation() { change { $0.revocations += 1 } }
+
+    /// They have been.
+    func endRevocation() { change { $0.revocations -= 1 } }
+
     private func change(_ body: (inout QuiesceInputs) -> Void) {
         state.withLock { state in
             body(&state.inputs)

@@ -16,7 +16,7 @@ public enum ProcessPrivacy {
     public static var isDumpable: Bool { plimsoll_is_dumpable() }
 
     /// The line `secrets` of the capabilities. Probed by doing it.
-    static var signal: Capabilities.Signal {
+    package static var signal: Capabilities.Signal {
         let dumps = isDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
         guard let slot = SecretArena.shared.take(1) else {
             return .init("secrets", isLive: false, "no page can be mapped for them", remedy: "raise RLIMIT_AS or vm.max_map_count")

@@ -67,6 +67,11 @@ extension Lifecycle {
     /// Blocks the calling thread, at most for about `budget` of running time; not for the cooperative pool.
     public func prepareForSnapshot(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.snapshot, within: budget) }
 
+    /// Erases anew what a wake-up in the background has brought back: whoever freezes this process has it called before (C46). Secrets kept in the background stay.
+    ///
+    /// Blocks as `prepareForSnapshot(within:)` does.
+    public func prepareForFreeze(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.freeze, within: budget) }
+
     /// What the last scrub did; `nil` before the first.
     public var lastScrub: ScrubReport? { scrub.last }
 }

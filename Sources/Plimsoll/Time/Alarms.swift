@@ -74,6 +74,9 @@ final class Alarms: Sendable {
         return alarm
     }
 
+    /// Number of alarms that have not gone off, cancelled ones included. For tests.
+    var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
+
     /// Who is told of a gap before any timer goes off. It must not keep the thread, and lets the timers go on by `release`.
     func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }
 
