@@ -140,6 +140,71 @@ import Testing
         release.open()
     }
 
+    @Test func `C11 the host's sleep: tasks expire, the process goes into the background and comes back when it has woken`() async throws {
+        let log = stage.log, lifecycle = lifecycle
+        stage.observe("a")
+        try await lifecycle.launch()
+        let task = stage.manager.beginBackgroundTask("upload") { task, reason in
+            log.add("expired \(reason)")
+            task.end()
+        }
+        let report = try await lifecycle.hostWillSleep()
+        #expect(lifecycle.state == .background && report.transitions.allSatisfy { $0.cause == .hostSleep } && !task.isActive)
+        stage.clock.sleepHost(for: .seconds(3600))
+        while lifecycle.state != .active { await Task.yield() }
+        #expect(log.all.contains("expired hostSleep") && log.all.suffix(2) == ["a foreground", "a active"])
+        // A sleep that nobody announced is noticed afterwards.
+        let gaps = Log<RunningGap?>()
+        lifecycle.onResume("gap") { gaps.add($0.gap) }
+        stage.clock.sleepHost(for: .seconds(60))
+        while gaps.all.isEmpty { await Task.yield() }
+        #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
+    }
+
+    @Test func `C17 K35 after a freeze in the background: suspended and back are recorded, then who asked is told`() async throws {
+        let lifecycle = lifecycle, seen = Log<String>()
+        lifecycle.onResume("pools") { context in seen.add("\(context.from) \(context.to) \(context.cause) \(context.gap?.kind.rawValue ?? "")") }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        var transitions = lifecycle.transitions.makeAsyncIterator()
+        stage.clock.freeze(for: .seconds(60))
+        let (down, up) = (await transitions.next(), await transitions.next())
+        #expect(down?.to == .suspended && up?.to == .background && up?.cause == .thaw)
+        while seen.all.isEmpty { await Task.yield() }
+        #expect(seen.all == ["suspended background thaw frozen"] && lifecycle.state == .background)
+        // In the foreground no state is left, but it is told as well.
+        try await lifecycle.enterForeground(cause: .operator)
+        stage.clock.freeze(for: .seconds(60))
+        while seen.all.count < 2 { await Task.yield() }
+        #expect(seen.all[1] == "active active thaw frozen" && lifecycle.state == .active)
+    }
+
+    @Test func `C74 an activation brings the process to the front and is answered there, once, by who comes later too`() async throws {
+        let lifecycle = lifecycle, seen = Log<String>()
+        try await lifecycle.launch(into: .background)
+        try await lifecycle.activate(ActivationRequest("open", payload: [1]))
+        #expect(lifecycle.state == .active)
+        lifecycle.onActivation("links") { request in seen.add("\(request.name) \(request.payload) \(lifecycle.state)") }
+        while seen.all.isEmpty { await Task.yield() }
+        try await lifecycle.activate(ActivationRequest("again"))
+        #expect(seen.all == ["open [1] active", "again [] active"])
+    }
+
+    @Test func `C22 C85 a process that ends itself under pressure ends in good order: saved, then cleaned up, then the last line`() async throws {
+        let log = stage.log, manager = stage.manager, clock = stage.clock
+        stage.observe("a")
+        manager.beforeTermination("cart") { _ in log.add("saved") }
+        manager.lifecycle.onTerminate("files") { context in log.add("clean, \(context.cause)") }
+        try await manager.lifecycle.launch()
+        await withCheckedContinuation { done in
+            manager.parts.threads.run {
+                Ending(parts: manager.parts, time: clock.timekeeper).end(within: .seconds(3), after: .seconds(30), PressureReading(at: .zero))
+                done.resume()
+            }
+        }
+        #expect(Set(log.all) == ["a active", "a inactive", "saved", "clean, pressure"] && stage.exits.first?.status == 75)
+    }
+
     @Test func `a thousand observers in seeded storms of requests: each is done exactly as often as undone`() async throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")

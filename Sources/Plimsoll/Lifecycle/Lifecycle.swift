@@ -11,6 +11,8 @@ public final class Lifecycle: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
     let unit: LifecycleUnit
+    let tasks: BackgroundTaskRegistry
+    let activations = ActivationInbox()
     let wish = Mutex(LifecycleWish())
     let launching = Mutex(Launching())
     let scenesByID = Mutex<[String: Scene]>([:])
@@ -36,13 +38,15 @@ public final class Lifecycle: Sendable {
         self.alarms = alarms
         self.threads = threads
         self.exit = exit
+        self.tasks = tasks
         let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks)
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })
-        alarms.whenGapEnds { [unit] gap in
+        alarms.whenGapEnds { [unit, weak self] gap in
             stages.gapEnded()
             unit.engine.gapEnded(gap)
+            if gap.kind == .hostSleep { self?.wakeAfterSleep() }
         }
     }
 
@@ -168,6 +172,12 @@ public final class Lifecycle: Sendable {
         if aim() >= .inactive { await settleScenes(cause, within: budget) }
         book(report)
         return report
+    }
+
+    /// What `hostWillSleep` began ends, whoever was to say so.
+    private func wakeAfterSleep() {
+        guard wish.withLock({ $0.isHostAsleep }) else { return }
+        threads.run { _ = try? await self.hostDidWake() }
     }
 
     func book(_ report: LifecycleReport) {

@@ -8,6 +8,8 @@ struct LifecycleWish: Sendable, Hashable {
 
     /// Whether an operator, or whoever else, has put the process into the background.
     var isInBackground = false
+    /// Whether the host sleeps, or is about to.
+    var isHostAsleep = false
     /// Interruptions that have not ended.
     var interruptions = 0
     /// Whether the end of an interruption waits for a word (C25).
@@ -21,7 +23,7 @@ struct LifecycleWish: Sendable, Hashable {
     /// What no scene may go beyond.
     var ceiling: LifecycleState {
         if isTerminating { return .notRunning }
-        if isInBackground { return .background }
+        if isInBackground || isHostAsleep { return .background }
         return interruptions > 0 || awaitsResume ? .inactive : .active
     }
 

@@ -60,7 +60,7 @@ struct PressureResponse {
         case .release: release(action, assessment, reading)
         case .quiesce: refuse(action, assessment, "nothing is registered that could be paused")
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
-        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process")
+        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process: it stays quiesced")
         case .terminate(let grace): terminate(action, grace, assessment)
         case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
         }
