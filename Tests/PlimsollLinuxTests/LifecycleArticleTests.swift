@@ -26,6 +26,27 @@ private final class Shelf: Sendable {
     func flush() async {}
 }
 
+/// Another process of the service, as far as this one knows it.
+private struct Peer: Sendable {
+    let lifecycle: Lifecycle
+    func take(_ request: ActivationRequest) async throws { try await lifecycle.activate(request) }
+}
+
+private final class Rows: Sendable {
+    private let rest: Mutex<[UInt8]>
+    init(count: UInt8) { rest = Mutex(Array(0..<count)) }
+    var left: [UInt8] { rest.withLock { $0 } }
+
+    /// Comes as far as the third, which takes longer than anybody has time.
+    func importAll() async throws {
+        rest.withLock { $0.removeFirst(2) }
+        let (never, end) = AsyncStream.makeStream(of: Void.self)
+        for await _ in never {}
+        withExtendedLifetime(end) {}
+        try Task.checkCancellation()
+    }
+}
+
 @Suite(.timeLimit(.minutes(1))) struct LifecycleArticleTests {
     private func onManualClock() -> (manager: ResourceManager, lifecycle: Lifecycle, clock: ManualClock) {
         let clock = ManualClock()
@@ -82,6 +103,29 @@ private final class Shelf: Sendable {
         #expect(uploaded.withLock { $0 } == 6 && !task.isActive && manager.backgroundTasks.isEmpty)
     }
 
+    @Test func `what stops by itself`() async throws {
+        let (_, lifecycle, clock) = onManualClock()
+        let pushed = Mutex<[Int]>([])
+        @Sendable func push(missed: Int) async { pushed.withLock { $0.append(missed) } }
+        @Sendable func render() async throws -> String { "page" }
+        try await lifecycle.launch()
+        let limiter = ConcurrencyLimiter("render", limit: 64)
+        let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
+        lifecycle.quiesce.add(limiter)
+        lifecycle.quiesce.add(ticker)
+        let page = try await limiter.run { try await render() }  // waits while nothing is admitted
+        let lease = lifecycle.quiesce.lease("billing", admitting: "billing")  // members of that class go on in the background
+        clock.advance(by: .seconds(10))
+        while pushed.withLock({ $0.isEmpty }) { await Task.yield() }
+        clock.freeze(for: .seconds(60))
+        while pushed.withLock({ $0.count }) < 2 {
+            clock.advance(by: .seconds(1))
+            await Task.yield()
+        }
+        #expect(page == "page" && pushed.withLock { $0[0] == 0 && $0[1] > 4 }, "\(pushed.withLock { $0 })")
+        lease.cancel()
+    }
+
     @Test func `scenes`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let store = Shelves(), tenant = Shelf()
@@ -104,23 +148,72 @@ private final class Shelf: Sendable {
         #expect(opened.withLock { $0 } == ["tenant-42"] && lifecycle.state == .active)
     }
 
-    @Test func `testing a freeze`() async throws {
+    @Test func `C4 nobody is told of a freeze beforehand, and everybody afterwards`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
         let lifecycle = manager.lifecycle
         lifecycle.onResume("leases") { context in print("away for", context.gap?.length ?? .zero) }
+        let server = Server()
+        lifecycle.observe(
+            "listener", onInactive: { _ in server.stopAccepting() },
+            onBackground: { context in try await server.drain(within: context.timeRemaining) },
+            onForeground: { _ in try await server.listen() })
+        lifecycle.onResume("files") { _ in server.removeTemporaryFiles() }
         try await lifecycle.enterBackground(cause: .simulated)
         let transitions = lifecycle.transitions
         clock.freeze(for: .seconds(3600))
         for await step in transitions.prefix(2) { print(step) }  // background → suspended, suspended → background
-        #expect(lifecycle.state == .background)
+        while server.steps.last != "clean" { await Task.yield() }
+        #expect(server.steps == ["stop", "drain", "clean"] && lifecycle.state == .background)
+    }
+
+    @Test func `C73 what a process has begun when it ends is handed to a peer`() async throws {
+        let (manager, lifecycle, _) = onManualClock(), other = onManualClock().lifecycle
+        let taken = Mutex<[UInt8]>([])
+        other.onActivation("rows") { request in taken.withLock { $0 = request.payload } }
+        let peer = Peer(lifecycle: other), rows = Rows(count: 10)
+        try await lifecycle.launch()
+        let work = Task {
+            try await manager.withBackgroundTask("rows") { task in
+                try await rows.importAll()
+            } onExpiration: { task, reason in
+                try? await peer.take(ActivationRequest("rows", payload: rows.left))
+            }
+        }
+        while rows.left.count == 10 { await Task.yield() }
+        await lifecycle.terminate()
+        await #expect(throws: CancellationError.self) { try await work.value }
+        #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)
+    }
+
+    @Test func `T39 a pause reaches members only: threads of others and children go on`() async throws {
+        let (_, lifecycle, _) = onManualClock()
+        try await lifecycle.interrupt()
+        #expect(lifecycle.quiesce.extent().isPaused)
+        let child = Process(), question = Pipe(), answer = Pipe()
+        child.executableURL = URL(fileURLWithPath: "/bin/cat")
+        (child.standardInput, child.standardOutput) = (question, answer)
+        try child.run()
+        let answered = AsyncStream.makeStream(of: Data.self)
+        // A thread of nobody's: it talks to the child.
+        Thread.detachNewThread {
+            question.fileHandleForWriting.write(Data("still here".utf8))
+            try? question.fileHandleForWriting.close()
+            answered.continuation.yield(answer.fileHandleForReading.readDataToEndOfFile())
+        }
+        for await data in answered.stream {
+            #expect(data == Data("still here".utf8))
+            break
+        }
+        child.waitUntilExit()
+        #expect(lifecycle.state == .inactive && child.terminationStatus == 0)
     }
 
     // MARK: The article
 
     /// First lines of the snippets that are not above yet. To become empty.
     private static let awaited: Set<String> = [
-        #"let limiter = ConcurrencyLimiter("render", limit: 64)"#, "let store = FileStateStore(directory: directory)",
+        "let store = FileStateStore(directory: directory)",
         "let leader = ExclusiveResource(", #"lifecycle.watch(file: "/etc/service.conf")"#,
     ]
 
