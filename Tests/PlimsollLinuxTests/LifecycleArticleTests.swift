@@ -47,6 +47,13 @@ private final class Rows: Sendable {
     }
 }
 
+private final class Election: Sendable {
+    private let won = Mutex<UInt64>(0)
+    var epoch: UInt64 { won.withLock { $0 } }
+    func resign() async throws { won.withLock { $0 = 0 } }
+    func campaign(_ epoch: UInt64) async throws { won.withLock { $0 = epoch } }
+}
+
 @Suite(.timeLimit(.minutes(1))) struct LifecycleArticleTests {
     private func onManualClock() -> (manager: ResourceManager, lifecycle: Lifecycle, clock: ManualClock) {
         let clock = ManualClock()
@@ -126,6 +133,32 @@ private final class Rows: Sendable {
         lease.cancel()
     }
 
+    @Test func `what is given back, and secrets`() async throws {
+        let (_, lifecycle, _) = onManualClock()
+        let election = Election(), committed = Mutex(0)
+        func prepare() async -> Int { 7 }
+        func commit(_ plan: Int) async throws { committed.withLock { $0 = plan } }
+        func readKey(into bytes: inout MutableRawSpan) { bytes.storeBytes(of: 9, as: UInt8.self) }
+        func sign(_ bytes: RawSpan) -> UInt8 { bytes.unsafeLoad(as: UInt8.self) }
+        try await lifecycle.launch()
+        let leader = ExclusiveResource(
+            "leader", kind: .lease, lease: .seconds(15), release: { try await election.resign() },
+            reacquire: { epoch in try await election.campaign(epoch) })
+        try lifecycle.exclusive.add(leader)
+        try await leader.withUse { epoch in
+            let plan = await prepare()
+            try leader.check(epoch)  // throws if the process was frozen meanwhile: somebody else may lead by now
+            try await commit(plan)
+        }
+        let key = lifecycle.keep(try Secret("signing key", byteCount: 32) { bytes in readKey(into: &bytes) })
+        let signature = key.withBytes { bytes in sign(bytes) }  // nil once it was wiped
+        #expect(signature == 9 && committed.withLock { $0 } == 7)
+        try await lifecycle.enterBackground(cause: .idle)
+        #expect(key.isWiped && !leader.isHeld && election.epoch == 0)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(leader.isHeld && election.epoch == leader.epoch)
+    }
+
     @Test func `scenes`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let store = Shelves(), tenant = Shelf()
@@ -151,9 +184,7 @@ private final class Rows: Sendable {
     @Test func `C4 nobody is told of a freeze beforehand, and everybody afterwards`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
-        let lifecycle = manager.lifecycle
-        lifecycle.onResume("leases") { context in print("away for", context.gap?.length ?? .zero) }
-        let server = Server()
+        let lifecycle = manager.lifecycle, server = Server()
         lifecycle.observe(
             "listener", onInactive: { _ in server.stopAccepting() },
             onBackground: { context in try await server.drain(within: context.timeRemaining) },
@@ -162,9 +193,22 @@ private final class Rows: Sendable {
         try await lifecycle.enterBackground(cause: .simulated)
         let transitions = lifecycle.transitions
         clock.freeze(for: .seconds(3600))
-        for await step in transitions.prefix(2) { print(step) }  // background → suspended, suspended → background
+        var states: [LifecycleState] = []
+        for await step in transitions.prefix(2) { states.append(step.to) }
         while server.steps.last != "clean" { await Task.yield() }
-        #expect(server.steps == ["stop", "drain", "clean"] && lifecycle.state == .background)
+        #expect(server.steps == ["stop", "drain", "clean"] && states == [.suspended, .background])
+    }
+
+    @Test func `testing a freeze`() async throws {
+        let clock = ManualClock()
+        let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
+        let lifecycle = manager.lifecycle
+        lifecycle.onResume("leases") { context in print("away for", context.gap?.length ?? .zero) }
+        try await lifecycle.enterBackground(cause: .simulated)
+        let transitions = lifecycle.transitions
+        clock.freeze(for: .seconds(3600))
+        for await step in transitions.prefix(2) { print(step) }  // background → suspended, suspended → background
+        #expect(lifecycle.state == .background)
     }
 
     @Test func `C73 what a process has begun when it ends is handed to a peer`() async throws {
@@ -183,6 +227,7 @@ private final class Rows: Sendable {
         while rows.left.count == 10 { await Task.yield() }
         await lifecycle.terminate()
         await #expect(throws: CancellationError.self) { try await work.value }
+        while taken.withLock({ $0.isEmpty }) { await Task.yield() }
         #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)
     }
 
@@ -214,7 +259,7 @@ private final class Rows: Sendable {
     /// First lines of the snippets that are not above yet. To become empty.
     private static let awaited: Set<String> = [
         "let store = FileStateStore(directory: directory)",
-        "let leader = ExclusiveResource(", #"lifecycle.watch(file: "/etc/service.conf")"#,
+        #"lifecycle.watch(file: "/etc/service.conf")"#,
     ]
 
     private static let article = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
