@@ -7,7 +7,7 @@ STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 
-.PHONY: help setup swift demo demo-elsewhere test unit allocators vm check format bench stress docs clean
+.PHONY: help setup swift demo demo-elsewhere test unit allocators vm check contracts format bench stress docs clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,10 @@ check: swift ## What must hold before a commit: format, no warnings, all tests
 	swift format lint --strict --recursive Package.swift Sources Tests
 	swift build --build-tests $(STRICT)
 	$(MAKE) test
+
+contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the names of the tests
+	swift build --build-tests
+	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
 	swift format --in-place --recursive Package.swift Sources Tests
