@@ -1,0 +1,88 @@
+import Plimsoll
+
+/// Something that must be seen for the demo to have shown what it claims.
+struct LifecycleExpectation: Sendable {
+    let name: String
+    let isMet: @Sendable (LifecycleRecord) -> Bool
+
+    init(_ name: String, _ isMet: @escaping @Sendable (LifecycleRecord) -> Bool) {
+        self.name = name
+        self.isMet = isMet
+    }
+
+    /// All that can be expected of a run: what the freezer would have shown is left out where it was.
+    static func all(for record: LifecycleRecord) -> [LifecycleExpectation] {
+        stay + (record.freezerRefusal == nil ? freezer : []) + end
+    }
+
+    /// The names of those that were not met.
+    static func missed(by record: LifecycleRecord) -> [String] { all(for: record).filter { !$0.isMet(record) }.map(\.name) }
+
+    private static let stay = [
+        LifecycleExpectation("launch goes by way of inactive to active, and requests are answered") {
+            $0.path(from: .launch, to: .interrupt) == [.inactive, .active] && $0.outcomes(from: .launch, to: .interrupt).contains(.answered)
+        },
+        LifecycleExpectation("a scene that a user asked for comes up in front, one that the system asked for in the background") {
+            $0.path(from: .launch, to: .interrupt, of: "tenant-42").last == .active
+                && $0.path(from: .launch, to: .interrupt, of: "archive") == [.background]
+        },
+        LifecycleExpectation("an interruption makes it inactive, and nothing more") {
+            $0.path(from: .interrupt, to: .resume) == [.inactive] && $0.outcomes(from: .interrupt, to: .resume).contains(.refused)
+        },
+        LifecycleExpectation("after the interruption it is active, and requests are answered") {
+            $0.path(from: .resume, to: .background) == [.active] && $0.outcomes(from: .resume, to: .background).contains(.answered)
+        },
+        LifecycleExpectation("in the background nobody listens") {
+            $0.path(from: .background, to: .stop) == [.inactive, .background] && $0.outcomes(from: .background, to: .stop).contains(.closed)
+                && !$0.outcomes(from: .stop, to: .foreground).contains { $0 == .answered || $0 == .silent }
+        },
+        LifecycleExpectation("the scenes are in the background before the process is") { record in
+            let scene = record.events(.transition, from: .background, to: .stop).first {
+                $0.event.unit == "tenant-42" && $0.event.state == .background
+            }
+            let process = record.events(.transition, from: .background, to: .stop).first { $0.event.unit == LifecycleEvent.process }
+            guard let scene, let process else { return false }
+            return scene.at <= process.at
+        },
+        LifecycleExpectation("a stop by signal is noticed when it is over: it was suspended") {
+            $0.path(from: .go, to: .foreground) == [.suspended, .background] && gap($0, after: .go, to: .foreground, of: 0)
+        },
+        LifecycleExpectation("in the foreground it listens and answers again, and the scene is in front") {
+            $0.path(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate) == [.inactive, .active]
+                && $0.outcomes(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate).contains(.answered)
+                && $0.path(from: .foreground, to: .end, of: "tenant-42").contains(.active)
+        },
+    ]
+
+    private static let freezer = [
+        LifecycleExpectation("a frozen service answers nobody, and keeps them waiting") {
+            guard let standstill = $0.standstills.last else { return false }
+            let meanwhile = $0.requests.filter { $0.at > standstill.from && $0.at + RequestClient.patience < standstill.to }
+            return meanwhile.contains { $0.outcome == .silent } && !meanwhile.contains { $0.outcome == .answered }
+        },
+        LifecycleExpectation("a freeze in the foreground is noticed when it is over, and requests are answered") {
+            gap($0, after: .thaw, to: .terminate, of: $0.standstills.count - 1) && $0.path(from: .thaw, to: .terminate).isEmpty
+                && $0.outcomes(from: .thaw, to: .terminate).contains(.answered)
+        },
+    ]
+
+    private static let end = [
+        LifecycleExpectation("SIGTERM ends it in good order") {
+            $0.path(from: .terminate, to: .end) == [.inactive, .notRunning] && $0.events(.terminating, run: 1).count == 1
+                && $0.endings.first?.status == 0
+        },
+        LifecycleExpectation("the second launch comes up and ends like the first") {
+            $0.path(from: .relaunch, to: .over) == [.inactive, .active] && $0.endings.count == 2 && $0.endings.last?.status == 0
+        },
+    ]
+
+    /// Whether it noticed a gap that can be that standstill: it may find it shorter by what lies between two looks, never longer than it lasted.
+    private static func gap(_ record: LifecycleRecord, after step: LifecycleRecord.Step, to end: LifecycleRecord.Step, of index: Int) -> Bool {
+        let resumed = record.events(.resumed, from: step, to: end)
+        guard resumed.count == 1, let event = resumed.first?.event, let length = event.microseconds, record.standstills.indices.contains(index) else {
+            return false
+        }
+        let standstill = record.standstills[index]
+        return event.cause == RunningGap.Kind.frozen.rawValue && .microseconds(length) >= (standstill.to - standstill.from) - .seconds(1.5)
+    }
+}

@@ -1,0 +1,103 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// The service of `demo lifecycle`: it answers requests and counts them, and tells what becomes of it on the way.
+final class LifecycleService: Sendable {
+    let manager: ResourceManager
+    let directory: String
+    /// Requests answered, in this run and those before.
+    let orders = Atomic<Int>(0)
+
+    var lifecycle: Lifecycle { manager.lifecycle }
+
+    /// - Parameters:
+    ///   - directory: where it keeps its state, and where its configuration is.
+    ///   - allowance: what its tasks may take in the background.
+    ///   - grace: what they have to stop.
+    init(directory: String, allowance: Duration, grace: Duration) {
+        self.directory = directory
+        var policy = PressurePolicy.standard
+        policy.shutdownBudget = .seconds(5)
+        manager = ResourceManager(source: LinuxPressureSource(), policy: policy, time: SteadyClock.timekeeper)
+    }
+
+    /// Sets everything up and goes through its life until the task is cancelled.
+    func run() async throws {
+        let door = Door { [self] in
+            guard lifecycle.state == .active else { return false }
+            // Relaxed: a number on its own, read when it is saved.
+            orders.wrappingAdd(1, ordering: .relaxed)
+            return true
+        }
+        lifecycle.observe(
+            "http",
+            onBackground: { _ in
+                door.close()
+                LifecycleEvent(.closed).emit()
+            },
+            onForeground: { _ in LifecycleEvent(.listening, number: Int(try door.open())).emit() })
+        lifecycle.onResume("gap") { context in
+            var event = LifecycleEvent(.resumed, cause: context.gap?.kind.rawValue)
+            event.microseconds = context.gap.map { Int($0.length.inNanoseconds / 1000) }
+            event.emit()
+        }
+        lifecycle.onTerminate("last word") { _ in LifecycleEvent(.terminating).emit() }
+        let steps = lifecycle.transitions
+        let teller = Task {
+            for await step in steps {
+                LifecycleEvent(LifecycleEvent.process, step.from, step.to, step.cause).emit()
+                if step.to == .notRunning { break }
+            }
+        }
+
+        try await lifecycle.launch()
+        LifecycleEvent(.listening, number: Int(try door.open())).emit()
+        await connectScene("tenant-42", .userRequest)
+        await connectScene("archive", .systemRequest)
+        try await manager.run()
+        door.close()
+        await teller.value
+    }
+
+    private func connectScene(_ id: String, _ reason: Scene.Reason) async {
+        let tell: @Sendable (LifecycleContext) -> Void = { LifecycleEvent(id, $0.from, $0.to, $0.cause).emit() }
+        let scene = lifecycle.connectScene(id, reason: reason) { scene in
+            scene.observe("teller", onInactive: tell, onActive: tell, onBackground: tell, onForeground: tell)
+        }
+        await scene.connected()
+        // Who comes up in the background has nothing to do on the way there.
+        if scene.state == .background { LifecycleEvent(id, .notRunning, .background, .launch).emit() }
+    }
+
+    /// Does what the demo asks for.
+    func take(_ request: LifecycleRequest) async throws {
+        switch request {
+        case .interrupt: try await lifecycle.interrupt()
+        case .resume: try await lifecycle.endInterruption()
+        case .background: try await lifecycle.enterBackground(cause: .operator)
+        case .foreground: try await lifecycle.enterForeground(cause: .operator)
+        case .task: beginExport()
+        }
+    }
+
+    /// Work that takes longer than the background lets it.
+    private func beginExport() {
+        let name = "export", parts = 100
+        Task {
+            let done = Atomic<Int>(0)
+            try? await manager.withBackgroundTask(name) { task in
+                LifecycleEvent(.began).emit()
+                for part in 1...parts {
+                    try await Task.sleep(for: .milliseconds(100))
+                    task.progress(completed: part, total: parts)
+                    done.store(part, ordering: .relaxed)
+                }
+            } onExpiration: { _, reason in
+                LifecycleEvent(.expired, cause: reason.rawValue).emit()
+            }
+            LifecycleEvent(.ended, number: done.load(ordering: .relaxed)).emit()
+        }
+    }
+}
