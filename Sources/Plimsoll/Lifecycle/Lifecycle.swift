@@ -10,6 +10,8 @@ public final class Lifecycle: Sendable {
 
     let alarms: Alarms
     let threads: HandlerThreads
+    /// What pauses outside the foreground and gives way when memory is short.
+    public let quiesce: QuiesceSet
     let unit: LifecycleUnit
     let tasks: BackgroundTaskRegistry
     let activations = ActivationInbox()
@@ -39,7 +41,9 @@ public final class Lifecycle: Sendable {
         self.threads = threads
         self.exit = exit
         self.tasks = tasks
-        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks)
+        let quiesce = QuiesceSet(alarms: alarms)
+        self.quiesce = quiesce
+        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, quiesce: quiesce)
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })

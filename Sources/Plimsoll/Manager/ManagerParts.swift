@@ -18,6 +18,8 @@ final class ManagerParts: Sendable {
     let volatileMeter: ChargeMeter
     /// Makes a holder give way under pressure.
     let registrar: @Sendable (any Purgeable) -> Registration
+    /// Passes pressure on to what admits work.
+    let throttle: WorkThrottle
     let purger: Purger
     let keeper: VolatileKeeper
     /// Releases, and looks after volatile memory.
@@ -53,9 +55,10 @@ final class ManagerParts: Sendable {
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, observers) = (journal, observers)
+        let (journal, observers, throttle) = (journal, observers, WorkThrottle(lifecycle.quiesce))
+        self.throttle = throttle
         let courier = Worker("plimsoll-tell") { turn in
-            guard observers.deliver(turn, time: time) else { return }
+            guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
             journal.deliver(turn, time: time)
         }
         self.courier = courier

@@ -36,7 +36,7 @@ final class Alarms: Sendable {
     }
 
     let heartbeat: Heartbeat
-    private let time: Timekeeper
+    let time: Timekeeper
     private let state = Mutex(State())
     private let parker = Parker()
     private let onGap = Mutex<(@Sendable (RunningGap) -> Void)?>(nil)
