@@ -27,6 +27,18 @@ import Testing
         ("was suspended", { record in record.seen.removeAll { $0.event.to == "suspended" } }),
         ("was suspended", { record in record.seen.removeAll { $0.event.kind == .resumed && $0.at < .seconds(20) } }),
         ("a freeze in the foreground", { record in record.seen.removeAll { $0.event.kind == .resumed && $0.at > .seconds(20) } }),
+        ("not while it is inactive", { LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(4)), 1, to: &$0) }),
+        ("a stop took away", { $0.setMissed(0, from: 14, to: 16) }),
+        (
+            "the freezer took away",
+            { record in
+                for number in 0..<8 {
+                    LifecycleRecords.add(
+                        LifecycleEvent(.tick, number: number == 0 ? 12 : 0, at: .seconds(21.2 + Double(number) * 0.001)), 1, to: &record)
+                }
+                record.seen.sort { $0.at < $1.at }
+            }
+        ),
         ("keeps them waiting", { $0.set(.answered, from: 18.05, to: 21) }),
         ("SIGTERM ends it in good order", { $0.endings[0].status = 137 }),
         ("SIGTERM ends it in good order", { record in record.seen.removeAll { $0.event.kind == .terminating } }),
@@ -167,6 +179,13 @@ import Testing
 }
 
 extension LifecycleRecord {
+    /// Has all ticks of a span have missed so many.
+    fileprivate mutating func setMissed(_ count: Int, from: Double, to: Double) {
+        for index in seen.indices where seen[index].event.kind == .tick && seen[index].at >= .seconds(from) && seen[index].at < .seconds(to) {
+            seen[index].event.number = count
+        }
+    }
+
     /// Has all requests of a span come out so.
     fileprivate mutating func set(_ outcome: Outcome, from: Double, to: Double) {
         for index in requests.indices where requests[index].at >= .seconds(from) && requests[index].at < .seconds(to) {

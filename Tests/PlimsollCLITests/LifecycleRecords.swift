@@ -49,6 +49,14 @@ enum LifecycleRecords {
             event.microseconds = length
             add(event, 1, to: &record)
         }
+        for (from, to, period, missed) in [
+            (0.5, 3, 0.25, 0), (4.75, 5.75, 0.25, 0), (7, 10, 1.0, 0), (15, 16, 1, 4), (16.5, 18, 0.25, 0), (21.25, 23.2, 0.25, 12),
+            (24.2, 25, 0.25, 0),
+        ] {
+            for at in stride(from: from, to: to, by: period) {
+                add(LifecycleEvent(.tick, number: at == from ? missed : 0, at: .seconds(at)), 1, to: &record)
+            }
+        }
         for number in 0..<120 {
             let at = 0.5 + Double(number) * 0.2
             let outcome: LifecycleRecord.Outcome =

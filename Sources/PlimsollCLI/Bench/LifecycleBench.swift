@@ -63,7 +63,7 @@ struct LifecycleBench {
     /// A read of the state and a bare atomic load, in turn; the least of the rounds each, in nanoseconds of processor time.
     func stateReads(_ reads: Int = 2_000_000) -> (read: Double, load: Double) {
         let lifecycle = ResourceManager(source: LinuxPressureSource()).lifecycle
-        let bare = Atomic<UInt8>(0)
+        let bare = BareState()
         var sum = 0
         func nanoseconds(_ body: () -> Int) -> Double {
             let began = SteadyClock.thread
@@ -72,10 +72,18 @@ struct LifecycleBench {
         }
         var best = (read: Double.infinity, load: Double.infinity)
         for _ in 0..<max(3, rounds) {
-            best.load = min(best.load, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(bare.load(ordering: .acquiring)) } })
+            best.load = min(best.load, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(bare.value) } })
             best.read = min(best.read, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(lifecycle.state.rawValue) } })
         }
         withExtendedLifetime(sum) {}
         return best
     }
+}
+
+/// An atomic byte behind a call, which is what reading a state from another module is at least.
+private final class BareState: Sendable {
+    private let bits = Atomic<UInt8>(0)
+
+    // Acquiring like the state's own load.
+    @inline(never) var value: UInt8 { bits.load(ordering: .acquiring) }
 }

@@ -5,6 +5,8 @@ import Plimsoll
 final class LifecycleDemo {
     /// What its tasks may take in the background, and to stop.
     static let allowance = Duration.seconds(3), grace = Duration.seconds(1)
+    /// How often it ticks in the foreground, and in the background.
+    static let period = Duration.milliseconds(250), backgroundPeriod = Duration.seconds(1)
     /// A slow machine (one that is emulated) takes seconds for what is done at once elsewhere.
     private static let patience = Duration.seconds(30)
     private static let look = Duration.milliseconds(10)

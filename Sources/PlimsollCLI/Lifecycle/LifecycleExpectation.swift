@@ -29,6 +29,12 @@ struct LifecycleExpectation: Sendable {
         LifecycleExpectation("an interruption makes it inactive, and nothing more") {
             $0.path(from: .interrupt, to: .resume) == [.inactive] && $0.outcomes(from: .interrupt, to: .resume).contains(.refused)
         },
+        LifecycleExpectation("it ticks in the foreground, and not while it is inactive") { record in
+            let inactive = record.events(.transition, from: .interrupt, to: .resume).first?.at ?? .zero
+            return record.events(.tick, from: .launch, to: .interrupt).count > 3
+                && record.events(.tick, from: .interrupt, to: .resume).allSatisfy { $0.at <= inactive + slack }
+                && !record.events(.tick, from: .resume, to: .background).isEmpty
+        },
         LifecycleExpectation("after the interruption it is active, and requests are answered") {
             $0.path(from: .resume, to: .background) == [.active] && $0.outcomes(from: .resume, to: .background).contains(.answered)
         },
@@ -47,6 +53,7 @@ struct LifecycleExpectation: Sendable {
         LifecycleExpectation("a stop by signal is noticed when it is over: it was suspended") {
             $0.path(from: .go, to: .foreground) == [.suspended, .background] && gap($0, after: .go, to: .foreground, of: 0)
         },
+        LifecycleExpectation("ticks that a stop took away are not made up for in a burst") { noBurst($0, of: 0, missing: 2) },
         LifecycleExpectation("in the foreground it listens and answers again, and the scene is in front") {
             $0.path(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate) == [.inactive, .active]
                 && $0.outcomes(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate).contains(.answered)
@@ -55,6 +62,7 @@ struct LifecycleExpectation: Sendable {
     ]
 
     private static let freezer = [
+        LifecycleExpectation("ticks that the freezer took away are not made up for in a burst") { noBurst($0, of: 1, missing: 6) },
         LifecycleExpectation("a frozen service answers nobody, and keeps them waiting") {
             guard let standstill = $0.standstills.last else { return false }
             let meanwhile = $0.requests.filter { $0.at > standstill.from && $0.at + RequestClient.patience < standstill.to }
@@ -65,6 +73,19 @@ struct LifecycleExpectation: Sendable {
                 && $0.outcomes(from: .thaw, to: .terminate).contains(.answered)
         },
     ]
+
+    /// What was about to happen may still do so.
+    private static let slack = Duration.milliseconds(50)
+
+    /// Whether nothing ticked in that standstill, and the ticks after it came at their usual pace, the first knowing how many it lacks.
+    private static func noBurst(_ record: LifecycleRecord, of index: Int, missing least: Int) -> Bool {
+        guard record.standstills.indices.contains(index) else { return false }
+        let standstill = record.standstills[index]
+        let ticks = record.events(.tick).filter { $0.at > standstill.from + slack }
+        guard let first = ticks.first, first.at >= standstill.to, first.event.number ?? 0 >= least else { return false }
+        // As many as fit into a second, and one for either end.
+        return ticks.count { $0.at < first.at + .seconds(1) } <= Int(1 / LifecycleDemo.period.inSeconds) + 1
+    }
 
     private static let end = [
         LifecycleExpectation("SIGTERM ends it in good order") {

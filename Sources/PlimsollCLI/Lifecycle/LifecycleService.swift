@@ -25,12 +25,16 @@ final class LifecycleService: Sendable {
 
     /// Sets everything up and goes through its life until the task is cancelled.
     func run() async throws {
+        let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
+        lifecycle.quiesce.add(limiter)
         let door = Door { [self] in
-            guard lifecycle.state == .active else { return false }
             // Relaxed: a number on its own, read when it is saved.
-            orders.wrappingAdd(1, ordering: .relaxed)
-            return true
+            (try? await limiter.run(waitingAtMost: .zero) { orders.wrappingAdd(1, ordering: .relaxed) }) != nil
         }
+        let ticker = Ticker("ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)) {
+            LifecycleEvent(.tick, number: $0.missed).emit()
+        }
+        lifecycle.quiesce.add(ticker)
         lifecycle.observe(
             "http",
             onBackground: { _ in
@@ -57,6 +61,7 @@ final class LifecycleService: Sendable {
         await connectScene("tenant-42", .userRequest)
         await connectScene("archive", .systemRequest)
         try await manager.run()
+        ticker.cancel()
         door.close()
         await teller.value
     }
