@@ -81,7 +81,7 @@ final class Log<Element: Sendable>: Sendable {
 }
 
 /// Holds up whoever waits until it is opened.
-final class Latch: Sendable {
+final class Blockade: Sendable {
     private let isOpen = Atomic<Bool>(false)
     private let parker = Parker()
     func open() { isOpen.store(true, ordering: .releasing) }

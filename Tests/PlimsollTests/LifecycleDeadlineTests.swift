@@ -9,7 +9,7 @@ import Testing
     var lifecycle: Lifecycle { stage.lifecycle }
 
     @Test func `C26 C27 C30 T6 one deadline for all: who blocks is named with its place, the others are served`() async throws {
-        let release = Latch(), lifecycle = lifecycle
+        let release = Blockade(), lifecycle = lifecycle
         for index in 0..<20 { lifecycle.observe("blocker \(index)", onBackground: { _ in release.wait() }) }
         for index in 0..<50 { stage.observe("quick \(index)") }
         try await lifecycle.launch()
@@ -31,7 +31,7 @@ import Testing
 
     @Test func `C27 by policy an overrun ends the process with a line that names who is to blame`() async throws {
         let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
-        let release = Latch(), lifecycle = stage.lifecycle
+        let release = Blockade(), lifecycle = stage.lifecycle
         lifecycle.observe("culprit", onBackground: { _ in release.wait() })
         try await lifecycle.launch()
         _ = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test func `C6 T38 what timed out half-way is undone when it is done, never beside it; what failed is not`() async throws {
-        let release = Latch(), log = stage.log, lifecycle = lifecycle
+        let release = Blockade(), log = stage.log, lifecycle = lifecycle
         struct Failed: Error {}
         lifecycle.observe(
             "late",
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test func `C6 an inverse that blocks holds up the others for a moment, and all are called`() async throws {
-        let release = Latch(), lifecycle = lifecycle
+        let release = Blockade(), lifecycle = lifecycle
         stage.observe("first")
         lifecycle.observe("blocker", onBackground: { _ in }, onForeground: { _ in release.wait() })
         stage.observe("last")
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func `C22 C23 termination stops all work, then cleans up, within a budget of its own`() async throws {
-        let log = stage.log, release = Latch(), manager = stage.manager, lifecycle = lifecycle
+        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle
         stage.observe("a")
         lifecycle.onTerminate("files") { context in log.add("clean, \(manager.backgroundTasks.count) tasks, \(context.timeRemaining)") }
         lifecycle.onTerminate("stuck") { _ in release.wait() }

@@ -111,7 +111,7 @@ struct Stage {
     }
 
     @Test func `C9 opposite steps that have not begun are left out`() async throws {
-        let release = Latch(), entered = Counter()
+        let release = Blockade(), entered = Counter()
         lifecycle.observe(
             "slow",
             onInactive: { _ in
@@ -166,7 +166,7 @@ struct Stage {
             log.add("did, \(lifecycle.state)")
         }
         stage.observe("a")
-        let release = Latch(), loading = Counter()
+        let release = Blockade(), loading = Counter()
         lifecycle.warmUp("index") { progress in
             progress(0.5)
             loading.add(1)

@@ -127,7 +127,7 @@ import Testing
     }
 
     @Test func `C97 connect, leave, background, disconnect: each with its handlers, under the same deadline`() async throws {
-        let release = Latch()
+        let release = Blockade()
         let a = await connect("a") { scene in scene.observe("stuck", onBackground: { _ in release.wait() }) }
         let report = try await stage.whileTimePasses { try await a.enterBackground(cause: .idle) }
         #expect(report.overran.map(\.name) == ["stuck"] && report.took >= .seconds(5) && a.state == .background)

@@ -14,6 +14,15 @@ public final class Lifecycle: Sendable {
     public let quiesce: QuiesceSet
     let unit: LifecycleUnit
     let tasks: BackgroundTaskRegistry
+    /// What only one process may hold.
+    public let exclusive: ExclusiveResources
+    /// Data that is there at times only.
+    public let protectedData: ProtectedData
+    /// What is erased before others may see it, and the secrets.
+    let scrub: ScrubSet
+    let revocation: Revocation
+    /// Purges what the background does not need, within a time; set by the manager.
+    let backgroundPurge = BackgroundPurgeHook()
     let activations = ActivationInbox()
     let wish = Mutex(LifecycleWish())
     let launching = Mutex(Launching())
@@ -32,8 +41,12 @@ public final class Lifecycle: Sendable {
     init(
         policy: LifecyclePolicy, alarms: Alarms, threads: HandlerThreads, tasks: BackgroundTaskRegistry,
         makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry, registrar: @escaping @Sendable (any Purgeable) -> Registration,
-        exit: @escaping @Sendable (Int32, String) -> Void
+        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry
     ) {
+        exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)
+        protectedData = ProtectedData(alarms: alarms)
+        scrub = ScrubSet(alarms: alarms, threads: threads)
+        revocation = Revocation(purgeables: purgeables, secrets: scrub.secrets, heartbeat: alarms.heartbeat)
         self.makeTasks = makeTasks
         self.registrar = registrar
         self.policy = policy
@@ -43,12 +56,13 @@ public final class Lifecycle: Sendable {
         self.tasks = tasks
         let quiesce = QuiesceSet(alarms: alarms)
         self.quiesce = quiesce
-        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, quiesce: quiesce)
+        let keeping = KeepingStages(exclusive: exclusive, scrub: scrub, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
+        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, quiesce: quiesce, keeping: keeping)
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })
         alarms.whenGapEnds { [unit, weak self] gap in
-            stages.gapEnded()
+            stages.gapEnded(gap)
             unit.engine.gapEnded(gap)
             if gap.kind == .hostSleep { self?.wakeAfterSleep() }
         }

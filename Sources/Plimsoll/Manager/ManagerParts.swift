@@ -17,7 +17,9 @@ final class ManagerParts: Sendable {
     /// What holders of volatile memory declare.
     let volatileMeter: ChargeMeter
     /// Makes a holder give way under pressure.
-    let registrar: @Sendable (any Purgeable) -> Registration
+    let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
+    let source: any PressureSource
+    let time: Timekeeper
     /// Passes pressure on to what admits work.
     let throttle: WorkThrottle
     let purger: Purger
@@ -33,6 +35,7 @@ final class ManagerParts: Sendable {
     private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+        (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
         tasks = BackgroundTaskRegistry(time: time, threads: threads)
@@ -41,8 +44,8 @@ final class ManagerParts: Sendable {
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
         let (purgeables, threads) = (purgeables, threads)
         // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
-        let registrar: @Sendable (any Purgeable) -> Registration = { purgeable in
-            let entry = PurgeableRegistry.Entry(purgeable, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
+        let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
+            let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
             purgeables.add(entry)
             source.wake()
             return Registration(entry.gate) { purgeables.remove(entry) }
@@ -50,7 +53,8 @@ final class ManagerParts: Sendable {
         self.registrar = registrar
         lifecycle = Lifecycle(
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
-            makeTasks: { BackgroundTaskRegistry(time: time, threads: threads) }, registrar: registrar, exit: exit)
+            makeTasks: { BackgroundTaskRegistry(time: time, threads: threads) }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
+            time: time, purgeables: purgeables)
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
@@ -66,6 +70,7 @@ final class ManagerParts: Sendable {
             guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
             keeper.run(turn)
         }
+        lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
     }
 
     /// Puts a report into the journal and has its listeners told.
