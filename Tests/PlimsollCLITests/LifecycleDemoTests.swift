@@ -39,6 +39,22 @@ import Testing
                 record.seen.sort { $0.at < $1.at }
             }
         ),
+        ("finds no state", { $0.set(number: 3, of: .restored, at: 0) }),
+        ("wiped its key", { record in record.seen.removeAll { $0.event.kind == .wiped } }),
+        ("wiped its key", { record in record.seen.removeAll { $0.event.kind == .saved && $0.at < .seconds(10) } }),
+        ("asked to stop", { $0.set(number: 100, of: .ended, at: 0) }),
+        ("asked to stop", { record in record.seen.removeAll { $0.event.kind == .expired } }),
+        ("many changes of a file", { $0.set(number: 1, of: .changed, at: 0) }),
+        (
+            "many changes of a file",
+            { record in
+                let first = record.events(.changed)[0]
+                record.seen.append(.init(run: 1, at: .seconds(14.3), event: first.event))
+            }
+        ),
+        ("no change", { record in record.seen.append(.init(run: 1, at: .seconds(21.2), event: record.events(.changed)[0].event)) }),
+        ("higher epoch", { $0.set(number: 3, of: .locked, at: 1) }),
+        ("gives back what the first one saved", { $0.set(number: 25, of: .restored, at: 1) }),
         ("keeps them waiting", { $0.set(.answered, from: 18.05, to: 21) }),
         ("SIGTERM ends it in good order", { $0.endings[0].status = 137 }),
         ("SIGTERM ends it in good order", { record in record.seen.removeAll { $0.event.kind == .terminating } }),
@@ -179,6 +195,12 @@ import Testing
 }
 
 extension LifecycleRecord {
+    /// Has the event of that kind, the first or a later one, tell another number.
+    fileprivate mutating func set(number: Int, of kind: LifecycleEvent.Kind, at place: Int) {
+        let places = seen.indices.filter { seen[$0].event.kind == kind }
+        seen[places[place]].event.number = number
+    }
+
     /// Has all ticks of a span have missed so many.
     fileprivate mutating func setMissed(_ count: Int, from: Double, to: Double) {
         for index in seen.indices where seen[index].event.kind == .tick && seen[index].at >= .seconds(from) && seen[index].at < .seconds(to) {

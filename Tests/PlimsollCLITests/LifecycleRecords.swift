@@ -13,7 +13,7 @@ enum LifecycleRecords {
 
     private static let process: [(Double, LifecycleState, LifecycleState, LifecycleCause)] = [
         (0.2, .notRunning, .inactive, .launch), (0.25, .inactive, .active, .launch), (3.1, .active, .inactive, .interruption),
-        (4.6, .inactive, .active, .interruption), (5.82, .active, .inactive, .operator), (5.84, .inactive, .background, .operator),
+        (4.6, .inactive, .active, .interruption), (5.82, .active, .inactive, .operator), (6.04, .inactive, .background, .operator),
         (14.1, .background, .suspended, .thaw), (14.1, .suspended, .background, .thaw), (16.1, .background, .inactive, .operator),
         (16.2, .inactive, .active, .operator), (23.3, .active, .inactive, .shutdown), (23.4, .inactive, .notRunning, .shutdown),
     ]
@@ -42,10 +42,21 @@ enum LifecycleRecords {
         for (kind, at, number, run) in [
             (LifecycleEvent.Kind.listening, 0.28, 4242, 1), (.closed, 6, 0, 1), (.listening, 16.15, 4242, 1), (.began, 5.6, 0, 1),
             (.terminating, 23.4, 0, 1),
-            (.listening, 23.95, 4243, 2),
+            (.listening, 23.95, 4243, 2), (.restored, 0.26, 0, 1), (.filled, 0.1, 0, 1), (.locked, 0.27, 2, 1), (.unlocked, 6.01, 0, 1),
+            (.saved, 6.02, 25, 1),
+            (.wiped, 6.03, 0, 1), (.ended, 8.9, 33, 1), (.locked, 16.12, 5, 1), (.filled, 16.13, 0, 1), (.saved, 23.35, 60, 1),
+            (.restored, 23.92, 60, 2),
         ] { add(LifecycleEvent(kind, number: number, at: .seconds(at)), run, to: &record) }
-        for (at, length) in [(14.1, 3_900_000), (21.1, 2_800_000)] {
-            var event = LifecycleEvent(.resumed, cause: "frozen", at: .seconds(at))
+        for index in record.seen.indices where record.seen[index].event.kind == .restored {
+            record.seen[index].event.cause = record.seen[index].run == 1 ? "none" : "clean"
+        }
+        add(LifecycleEvent(.expired, cause: "allowance", at: .seconds(8.8)), 1, to: &record)
+        var change = LifecycleEvent(.changed, number: 400, at: .seconds(14.2))
+        change.to = "threads=200"
+        add(change, 1, to: &record)
+        record.fileChanges = 200
+        for (at, length, epoch) in [(14.1, 3_900_000, 3), (21.1, 2_800_000, 6)] {
+            var event = LifecycleEvent(.resumed, number: epoch, cause: "frozen", at: .seconds(at))
             event.microseconds = length
             add(event, 1, to: &record)
         }

@@ -22,6 +22,9 @@ struct LifecycleExpectation: Sendable {
         LifecycleExpectation("launch goes by way of inactive to active, and requests are answered") {
             $0.path(from: .launch, to: .interrupt) == [.inactive, .active] && $0.outcomes(from: .launch, to: .interrupt).contains(.answered)
         },
+        LifecycleExpectation("the first launch finds no state") {
+            $0.events(.restored, run: 1).map(\.event.cause) == ["none"] && $0.events(.restored, run: 1).first?.event.number == 0
+        },
         LifecycleExpectation("a scene that a user asked for comes up in front, one that the system asked for in the background") {
             $0.path(from: .launch, to: .interrupt, of: "tenant-42").last == .active
                 && $0.path(from: .launch, to: .interrupt, of: "archive") == [.background]
@@ -50,10 +53,42 @@ struct LifecycleExpectation: Sendable {
             guard let scene, let process else { return false }
             return scene.at <= process.at
         },
+        LifecycleExpectation(
+            "before it is in the background it has closed its door, given the lock back, saved its state and wiped its key, in this order"
+        ) {
+            record in
+            let kinds: [LifecycleEvent.Kind] = [.closed, .unlocked, .saved, .wiped]
+            let done = kinds.compactMap { record.events($0, from: .background, to: .stop).first?.at }
+            let there = record.events(.transition, from: .background, to: .stop).first {
+                $0.event.unit == LifecycleEvent.process && $0.event.state == .background
+            }
+            guard let there, done.count == kinds.count else { return false }
+            return zip(done, done.dropFirst() + [there.at]).allSatisfy { $0 <= $1 }
+        },
+        LifecycleExpectation("a task is asked to stop when its time in the background is spent, and does") { record in
+            guard let begun = record.steps[.background], let expired = record.events(.expired).first, record.events(.expired).count == 1,
+                let ended = record.events(.ended).first
+            else { return false }
+            return expired.event.cause == ExpirationReason.allowance.rawValue && expired.at - begun >= LifecycleDemo.allowance
+                && ended.event.number ?? 100 < 100
+        },
         LifecycleExpectation("a stop by signal is noticed when it is over: it was suspended") {
             $0.path(from: .go, to: .foreground) == [.suspended, .background] && gap($0, after: .go, to: .foreground, of: 0)
         },
+        LifecycleExpectation("many changes of a file meanwhile are one event, after the return and before any tick, and say what holds") { record in
+            let changes = record.events(.changed, from: .go, to: .foreground)
+            guard let change = changes.first, changes.count == 1, record.events(.changed, from: .launch, to: .go).isEmpty,
+                let resumed = record.events(.resumed, from: .go).first, let tick = record.events(.tick, from: .go).first
+            else { return false }
+            return change.event.number ?? 0 > 1 && change.event.to == "threads=\(record.fileChanges)" && resumed.at <= change.at
+                && change.at <= tick.at
+        },
         LifecycleExpectation("ticks that a stop took away are not made up for in a burst") { noBurst($0, of: 0, missing: 2) },
+        LifecycleExpectation("in the foreground it takes the lock again, in a higher epoch, and reads its key") { record in
+            let epochs = record.events(.locked, run: 1).compactMap(\.event.number), after = record.events(.resumed, run: 1).compactMap(\.event.number)
+            guard epochs.count == 2, let stopped = after.first else { return false }
+            return epochs[0] < stopped && stopped < epochs[1] && !record.events(.filled, from: .foreground, to: .terminate).isEmpty
+        },
         LifecycleExpectation("in the foreground it listens and answers again, and the scene is in front") {
             $0.path(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate) == [.inactive, .active]
                 && $0.outcomes(from: .foreground, to: $0.freezerRefusal == nil ? .freeze : .terminate).contains(.answered)
@@ -63,6 +98,7 @@ struct LifecycleExpectation: Sendable {
 
     private static let freezer = [
         LifecycleExpectation("ticks that the freezer took away are not made up for in a burst") { noBurst($0, of: 1, missing: 6) },
+        LifecycleExpectation("a file that says what it said before is no change") { $0.events(.changed, from: .freeze).isEmpty },
         LifecycleExpectation("a frozen service answers nobody, and keeps them waiting") {
             guard let standstill = $0.standstills.last else { return false }
             let meanwhile = $0.requests.filter { $0.at > standstill.from && $0.at + RequestClient.patience < standstill.to }
@@ -91,6 +127,12 @@ struct LifecycleExpectation: Sendable {
         LifecycleExpectation("SIGTERM ends it in good order") {
             $0.path(from: .terminate, to: .end) == [.inactive, .notRunning] && $0.events(.terminating, run: 1).count == 1
                 && $0.endings.first?.status == 0
+        },
+        LifecycleExpectation("the second launch gives back what the first one saved last") { record in
+            guard let saved = record.events(.saved, run: 1).last?.event.number, let restored = record.events(.restored, run: 2).first else {
+                return false
+            }
+            return saved > 0 && restored.event.number == saved && restored.event.cause == "clean"
         },
         LifecycleExpectation("the second launch comes up and ends like the first") {
             $0.path(from: .relaunch, to: .over) == [.inactive, .active] && $0.endings.count == 2 && $0.endings.last?.status == 0

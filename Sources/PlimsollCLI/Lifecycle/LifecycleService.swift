@@ -8,7 +8,7 @@ final class LifecycleService: Sendable {
     let manager: ResourceManager
     let directory: String
     /// Requests answered, in this run and those before.
-    let orders = Atomic<Int>(0)
+    let orders = Counter()
 
     var lifecycle: Lifecycle { manager.lifecycle }
 
@@ -19,7 +19,8 @@ final class LifecycleService: Sendable {
     init(directory: String, allowance: Duration, grace: Duration) {
         self.directory = directory
         var policy = PressurePolicy.standard
-        policy.shutdownBudget = .seconds(5)
+        policy.backgroundAllowance = allowance
+        policy.expirationGrace = grace
         manager = ResourceManager(source: LinuxPressureSource(), policy: policy, time: SteadyClock.timekeeper)
     }
 
@@ -28,22 +29,18 @@ final class LifecycleService: Sendable {
         let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
         lifecycle.quiesce.add(limiter)
         let door = Door { [self] in
-            // Relaxed: a number on its own, read when it is saved.
-            (try? await limiter.run(waitingAtMost: .zero) { orders.wrappingAdd(1, ordering: .relaxed) }) != nil
+            (try? await limiter.run(waitingAtMost: .zero) { orders.add() }) != nil
         }
         let ticker = Ticker("ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)) {
             LifecycleEvent(.tick, number: $0.missed).emit()
         }
         lifecycle.quiesce.add(ticker)
-        lifecycle.observe(
-            "http",
-            onBackground: { _ in
-                door.close()
-                LifecycleEvent(.closed).emit()
-            },
-            onForeground: { _ in LifecycleEvent(.listening, number: Int(try door.open())).emit() })
+        preserveOrders()
+        watchFile()
+        let key = try keepKey()
+        let (listener, lock) = try holdExclusively(door)
         lifecycle.onResume("gap") { context in
-            var event = LifecycleEvent(.resumed, cause: context.gap?.kind.rawValue)
+            var event = LifecycleEvent(.resumed, number: Int(lock.epoch), cause: context.gap?.kind.rawValue)
             event.microseconds = context.gap.map { Int($0.length.inNanoseconds / 1000) }
             event.emit()
         }
@@ -51,13 +48,17 @@ final class LifecycleService: Sendable {
         let steps = lifecycle.transitions
         let teller = Task {
             for await step in steps {
+                // A key has no hook for being wiped: it must not depend on anybody's.
+                if step.from == .inactive, step.to == .background, key.isWiped { LifecycleEvent(.wiped).emit() }
                 LifecycleEvent(LifecycleEvent.process, step.from, step.to, step.cause).emit()
                 if step.to == .notRunning { break }
             }
         }
 
         try await lifecycle.launch()
-        LifecycleEvent(.listening, number: Int(try door.open())).emit()
+        LifecycleEvent(.restored, number: orders.count, cause: lifecycle.previousRun?.rawValue).emit()
+        try await lock.acquire()
+        try await listener.acquire()
         await connectScene("tenant-42", .userRequest)
         await connectScene("archive", .systemRequest)
         try await manager.run()
@@ -91,18 +92,28 @@ final class LifecycleService: Sendable {
     private func beginExport() {
         let name = "export", parts = 100
         Task {
-            let done = Atomic<Int>(0)
+            let done = Counter()
             try? await manager.withBackgroundTask(name) { task in
                 LifecycleEvent(.began).emit()
                 for part in 1...parts {
                     try await Task.sleep(for: .milliseconds(100))
                     task.progress(completed: part, total: parts)
-                    done.store(part, ordering: .relaxed)
+                    done.set(part)
                 }
             } onExpiration: { _, reason in
                 LifecycleEvent(.expired, cause: reason.rawValue).emit()
             }
-            LifecycleEvent(.ended, number: done.load(ordering: .relaxed)).emit()
+            LifecycleEvent(.ended, number: done.count).emit()
         }
     }
+}
+
+/// A number that several threads add to.
+final class Counter: Sendable {
+    // Relaxed throughout: a number on its own.
+    private let number = Atomic<Int>(0)
+
+    var count: Int { number.load(ordering: .relaxed) }
+    func add() { number.wrappingAdd(1, ordering: .relaxed) }
+    func set(_ count: Int) { number.store(count, ordering: .relaxed) }
 }
