@@ -4,11 +4,13 @@ import Synchronization
 public final class Lifecycle: Sendable {
     let alarms: Alarms
     let threads: HandlerThreads
+    let environment: Environment
     private let stateBits = Atomic<UInt8>(LifecycleState.notRunning.rawValue)
 
-    init(alarms: Alarms, threads: HandlerThreads) {
+    init(alarms: Alarms, threads: HandlerThreads, environment: Environment) {
         self.alarms = alarms
         self.threads = threads
+        self.environment = environment
     }
 
     /// The state in force: one atomic load, from any thread.

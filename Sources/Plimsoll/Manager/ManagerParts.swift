@@ -32,7 +32,7 @@ final class ManagerParts: Sendable {
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
         tasks = BackgroundTaskRegistry(time: time, threads: threads)
-        lifecycle = Lifecycle(alarms: alarms, threads: threads)
+        lifecycle = Lifecycle(alarms: alarms, threads: threads, environment: Environment(source: source, alarms: alarms, threads: threads))
         meter = ChargeMeter { source.wake() }
         volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         let purger = Purger(registry: purgeables, source: source, time: time)
