@@ -320,7 +320,7 @@ struct Surroundings {
         at.clock.advance(by: .seconds(3))
         let result = await settling
         #expect(result.late == ["stuck"] && result.calls.map(\.name) == ["stuck", "quick"], "\(result)")
-        #expect(result.calls[0].isFinished == false && result.calls[0].took == .seconds(2))
+        #expect(result.calls[0].isFinished == false && result.calls[0].took >= .seconds(2))
         #expect(!at.environment.isHeld)
         goOn.unpark()
     }

@@ -65,33 +65,14 @@ extension Environment {
     /// The same for a caller that must not block.
     func settle(within budget: Duration) async -> EnvironmentSettlement {
         await withCheckedContinuation { (done: CheckedContinuation<EnvironmentSettlement, Never>) in
-            let once = Once(done)
-            // Threads that are all stuck in handlers must not keep the caller.
-            let alarm = alarms.set(.deadline, after: budget + Self.patience) {
-                once.resume(EnvironmentSettlement(late: ["every handler thread"]))
-            }
-            let started = Thread.start("plimsoll-settle") { [self] in
-                once.resume(settle(within: budget))
-                alarm.cancel()
-            }
-            if !started { threads.run { [self] in once.resume(settle(within: budget)) } }
+            // A thread of its own, as those of handlers may all be stuck.
+            let started = Thread.start("plimsoll-settle") { done.resume(returning: self.settle(within: budget)) }
+            if !started { threads.run { done.resume(returning: self.settle(within: budget)) } }
         }
     }
 
-    /// How long the loop may take to look at the limit, and threads to start: both are a matter of a millisecond unless they are stuck.
+    /// How long the loop may take to look at the limit: it is a matter of a millisecond unless it is stuck.
     private static let patience = Duration.milliseconds(500)
-
-    private final class Once: Sendable {
-        private let continuation: Mutex<CheckedContinuation<EnvironmentSettlement, Never>?>
-        init(_ continuation: CheckedContinuation<EnvironmentSettlement, Never>) { self.continuation = Mutex(continuation) }
-        func resume(_ result: EnvironmentSettlement) {
-            let taken = continuation.withLock { continuation in
-                defer { continuation = nil }
-                return continuation
-            }
-            taken?.resume(returning: result)
-        }
-    }
 
     /// Something has been finished that a `settle` may wait for.
     func finished() {
