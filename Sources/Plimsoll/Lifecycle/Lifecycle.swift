@@ -10,6 +10,7 @@ public final class Lifecycle: Sendable {
 
     let alarms: Alarms
     let threads: HandlerThreads
+    let environment: Environment
     /// What pauses outside the foreground and gives way when memory is short.
     public let quiesce: QuiesceSet
     let preservation: Preservation
@@ -42,8 +43,9 @@ public final class Lifecycle: Sendable {
     init(
         policy: LifecyclePolicy, alarms: Alarms, threads: HandlerThreads, tasks: BackgroundTaskRegistry,
         makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry, registrar: @escaping @Sendable (any Purgeable) -> Registration,
-        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry
+        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry, environment: Environment
     ) {
+        self.environment = environment
         exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)
         protectedData = ProtectedData(alarms: alarms)
         scrub = ScrubSet(alarms: alarms, threads: threads)
