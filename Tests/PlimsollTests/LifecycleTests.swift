@@ -162,7 +162,7 @@ struct Stage {
         let log = stage.log, lifecycle = lifecycle
         lifecycle.observeLaunch("hooks") {
             log.add("will, \(lifecycle.readiness.stage)")
-        } didRestore: {
+        } didRestore: { _ in
             log.add("did, \(lifecycle.state)")
         }
         stage.observe("a")

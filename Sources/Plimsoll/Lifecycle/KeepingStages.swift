@@ -4,6 +4,7 @@ import Synchronization
 struct KeepingStages: Sendable {
     let exclusive: ExclusiveResources
     let scrub: ScrubSet
+    let preservation: Preservation
     let threads: HandlerThreads
     /// Purges what the background does not need.
     let purgeMemory: @Sendable (Duration) -> ActionReport?
@@ -20,6 +21,29 @@ struct KeepingStages: Sendable {
                 var outcome = FanOut.Outcome()
                 let budget = max(Self.leastBudget, context.timeRemaining)
                 if let report = purgeMemory(budget), case .overran(let names) = report.outcome { outcome.add(overran: names, "holder", report.took) }
+                return outcome
+            }
+        }
+    }
+
+    /// Then state is saved; nothing is promised a call later than this (C41, C43). The stores' locks are given back.
+    var save: LifecycleEngine.Stage {
+        { [preservation] context in
+            await blocking {
+                var outcome = FanOut.Outcome()
+                outcome.failures = preservation.checkpoint(within: max(Self.leastBudget, context.timeRemaining)).map(\.description)
+                if outcome.failures.isEmpty { preservation.relinquish() }
+                return outcome
+            }
+        }
+    }
+
+    /// The run has come to its end in good order, which the next one will know (C24).
+    var end: LifecycleEngine.Stage {
+        { [preservation] _ in
+            await blocking {
+                var outcome = FanOut.Outcome()
+                if let problem = preservation.ended() { outcome.failures = [problem] }
                 return outcome
             }
         }
@@ -54,13 +78,18 @@ struct KeepingStages: Sendable {
     /// Erasing is not left out because others took all the time.
     private static let leastBudget = Duration.milliseconds(200)
 
+    /// A stage that blocks its thread.
+    func blocking(_ body: @escaping @Sendable (LifecycleContext) -> FanOut.Outcome) -> LifecycleEngine.Stage {
+        { context in await blocking { body(context) } }
+    }
+
     private func blocking(_ body: @escaping @Sendable () -> FanOut.Outcome) async -> FanOut.Outcome {
         await withCheckedContinuation { done in threads.run { () -> Void in done.resume(returning: body()) } }
     }
 }
 
 extension FanOut.Outcome {
-    fileprivate mutating func add(overran names: [String], _ origin: String, _ took: Duration) {
+    mutating func add(overran names: [String], _ origin: String, _ took: Duration) {
         overran += names.map { HandlerTiming(name: $0, origin: origin, took: took) }
     }
 }

@@ -21,12 +21,9 @@ extension Lifecycle {
     /// Has all background tasks expire, off the cooperative pool, within the deadline of the background.
     private func expireTasks(_ reason: ExpirationReason) async {
         let (tasks, budget) = (tasks, policy.backgroundDeadline)
-        await withCheckedContinuation { done in
-            threads.run {
-                if tasks.expire(reason, within: budget) > 0 {
-                    tasks.awaitExpiry(within: budget)
-                    _ = tasks.giveUpStragglers()
-                }
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            threads.run { () -> Void in
+                _ = tasks.expireAndWait(reason, within: budget)
                 done.resume()
             }
         }

@@ -25,7 +25,7 @@ extension Lifecycle {
         var name: String
         var origin: String
         var willRestore: (@Sendable () async throws -> Void)?
-        var didRestore: (@Sendable () async throws -> Void)?
+        var didRestore: (@Sendable (RestoreOutcome) async throws -> Void)?
     }
 
     /// Launches the process: `willRestore` hooks, restoring, `didRestore` hooks, then the steps to `target` (C16, C19).
@@ -47,10 +47,11 @@ extension Lifecycle {
         return launching.withLock { $0.report } ?? LifecycleReport(target: state)
     }
 
-    /// Takes part in launching: `willRestore` when the process is up and its state is not yet restored, `didRestore` when it nearly is ready (C19).
+    /// Takes part in launching: `willRestore` when the process is up and its state is not yet restored, `didRestore`, with what became of
+    /// each state, when it nearly is ready (C19).
     public func observeLaunch(
         _ name: String, file: StaticString = #fileID, line: UInt = #line, willRestore: (@Sendable () async throws -> Void)? = nil,
-        didRestore: (@Sendable () async throws -> Void)? = nil
+        didRestore: (@Sendable (RestoreOutcome) async throws -> Void)? = nil
     ) {
         let hook = LaunchHook(name: name, origin: "\(file):\(line)", willRestore: willRestore, didRestore: didRestore)
         launching.withLock { $0.hooks.append(hook) }
@@ -106,11 +107,22 @@ extension Lifecycle {
         }
         var own = LifecycleReport(target: target == .active ? .active : .background)
         own.add(await FanOut.call(hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))
-        own.add(await FanOut.call(hooks.compactMap { $0.handler($0.didRestore) }, .forward, until: deadline, alarms, threads))
+        let restored = preservation.restore()
+        own.failures +=
+            restored.problems
+            + restored.items.compactMap { item in
+                if case .cleanStart(let reason) = item.result { "the state \"\(item.name)\" starts clean: \(reason)" } else { nil }
+            }
+        let told = hooks.compactMap { hook -> FanOut.Handler? in
+            guard let body = hook.didRestore else { return nil }
+            return hook.handler { try await body(restored) }
+        }
+        own.add(await FanOut.call(told, .forward, until: deadline, alarms, threads))
 
         wish.withLock { $0.isInBackground = target == .background }
         let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) { self.wish.withLock { $0.process } }
         if let steps { own.add(steps) }
+        if let problem = preservation.launched() { own.failures.append(problem) }
         own.took = alarms.heartbeat.running - began
         launching.withLock { launching in
             launching.report = own

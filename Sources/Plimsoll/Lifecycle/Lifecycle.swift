@@ -33,6 +33,8 @@ public final class Lifecycle: Sendable {
     let reportFeed = Feed<LifecycleReport>(keeps: 64)
     /// Registers a holder with the manager.
     let registrar: @Sendable (any Purgeable) -> Registration
+    /// Has warnings told.
+    let observeWarnings: @Sendable (String, @escaping @Sendable (PressureEvent) -> Void) -> Registration
     /// Makes background tasks for a scene.
     let makeTasks: @Sendable () -> BackgroundTaskRegistry
     // Relaxed, both: who comes first makes the registration; ids need only differ.
@@ -42,7 +44,9 @@ public final class Lifecycle: Sendable {
 
     init(
         policy: LifecyclePolicy, alarms: Alarms, threads: HandlerThreads, tasks: BackgroundTaskRegistry,
-        makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry, registrar: @escaping @Sendable (any Purgeable) -> Registration,
+        makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry,
+        observeWarnings: @escaping @Sendable (String, @escaping @Sendable (PressureEvent) -> Void) -> Registration,
+        registrar: @escaping @Sendable (any Purgeable) -> Registration,
         exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry, environment: Environment
     ) {
         self.environment = environment
@@ -51,6 +55,7 @@ public final class Lifecycle: Sendable {
         scrub = ScrubSet(alarms: alarms, threads: threads)
         revocation = Revocation(purgeables: purgeables, secrets: scrub.secrets, heartbeat: alarms.heartbeat)
         self.makeTasks = makeTasks
+        self.observeWarnings = observeWarnings
         self.registrar = registrar
         self.policy = policy
         self.alarms = alarms
@@ -60,8 +65,9 @@ public final class Lifecycle: Sendable {
         preservation = Preservation(alarms: alarms, threads: threads)
         let quiesce = QuiesceSet(alarms: alarms)
         self.quiesce = quiesce
-        let keeping = KeepingStages(exclusive: exclusive, scrub: scrub, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
-        let stages = LifecycleStages(alarms: alarms, threads: threads, tasks: tasks, quiesce: quiesce, keeping: keeping)
+        let keeping = KeepingStages(
+            exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
+        let stages = LifecycleStages(alarms: alarms, tasks: tasks, quiesce: quiesce, environment: environment, keeping: keeping)
         revocation.connect(.init(close: quiesce.beginRevocation, open: quiesce.endRevocation))
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(

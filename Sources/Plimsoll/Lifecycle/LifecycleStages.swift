@@ -1,9 +1,9 @@
 /// What the steps of the process consist of besides the observers' part, in order.
 struct LifecycleStages: Sendable {
     let alarms: Alarms
-    let threads: HandlerThreads
     let tasks: BackgroundTaskRegistry
     let quiesce: QuiesceSet
+    let environment: Environment
     let keeping: KeepingStages
 
     var surroundings: LifecycleUnit.Surroundings {
@@ -11,33 +11,35 @@ struct LifecycleStages: Sendable {
         surroundings.before = before
         surroundings.after = after
         surroundings.beforeResume = [keeping.reacquireLost]
-        // Admission, and only then timers (C60).
-        surroundings.afterResume = [pause(nil), stage { alarms.release() }]
+        // What has changed, then admission, and only then timers (C60).
+        surroundings.afterResume = [settle, pause(nil), stage { alarms.release() }]
         return surroundings
     }
 
     /// At once when a gap is noticed, before anything else runs.
     func gapEnded(_ gap: RunningGap) {
         quiesce.close()
+        environment.hold()
         keeping.exclusive.gapEnded(gap)
     }
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
         case (.active, .inactive): [pause(.inactive)]
-        case (.background, .inactive): [keeping.reacquire]
-        case (_, .notRunning): [pause(.inactive), expireTasks(.shutdown), keeping.release]
+        case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
+        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, keeping.save]
         default: []
         }
     }
 
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (.inactive, .background): [keeping.release, keeping.purge, keeping.scrubLast, pause(.background)]
-        case (_, .background): [pause(.background)]
+        case (.inactive, .background):
+            [keeping.release, keeping.purge, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
+        case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
         case (_, .inactive): [pause(.inactive)]
         case (_, .active): [pause(.active)]
-        case (_, .notRunning): [keeping.scrubLast, pause(.notRunning)]
+        case (_, .notRunning): [keeping.scrubLast, keeping.end, pause(.notRunning)]
         default: []
         }
     }
@@ -45,6 +47,15 @@ struct LifecycleStages: Sendable {
     /// Work is admitted as `state` has it; `nil` for as before a gap.
     private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
         stage { if let state { quiesce.setState(state) } else { quiesce.open() } }
+    }
+
+    /// What has changed meanwhile is read again, and those are told who must know before work is admitted.
+    private func settle(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let settlement = await environment.settle(within: context.timeRemaining)
+        var outcome = FanOut.Outcome()
+        outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
+        outcome.overran = settlement.late.map { HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining) }
+        return outcome
     }
 
     /// Something that takes no time.
@@ -55,15 +66,11 @@ struct LifecycleStages: Sendable {
         }
     }
 
-    private func expireTasks(_ reason: ExpirationReason) -> LifecycleEngine.Stage {
-        { context in
-            var outcome = FanOut.Outcome()
-            let began = alarms.heartbeat.running
-            guard tasks.expire(reason, within: context.timeRemaining) > 0 else { return outcome }
-            tasks.awaitExpiry(within: context.timeRemaining)
-            let took = alarms.heartbeat.running - began
-            outcome.overran = tasks.giveUpStragglers().map { HandlerTiming(name: $0, origin: "background task", took: took) }
-            return outcome
-        }
+    private func expireTasks(_ context: LifecycleContext) -> FanOut.Outcome {
+        let began = alarms.heartbeat.running
+        var outcome = FanOut.Outcome()
+        let stragglers = tasks.expireAndWait(.shutdown, within: context.timeRemaining, isExtended: true)
+        outcome.add(overran: stragglers, "background task", alarms.heartbeat.running - began)
+        return outcome
     }
 }

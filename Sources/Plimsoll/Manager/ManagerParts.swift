@@ -38,11 +38,11 @@ final class ManagerParts: Sendable {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
-        tasks = BackgroundTaskRegistry(time: time, threads: threads)
+        tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         let meter = ChargeMeter { source.wake() }
         let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
-        let (purgeables, threads) = (purgeables, threads)
+        let (purgeables, threads, alarms) = (purgeables, threads, alarms)
         // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
         let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
             let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
@@ -51,15 +51,21 @@ final class ManagerParts: Sendable {
             return Registration(entry.gate) { purgeables.remove(entry) }
         }
         self.registrar = registrar
+        let observers = observers
         lifecycle = Lifecycle(
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
-            makeTasks: { BackgroundTaskRegistry(time: time, threads: threads) }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
+            makeTasks: { BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits) },
+            observeWarnings: { name, body in
+                let observer = ObserverRegistry.Observer(name, .warning, body)
+                observers.add(observer)
+                return Registration(observer.gate) { observers.remove(observer) }
+            }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
             time: time, purgeables: purgeables, environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, observers, throttle) = (journal, observers, WorkThrottle(lifecycle.quiesce))
+        let (journal, throttle) = (journal, WorkThrottle(lifecycle.quiesce))
         self.throttle = throttle
         let courier = Worker("plimsoll-tell") { turn in
             guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
@@ -71,6 +77,20 @@ final class ManagerParts: Sendable {
             keeper.run(turn)
         }
         lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
+        reportGivenUp(at: time)
+    }
+
+    /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
+    private func reportGivenUp(at time: Timekeeper) {
+        tasks.listen { listeners in
+            listeners.whenGivenUp = { [weak self] reason, names in
+                guard let self, reason != .pressure else { return }
+                var report = ActionReport(
+                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: level, evidence: [], began: time.elapsed())
+                report.outcome = .overran(names)
+                self.report(report)
+            }
+        }
     }
 
     /// Puts a report into the journal and has its listeners told.

@@ -10,7 +10,6 @@ struct PressureResponse {
     private var governor = PurgeGovernor()
     private var ramp = RefillRamp()
     private var volatile: VolatileResponse
-    private var expiryDeadline: Duration?
     private var isRestricted = false
     private var isQuiescing = false
     /// Refusals are reported once an episode.
@@ -106,13 +105,18 @@ struct PressureResponse {
         parts.report(report)
     }
 
-    private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
+    private func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
         var report = report(action, assessment)
         if policy.isDryRun {
             report.outcome = .dryRun
         } else {
-            _ = parts.tasks.expire(.pressure, within: grace)
-            expiryDeadline = assessment.at + grace
+            let blank = report
+            parts.tasks.expire(.pressure, within: grace) { [parts] names in
+                guard !names.isEmpty else { return }
+                var overrun = blank
+                overrun.outcome = .overran(names)
+                parts.report(overrun)
+            }
         }
         parts.report(report)
     }
@@ -151,15 +155,6 @@ struct PressureResponse {
         if let report = parts.purger.takeFinished() {
             governor.finished(report, at: assessment.at, available: reading.available)
             mayHoldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero
-        }
-        if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
-            expiryDeadline = nil
-            let names = parts.tasks.giveUpStragglers()
-            if !names.isEmpty {
-                var report = report(.expireBackgroundTasks(grace: .zero), assessment)
-                report.outcome = .overran(names)
-                parts.report(report)
-            }
         }
     }
 

@@ -86,8 +86,8 @@ public final class ResourceManager: Sendable {
         await lifecycle.terminate(cause: .shutdown, within: policy.shutdownBudget)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
-                expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
                 parts.tasks.close()
+                _ = parts.tasks.expireAndWait(.shutdown, within: policy.shutdownBudget, isExtended: true)
                 done.resume()
             }
         }

@@ -19,7 +19,7 @@ extension Scene {
     var candidate: Candidate {
         Candidate(
             id: id, bytes: byteCount, idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
-            hasTasks: !tasks.statuses.isEmpty)
+            hasTasks: tasks.hasLiveTasks)
     }
 
     /// Under which its snapshot is kept.

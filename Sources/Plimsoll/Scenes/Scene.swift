@@ -32,6 +32,8 @@ public final class Scene: Sendable {
     public let id: String
     /// Why it was connected.
     public let reason: Reason
+    /// Runs tasks that prefer it (`Task(executorPreference:)`), except while the scene is suspended: then they stop at their next suspension point (C97).
+    public let executor: PausableExecutor
     /// Background tasks of its own.
     let tasks: BackgroundTaskRegistry
     let unit: LifecycleUnit
@@ -48,7 +50,8 @@ public final class Scene: Sendable {
         let wanted: LifecycleState = reason == .userRequest ? .active : .background
         contents = Mutex(Contents(wanted: wanted, lastUsed: lifecycle.alarms.heartbeat.running))
         tasks = lifecycle.makeTasks()
-        let stages = SceneStages(tasks: tasks)
+        executor = PausableExecutor("scene \(id)")
+        let stages = SceneStages(tasks: tasks, executor: executor)
         unit = LifecycleUnit(lifecycle.alarms, lifecycle.threads, stages.surroundings, onStep: { _ in })
         stages.scene.set(self)
     }

@@ -12,6 +12,7 @@ struct SceneStages: Sendable {
     struct WeakScene: Sendable { weak let scene: Scene? }
 
     let tasks: BackgroundTaskRegistry
+    let executor: PausableExecutor
     let scene = Owner()
 
     var surroundings: LifecycleUnit.Surroundings {
@@ -20,16 +21,39 @@ struct SceneStages: Sendable {
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (_, .notRunning): [writeSnapshot]
+        case (.background, .inactive): [stage { tasks.enterForeground() }]
+        case (.suspended, .background): [stage { executor.quiesce(to: .open) }, stage { tasks.suspended(false) }]
+        case (_, .notRunning): [expireTasks, writeSnapshot]
         default: []
         }
     }
 
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
-        case (_, .notRunning): [letGo]
+        case (.inactive, .background), (.notRunning, .background): [stage { tasks.enterBackground() }]
+        case (_, .suspended): [stage { tasks.suspended(true) }, stage { executor.quiesce(to: .paused) }]
+        // Whoever still waits in its executor may come to an end.
+        case (_, .notRunning): [letGo, stage { tasks.close() }, stage { executor.quiesce(to: .open) }]
         default: []
         }
+    }
+
+    /// Something that takes no time.
+    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
+        { _ in
+            body()
+            return FanOut.Outcome()
+        }
+    }
+
+    private func expireTasks(_ context: LifecycleContext) async -> FanOut.Outcome {
+        guard let threads = scene.value?.lifecycle.threads else { return FanOut.Outcome() }
+        let stragglers = await withCheckedContinuation { done in
+            threads.run { () -> Void in done.resume(returning: tasks.expireAndWait(.shutdown, within: context.timeRemaining)) }
+        }
+        var outcome = FanOut.Outcome()
+        outcome.add(overran: stragglers, "background task", context.timeRemaining)
+        return outcome
     }
 
     private func writeSnapshot(_ context: LifecycleContext) async -> FanOut.Outcome {
