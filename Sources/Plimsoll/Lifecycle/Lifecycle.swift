@@ -10,8 +10,10 @@ public final class Lifecycle: Sendable {
 
     let alarms: Alarms
     let threads: HandlerThreads
+    let environment: Environment
     /// What pauses outside the foreground and gives way when memory is short.
     public let quiesce: QuiesceSet
+    let preservation: Preservation
     let unit: LifecycleUnit
     let tasks: BackgroundTaskRegistry
     /// What only one process may hold.
@@ -41,8 +43,9 @@ public final class Lifecycle: Sendable {
     init(
         policy: LifecyclePolicy, alarms: Alarms, threads: HandlerThreads, tasks: BackgroundTaskRegistry,
         makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry, registrar: @escaping @Sendable (any Purgeable) -> Registration,
-        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry
+        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry, environment: Environment
     ) {
+        self.environment = environment
         exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)
         protectedData = ProtectedData(alarms: alarms)
         scrub = ScrubSet(alarms: alarms, threads: threads)
@@ -54,6 +57,7 @@ public final class Lifecycle: Sendable {
         self.threads = threads
         self.exit = exit
         self.tasks = tasks
+        preservation = Preservation(alarms: alarms, threads: threads)
         let quiesce = QuiesceSet(alarms: alarms)
         self.quiesce = quiesce
         let keeping = KeepingStages(exclusive: exclusive, scrub: scrub, threads: threads, purgeMemory: backgroundPurge.callAsFunction)

@@ -54,7 +54,7 @@ final class ManagerParts: Sendable {
         lifecycle = Lifecycle(
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
             makeTasks: { BackgroundTaskRegistry(time: time, threads: threads) }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
-            time: time, purgeables: purgeables)
+            time: time, purgeables: purgeables, environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)

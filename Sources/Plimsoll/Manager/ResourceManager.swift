@@ -98,7 +98,8 @@ public final class ResourceManager: Sendable {
     /// Which signals are live, and why the others are not. The last three say whether memory can be volatile, whether
     /// the heap can give free pages back, and how secrets are kept.
     public var capabilities: Capabilities {
-        source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
+        let seen = parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }
+        return seen.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
     }
 
     /// What the process is doing, and what it pauses, saves and takes up again on the way.

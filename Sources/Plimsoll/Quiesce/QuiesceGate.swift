@@ -20,6 +20,8 @@ final class QuiesceGate: Sendable {
     private let board: QuiesceBoard
     // Relaxed: it changes under the set's lock, and members are told afterwards.
     private let leases = Atomic<Int>(0)
+    // Relaxed: numbers that differ, no more.
+    private let ordinals = Atomic<UInt64>(0)
     /// The set's time; `nil` for a member by itself.
     let alarms: Alarms?
     private let onLate: @Sendable () -> Void
@@ -37,6 +39,9 @@ final class QuiesceGate: Sendable {
     func notice() { if let alarms, alarms.heartbeat.isLate { onLate() } }
 
     func addLease(_ count: Int) { leases.add(count, ordering: .relaxed) }
+
+    /// The number of members that have asked for theirs before.
+    func nextOrdinal() -> UInt64 { ordinals.add(1, ordering: .relaxed).oldValue }
 
     /// For the gate of a member by itself.
     func publish(_ extent: QuiesceExtent) { board.publish(general: extent, leased: extent) }

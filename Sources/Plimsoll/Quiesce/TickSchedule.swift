@@ -5,7 +5,7 @@ struct TickSchedule: Sendable {
         case run(missed: Int)
         /// Too late, or not now.
         case skip
-        /// At the next common instant.
+        /// At the next common instant, or in its turn among those that make up for something.
         case postpone(to: Duration)
     }
 
@@ -19,6 +19,8 @@ struct TickSchedule: Sendable {
 
     let period: Duration
     let makesUp: Bool
+    /// How long after it could a missed tick is made up for: not the same for all tickers, so that they are no burst.
+    private let spread: Duration
     /// The point that is no tick: from it on they are counted.
     private let origin: Duration
     /// The number of the last point that ran or that was passed when it did.
@@ -27,10 +29,14 @@ struct TickSchedule: Sendable {
     /// A tick later than this by its clock has missed its point; threads on a busy machine are late by less.
     static let tolerance = Heartbeat.tolerance
 
-    init(period: Duration, makesUp: Bool, origin: Duration) {
+    /// - Parameter ordinal: how many tickers began before this one.
+    init(period: Duration, makesUp: Bool, origin: Duration, ordinal: UInt64) {
         self.period = period
         self.makesUp = makesUp
         self.origin = origin
+        // Multiples of the golden ratio, less their whole parts, lie apart whatever their number; in 1/1024 of a tenth of the period.
+        let share = (ordinal &* 0x9e37_79b9_7f4a_7c15) >> 54
+        spread = .nanoseconds(min(period, .seconds(100)).inNanoseconds / 10 * Int64(share) / 1024)
     }
 
     /// The next point after `now`, as the pace has it; `nil` if it is stopped.
@@ -43,10 +49,10 @@ struct TickSchedule: Sendable {
         }
     }
 
-    /// The point to wait for after a pause: the next one, or at once if one that was missed is to be made up for.
+    /// What to wait for after a pause: the next point, or sooner if one that was missed is to be made up for.
     func resume(at now: Duration, _ pace: Pace) -> Duration? {
-        if pace == .full, makesUp, number(at: now) > last { return now }
-        return next(after: now, pace)
+        guard let next = next(after: now, pace) else { return nil }
+        return pace == .full && makesUp && number(at: now) > last ? min(now + spread, next) : next
     }
 
     /// What to do at `now` about a tick that was due at `due`.
@@ -58,7 +64,10 @@ struct TickSchedule: Sendable {
             if instant != due { return .postpone(to: instant) }
         case .stopped: return .skip
         }
-        guard now - due <= Self.tolerance || makesUp else { return .skip }
+        if now - due > Self.tolerance {
+            guard makesUp else { return .skip }
+            if spread > .zero, let instant = resume(at: now, pace) { return .postpone(to: instant) }
+        }
         let number = number(at: now)
         defer { last = number }
         return .run(missed: Int(max(0, number - last - 1)))

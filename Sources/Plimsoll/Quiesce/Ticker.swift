@@ -52,8 +52,8 @@ public final class Ticker: Quiescable, GatedMember {
     ///   - name: what it is called in reports.
     ///   - period: time from tick to tick, at least a millisecond.
     ///   - inBackground: what it does in the background.
-    ///   - makesUp: whether one tick that was missed in a freeze or a pause runs as soon as it may, and not at the next point: for what is rare and
-    ///     must not be left out, such as a nightly clean-up.
+    ///   - makesUp: whether one tick that was missed in a freeze or a pause runs soon after, and not at the next point: for what is rare and must not be
+    ///     left out, such as a nightly clean-up. Within a tenth of the period, at most 10 s, so that many are no burst.
     ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
     ///   - body: what to do.
     public init(
@@ -100,7 +100,8 @@ public final class Ticker: Quiescable, GatedMember {
         stop(for: false)
         gates.move(to: gate)
         guard let now = gate.alarms?.time.elapsed() else { return }
-        state.withLock { $0.schedule = TickSchedule(period: period, makesUp: makesUp, origin: now) }
+        let ordinal = gate.nextOrdinal()
+        state.withLock { $0.schedule = TickSchedule(period: period, makesUp: makesUp, origin: now, ordinal: ordinal) }
     }
 
     func leave(_ gate: QuiesceGate) {

@@ -28,10 +28,10 @@ public struct RunningGap: Sendable, Hashable {
 /// are judged by time without such gaps (T30), and who finds one first starts the way back (C17).
 final class Heartbeat: Sendable {
     /// Who promises.
-    enum Part: Int { case loop, alarms }
+    enum Part: Int { case loop, alarms, environment }
 
     private struct State {
-        var promises = [Duration](repeating: .max, count: 2)
+        var promises = [Duration](repeating: .max, count: 3)
         var frozen = Duration.zero
         var asleep: Duration
 
@@ -63,7 +63,7 @@ final class Heartbeat: Sendable {
             if state.due < .max, now - state.due > Self.tolerance {
                 gap = RunningGap(.frozen, now - state.due)
                 state.frozen += now - state.due
-                state.promises = [.max, .max]
+                state.promises = [.max, .max, .max]
             } else if asleep - state.asleep > Self.tolerance {
                 gap = RunningGap(.hostSleep, asleep - state.asleep)
             }
