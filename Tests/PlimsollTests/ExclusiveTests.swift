@@ -428,7 +428,7 @@ final class LoopbackListener: Sendable {
     init() throws { try open() }
 
     func open() throws {
-        let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var on: Int32 = 1
         setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, socklen_t(MemoryLayout<Int32>.size))
         var address = self.address
@@ -442,6 +442,8 @@ final class LoopbackListener: Sendable {
 
     func close() {
         descriptor.withLock { descriptor in
+            // A process just being started by another test may have it as well.
+            if descriptor >= 0 { shutdown(descriptor, Int32(SHUT_RDWR)) }
             if descriptor >= 0 { Glibc.close(descriptor) }
             descriptor = -1
         }

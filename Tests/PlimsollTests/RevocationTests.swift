@@ -224,6 +224,16 @@ import Testing
         #expect(profiles.all == [.paused] && quiesce.extent().profile == .foreground)
     }
 
+    @Test func `C56 C69 revoked credentials and sealed data are told as changes of the environment`() async {
+        let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper).lifecycle
+        var changes = lifecycle.environmentChanges.makeAsyncIterator()
+        lifecycle.revokeCredentials(tag: "t")
+        #expect(await changes.next()?.kind == .credentials("t"))
+        lifecycle.protectedData.seal()
+        let sealed = await changes.next()
+        #expect(sealed?.kind == .protectedData && sealed?.to == .flag(false))
+    }
+
     @Test func `C67 what somebody keeps putting back is counted as a remainder`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
         let sessions = cache()

@@ -21,7 +21,8 @@ public final class ExclusiveResource: Sendable {
         case lock
         /// Held for a time only, whatever becomes of this process: leadership, a lease on a shard. After a freeze it counts as lost unless its time says otherwise.
         case lease
-        /// A socket that listens. The kernel goes on accepting for a frozen process, into a backlog that nobody serves.
+        /// A socket that listens. The kernel goes on accepting for a frozen process, into a backlog that nobody serves. Close it by shutdown(2) and close(2): a
+        /// child that inherited it would keep it listening.
         case listener
         /// A session with somebody outside that is opened and closed in pairs: a serial line, a GPU context, a licence seat (C53).
         case session

@@ -68,7 +68,9 @@ public final class Lifecycle: Sendable {
         let keeping = KeepingStages(
             exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
         let stages = LifecycleStages(alarms: alarms, tasks: tasks, quiesce: quiesce, environment: environment, keeping: keeping)
-        revocation.connect(.init(close: quiesce.beginRevocation, open: quiesce.endRevocation))
+        revocation.connect(
+            .init(close: quiesce.beginRevocation, open: quiesce.endRevocation, post: { environment.post(EnvironmentChange(.credentials($0))) }))
+        protectedData.observe { environment.post(EnvironmentChange(.protectedData, to: .flag($0))) }
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })
