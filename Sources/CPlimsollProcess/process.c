@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,3 +115,7 @@ void plimsoll_exit(int status, const char *line, size_t length) {
     }
     _exit(status);
 }
+
+int plimsoll_set_dumpable(bool dumpable) { return prctl(PR_SET_DUMPABLE, dumpable ? 1 : 0, 0, 0, 0) ? errno : 0; }
+bool plimsoll_is_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1; }
+const char *plimsoll_environment(const char *name) { return getenv(name); }

@@ -30,22 +30,28 @@ public final class LinuxPressureSource: PressureSource {
         }
     }
 
-    /// The service manager's two variables.
+    /// The service manager's two variables, and the time zone's.
     package struct Environment: Sendable {
         package var watch: String?
         package var write: String?
+        /// `$TZ`.
+        package var zone: String?
 
-        package init(watch: String? = nil, write: String? = nil) {
+        package init(watch: String? = nil, write: String? = nil, zone: String? = nil) {
             self.watch = watch
             self.write = write
+            self.zone = zone
         }
 
         /// Those of this process.
         static var ofProcess: Environment {
             func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
-            return Environment(watch: variable("MEMORY_PRESSURE_WATCH"), write: variable("MEMORY_PRESSURE_WRITE"))
+            return Environment(watch: variable("MEMORY_PRESSURE_WATCH"), write: variable("MEMORY_PRESSURE_WRITE"), zone: variable("TZ"))
         }
     }
+
+    /// The rest of the surroundings: clock, time zone, locale, files, devices and power. Costs nothing until something is watched.
+    public let environment: (any EnvironmentSource)?
 
     private let shared: SharedView
     // Used by `read` and `wait` alone, which one thread at a time calls: the manager's loop.
@@ -59,6 +65,7 @@ public final class LinuxPressureSource: PressureSource {
 
     /// Looks at what `kernel` shows, as told by `environment`.
     package init(options: Options = Options(), kernel: any Kernel, environment: Environment = Environment()) {
+        self.environment = (kernel as? any EnvironmentKernel).map { LinuxEnvironment($0, zone: environment.zone) }
         shared = SharedView(kernel)
         observer = GroupObserver(options, kernel, environment, shared)
     }

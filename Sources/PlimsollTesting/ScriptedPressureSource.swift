@@ -21,6 +21,10 @@ public final class ScriptedPressureSource: PressureSource {
     private let state = Mutex(State())
     private let loop = Parker()
 
+    /// The surroundings, for a test to set.
+    public let surroundings = ScriptedEnvironmentSource()
+    public var environment: (any EnvironmentSource)? { surroundings }
+
     /// A source that sees nothing until something is pushed.
     public init() {}
 

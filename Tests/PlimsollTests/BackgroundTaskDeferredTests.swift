@@ -9,7 +9,7 @@ import Testing
     struct Broken: Error {}
 
     let clock = ManualClock()
-    let store = MemoryStore()
+    let store = MemoryStateStore()
     let manager: ResourceManager
     let runs = Log<String>()
 
@@ -203,26 +203,26 @@ import Testing
     @Test func `a store with something else in it means a clean start with a reason`() throws {
         deferred.persist(in: store)
         deferred.schedule("vacuum", earliest: .seconds(3600))
-        let good = try #require(try store.read("deferred"))
+        let good = try #require(try store.read(StateName.deferred))
         for count in 0..<good.count {
-            try store.write("deferred", Array(good.prefix(count)))
+            try store.write(StateName.deferred, Array(good.prefix(count)))
             let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
-            #expect(manager.deferred.persist(in: store)?.contains("deferred is not used") == true && manager.deferred.pending.isEmpty)
+            #expect(manager.deferred.persist(in: store)?.contains("plimsoll.deferred is not used") == true && manager.deferred.pending.isEmpty)
         }
         var random = SeededGenerator(seed: 7)
         for _ in 0..<200 {
             var bent = good
             bent[Int.random(in: 0..<good.count, using: &random)] ^= UInt8.random(in: 1...255, using: &random)
-            try store.write("deferred", bent)
+            try store.write(StateName.deferred, bent)
             let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
             #expect(manager.deferred.persist(in: store) != nil && manager.deferred.pending.isEmpty)
-            #expect(try store.read("deferred.refused") == bent)
+            #expect(store.aside.last?.bytes == bent)
         }
     }
 
     @Test func `a store that can't be written to is said, and the request stands`() async {
-        store.fail(true)
-        #expect(deferred.persist(in: store)?.contains("could not be written") == true)
+        store.fail(with: Broken())
+        #expect(deferred.persist(in: store)?.contains("could not be") == true)
         handle("vacuum")
         deferred.schedule("vacuum")
         while !deferred.pending.isEmpty { await Task.yield() }

@@ -9,7 +9,7 @@ import Testing
     struct Refused: Error {}
 
     let clock = ManualClock()
-    let store = MemoryStore()
+    let store = MemoryStateStore()
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
@@ -113,7 +113,7 @@ import Testing
         let next = self.manager()
         next.persistHandovers(in: store)
         #expect(next.claimHandovers().map(\.bytes) == [[9]])
-        store.fail(true)
+        store.fail(with: Refused())
         let unwritten = await expire(next, handingOver: [[8]]).map(\.description)
         #expect(unwritten.count == 1 && unwritten[0].contains("could not be written"))
     }
@@ -122,7 +122,7 @@ import Testing
         let first = manager()
         first.persistHandovers(in: store)
         _ = await expire(first, handingOver: [[1, 2, 3]])
-        let good = try #require(try store.read("handovers"))
+        let good = try #require(try store.read(StateName.handovers))
         var newer = good
         newer["PLIMSOLL-HANDOVERS".utf8.count] = 9
         var bent = good
@@ -130,34 +130,15 @@ import Testing
         for (bytes, reason) in [
             ([], "cut short"), (Array(good.dropLast(1)), "damaged"), (bent, "damaged"), (newer, "version 9"), ([1, 2], "cut short"),
         ] {
-            try store.write("handovers", bytes)
+            try store.write(StateName.handovers, bytes)
             let manager = manager()
             #expect(manager.persistHandovers(in: store)?.contains(reason) == true)
             #expect(manager.claimHandovers().isEmpty)
-            #expect(try store.read("handovers.refused") == bytes)
+            #expect(store.aside.last?.bytes == bytes)
         }
         for count in 0..<good.count {
-            try store.write("handovers", Array(good.prefix(count)))
+            try store.write(StateName.handovers, Array(good.prefix(count)))
             #expect(manager().persistHandovers(in: store) != nil)
         }
     }
-}
-
-/// A store in memory, which outlives managers.
-final class MemoryStore: StateStore {
-    struct Full: Error {}
-
-    private let state = Mutex<(files: [String: [UInt8]], fails: Bool)>(([:], false))
-
-    func fail(_ fails: Bool) { state.withLock { $0.fails = fails } }
-
-    func write(_ name: String, _ bytes: [UInt8]) throws {
-        try state.withLock { state in
-            if state.fails { throw Full() }
-            state.files[name] = bytes
-        }
-    }
-
-    func read(_ name: String) throws -> [UInt8]? { state.withLock { $0.files[name] } }
-    func remove(_ name: String) throws { state.withLock { $0.files[name] = nil } }
 }

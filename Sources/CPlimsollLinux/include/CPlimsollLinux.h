@@ -1,6 +1,7 @@
 // What Glibc's overlay does not reach. Results are those of the system calls: a negative number is an errno, negated.
 #ifndef CPLIMSOLL_LINUX_H
 #define CPLIMSOLL_LINUX_H
+#include "environment.h"
 #include <stdint.h>
 
 /// An eventfd: non-blocking, closed on exec, zero at first.

@@ -29,4 +29,13 @@ int64_t plimsoll_wall_clock(void);
 /// since any of them may need memory or a lock that is not to be had.
 _Noreturn void plimsoll_exit(int status, const char *line, size_t length);
 
+/// PR_SET_DUMPABLE: whether a core dump may be written and others of the same user may look into this process. Returns 0 or the errno.
+int plimsoll_set_dumpable(bool dumpable);
+
+/// PR_GET_DUMPABLE.
+bool plimsoll_is_dumpable(void);
+
+/// getenv: the value of an environment variable, or NULL.
+const char *plimsoll_environment(const char *name);
+
 #endif

@@ -16,6 +16,12 @@ final class ManagerParts: Sendable {
     let meter: ChargeMeter
     /// What holders of volatile memory declare.
     let volatileMeter: ChargeMeter
+    /// Makes a holder give way under pressure.
+    let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
+    let source: any PressureSource
+    let time: Timekeeper
+    /// Passes pressure on to what admits work.
+    let throttle: WorkThrottle
     let purger: Purger
     let keeper: VolatileKeeper
     /// Releases, and looks after volatile memory.
@@ -29,20 +35,43 @@ final class ManagerParts: Sendable {
     let deferred: DeferredTasks
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+        (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
-        lifecycle = Lifecycle(alarms: alarms, threads: threads)
-        meter = ChargeMeter { source.wake() }
-        volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        let meter = ChargeMeter { source.wake() }
+        let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        (self.meter, self.volatileMeter) = (meter, volatileMeter)
+        let (purgeables, threads, alarms) = (purgeables, threads, alarms)
+        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
+        let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
+            let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
+            purgeables.add(entry)
+            source.wake()
+            return Registration(entry.gate) { purgeables.remove(entry) }
+        }
+        self.registrar = registrar
+        let observers = observers
+        lifecycle = Lifecycle(
+            policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
+            makeTasks: { [handovers = tasks.handovers] in
+                BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits, handovers: handovers, width: 4)
+            },
+            observeWarnings: { name, body in
+                let observer = ObserverRegistry.Observer(name, .warning, body)
+                observers.add(observer)
+                return Registration(observer.gate) { observers.remove(observer) }
+            }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
+            time: time, purgeables: purgeables, environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, observers) = (journal, observers)
+        let (journal, throttle) = (journal, WorkThrottle(lifecycle.quiesce))
+        self.throttle = throttle
         let courier = Worker("plimsoll-tell") { turn in
-            guard observers.deliver(turn, time: time) else { return }
+            guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
             journal.deliver(turn, time: time)
         }
         self.courier = courier
@@ -50,6 +79,7 @@ final class ManagerParts: Sendable {
             guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
             keeper.run(turn)
         }
+        lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
         listenToTasks(time)
     }
 

@@ -15,6 +15,8 @@ struct PressureLoop {
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
         defer { comeBy(next: nil) }
+        let environment = parts.lifecycle.environment
+        defer { environment.limit.ended() }
         while !parts.inbox.isStopped {
             comeBy(next: Pace.longest)
             let began = time.elapsed()
@@ -25,6 +27,7 @@ struct PressureLoop {
                 continue
             }
             (reading.charged, reading.volatile) = (mark, volatileMark)
+            environment.limit.noticed(reading.limit, post: environment.post)
             var assessment = assessor.assess(reading)
             parts.inbox.simulate(on: &assessment)
             parts.publish(assessment.level)

@@ -11,6 +11,7 @@ struct PressureResponse {
     private var ramp = RefillRamp()
     private var volatile: VolatileResponse
     private var isRestricted = false
+    private var isQuiescing = false
     /// Refusals are reported once an episode.
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
@@ -46,6 +47,8 @@ struct PressureResponse {
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
+        if assessment.level == .normal { isQuiescing = false }
+        if parts.throttle.post(policy.isDryRun ? .normal : assessment.level, isQuiescing: isQuiescing) { parts.courier.request() }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
         goAroundTheStuck(assessment)
@@ -57,9 +60,9 @@ struct PressureResponse {
         switch action {
         case .warn: announce(assessment)
         case .release: release(action, assessment, reading)
-        case .quiesce: refuse(action, assessment, "nothing is registered that could be paused")
+        case .quiesce: quiesce(action, assessment)
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
-        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process")
+        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process: it stays quiesced")
         case .terminate(let grace): terminate(action, grace, assessment)
         case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
         }
@@ -93,6 +96,13 @@ struct PressureResponse {
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
         guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
         return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
+    }
+
+    private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
+        guard !parts.lifecycle.quiesce.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
+        var report = report(action, assessment)
+        if policy.isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
+        parts.report(report)
     }
 
     private func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {

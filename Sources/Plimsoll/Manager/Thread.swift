@@ -1,11 +1,11 @@
 import CPlimsollProcess
 
 /// A detached thread of our own.
-enum Thread {
+package enum Thread {
     /// Runs `body` on a new thread of that name (at most 15 bytes) with all signals blocked.
     ///
     /// - Returns: false if the process may start no more threads.
-    static func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
+    package static func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
         let box = Unmanaged.passRetained(Body(body))
         let result = plimsoll_thread_start(name, { Unmanaged<Body>.fromOpaque($0!).takeRetainedValue().run() }, box.toOpaque())
         if result != 0 { box.release() }

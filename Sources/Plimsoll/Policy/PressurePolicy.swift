@@ -12,6 +12,8 @@ public struct PressurePolicy: Sendable, Hashable {
     public var handlerBudget: Duration
     /// How long background tasks have when the manager is shut down.
     public var shutdownBudget: Duration
+    /// How long the steps of the life cycle may take.
+    public var lifecycle: LifecyclePolicy
     /// How long the process, and each scene, may go on in the background before its background tasks are asked to stop. By running time:
     /// a freeze does not eat it.
     public var backgroundAllowance: Duration
@@ -24,6 +26,7 @@ public struct PressurePolicy: Sendable, Hashable {
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
         terminate: Termination = .never, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
+        lifecycle: LifecyclePolicy = .standard,
         backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5), mostBackgroundTasks: Int = 1 << 20
     ) {
         self.ladder = ladder
@@ -32,6 +35,7 @@ public struct PressurePolicy: Sendable, Hashable {
         self.terminate = terminate
         self.handlerBudget = handlerBudget
         self.shutdownBudget = shutdownBudget
+        self.lifecycle = lifecycle
         self.backgroundAllowance = backgroundAllowance
         self.expirationGrace = expirationGrace
         self.mostBackgroundTasks = mostBackgroundTasks

@@ -19,6 +19,13 @@ public protocol PressureSource: Sendable {
 
     /// Whether a usage above the warning margin of `thresholds` ends a `wait` by itself, so that nobody need look often far from it.
     var rings: Bool { get }
+
+    /// What else of the process's surroundings can be watched; `nil` for nothing.
+    var environment: (any EnvironmentSource)? { get }
+}
+
+extension PressureSource {
+    public var environment: (any EnvironmentSource)? { nil }
 }
 
 /// What a process and its group occupy at one instant.

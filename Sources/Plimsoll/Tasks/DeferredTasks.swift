@@ -108,7 +108,7 @@ public final class DeferredTasks: Sendable {
     /// - Returns: why what lay there could not be taken over, or nothing can be written; `nil` if all is well.
     @discardableResult
     public func persist(in store: any StateStore) -> String? {
-        let kept = KeptState("deferred", in: store) { [weak self] in self?.encoded ?? [] }
+        let kept = KeptState(StateName.deferred, in: store) { [weak self] in self?.encoded ?? [] }
         let (old, problem) = kept.load(DeferredQueue.decode)
         let now = now, wall = time.wall()
         state.withLock { state in

@@ -54,7 +54,8 @@ final class HandlerThreads: TaskExecutor {
     func run(_ bodies: [@Sendable () -> Void]) { add(bodies.lazy.map { .closure($0) }) }
 
     /// Runs an asynchronous handler; it stays off the cooperative pool wherever it isn't bound to an actor.
-    func run(_ body: @escaping @Sendable () async -> Void) {
+    @discardableResult
+    func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: self) { @concurrent in await body() }
     }
 

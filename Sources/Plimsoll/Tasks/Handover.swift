@@ -118,7 +118,7 @@ final class HandoverDesk: Sendable {
     ///
     /// - Returns: why what lay there could not be taken over.
     func persist(in store: any StateStore) -> String? {
-        let kept = KeptState("handovers", in: store) { [weak self] in self?.encoded ?? [] }
+        let kept = KeptState(StateName.handovers, in: store) { [weak self] in self?.encoded ?? [] }
         let (old, problem) = kept.load(Self.decode)
         state.withLock { state in
             if let old {

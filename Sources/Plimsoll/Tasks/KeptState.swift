@@ -76,20 +76,26 @@ final class KeptState: Sendable {
         }
     }
 
-    /// Reads what was kept. What `decode` does not understand is put aside under another name, and the reason returned: a clean start.
+    /// Reads what was kept. What can't be used is put aside, and the reason returned: a clean start.
     func load<Kept>(_ decode: ([UInt8]) throws(KeptBytes.Problem) -> Kept) -> (kept: Kept?, problem: String?) {
         do {
-            guard let bytes = try store.read(name) else { return (nil, nil) }
-            do throws(KeptBytes.Problem) {
-                return (try decode(bytes), nil)
-            } catch {
-                try store.write(name + ".refused", bytes)
-                return (nil, "\(name) is not used: \(error.reason); it is kept as \(name).refused")
+            switch try store.load(name) {
+            case .absent: return (nil, nil)
+            case .setAside(let reason): return (nil, unusable(reason))
+            case .state(let bytes, _):
+                do throws(KeptBytes.Problem) {
+                    return (try decode(bytes), nil)
+                } catch {
+                    try store.setAside(name, reason: error.reason)
+                    return (nil, unusable(error.reason))
+                }
             }
         } catch {
             return (nil, "\(name) could not be read: \(error)")
         }
     }
+
+    private func unusable(_ reason: String) -> String { "\(name) is not used, but put aside: \(reason)" }
 }
 
 /// Numbers and texts in bytes: a mark, a version, the fields, and a sum over all before it.

@@ -4,6 +4,8 @@ package import Glibc
 /// The kernel this process runs on. With a `root`, its files are looked for below that directory: a fixture tree.
 package struct HostKernel: Kernel {
     private let root: String
+    /// What stands before every path.
+    var prefix: String { root }
 
     package init(root: String = "") { self.root = root }
 

@@ -1,0 +1,84 @@
+import Synchronization
+
+/// Changes of the environment as they come; a slow reader gets the net change since it last took one.
+///
+/// Made by `Lifecycle.environmentChanges`, it counts from there on. It belongs to one loop: two that share it share the changes.
+public struct EnvironmentChanges: AsyncSequence, Sendable {
+    public typealias Element = EnvironmentChange
+    public typealias Failure = Never
+
+    let reader: EnvironmentReader
+
+    public func makeAsyncIterator() -> Iterator { Iterator(reader: reader) }
+
+    /// Takes one change after the other.
+    public struct Iterator: AsyncIteratorProtocol {
+        let reader: EnvironmentReader
+
+        /// The next net change; `nil` when the task is cancelled.
+        public mutating func next() async -> EnvironmentChange? { await reader.next() }
+    }
+}
+
+/// The slots of one reader, and whoever waits for them.
+final class EnvironmentReader: Sendable {
+    private typealias Waiter = CheckedContinuation<EnvironmentChange?, Never>
+
+    private struct State {
+        var slots = EnvironmentSlots()
+        var waiting: [(id: UInt64, waiter: Waiter)] = []
+        var lastID: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+    private let isHeld: @Sendable () -> Bool
+    private let onDrop: @Sendable () -> Void
+
+    init(isHeld: @escaping @Sendable () -> Bool, onDrop: @escaping @Sendable () -> Void) {
+        self.isHeld = isHeld
+        self.onDrop = onDrop
+    }
+
+    deinit { onDrop() }
+
+    func add(_ change: EnvironmentChange) {
+        state.withLock { $0.slots.add(change) }
+        flush()
+    }
+
+    /// Gives those who wait what there is, unless it is held back.
+    func flush() {
+        while true {
+            let next: (Waiter, EnvironmentChange)? = state.withLock { state in
+                guard !state.waiting.isEmpty, !isHeld(), let change = state.slots.take() else { return nil }
+                return (state.waiting.removeFirst().waiter, change)
+            }
+            guard let (waiter, change) = next else { return }
+            waiter.resume(returning: change)
+        }
+    }
+
+    func next() async -> EnvironmentChange? {
+        let id = state.withLock { state in
+            state.lastID += 1
+            return state.lastID
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                // A cancellation before this is seen here, a later one finds the waiter.
+                let answer: EnvironmentChange?? = state.withLock { state in
+                    if Task.isCancelled { return .some(nil) }
+                    if !isHeld(), let change = state.slots.take() { return change }
+                    state.waiting.append((id, waiter))
+                    return nil
+                }
+                if let answer { waiter.resume(returning: answer) }
+            }
+        } onCancel: {
+            let waiter = state.withLock { state in
+                state.waiting.firstIndex { $0.id == id }.map { state.waiting.remove(at: $0).waiter }
+            }
+            waiter?.resume(returning: nil)
+        }
+    }
+}

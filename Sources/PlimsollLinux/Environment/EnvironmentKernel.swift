@@ -1,0 +1,120 @@
+import CPlimsollLinux
+import Glibc
+import Plimsoll
+
+/// The system calls about the surroundings, below every parser, as `Kernel` has those about memory.
+package protocol EnvironmentKernel: Kernel {
+    /// Takes what is queued in a watch or a timer; the number of bytes, `-EAGAIN` for nothing.
+    func receive(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
+
+    /// Adds `mask` to what `watch` tells of the directory at `path`; its descriptor.
+    func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32
+
+    /// Ends what `watch` tells by `descriptor`.
+    func unwatch(_ watch: Int32, _ descriptor: Int32)
+
+    /// What lies at `path`, a link itself and not what it leads to.
+    func details(of path: String) -> FileDetails
+
+    /// Where the link at `path` leads; `nil` if it is none.
+    func target(of path: String) -> String?
+
+    /// The names in a directory, without order; `nil` if it can't be read.
+    func names(in directory: String) -> [String]?
+
+    /// A timer of the wall clock that also rings when that is set.
+    func makeClockTimer() -> Int32
+
+    /// Sets it to a second since 1970.
+    func setClockTimer(_ timer: Int32, at second: Int64) -> Int32
+
+    /// `CLOCK_REALTIME` and `CLOCK_BOOTTIME` at one instant.
+    var clocks: (real: Duration, boot: Duration) { get }
+
+    /// How far east of UTC the time zone is at a second since 1970.
+    func secondsFromUTC(at second: Int64) -> Int
+
+    /// A socket that receives the kernel's uevents.
+    func openUevents() -> Int32
+
+    /// The next uevent; zero for what isn't the kernel's.
+    func receiveUevent(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
+}
+
+/// What lies at a path.
+package struct FileDetails: Sendable, Equatable {
+    package enum Kind: Sendable { case file, directory, link, missing, unreachable }
+    package var kind: Kind
+    package var size: Int
+    package var modified: Duration
+    package static let missing = FileDetails(kind: .missing, size: 0, modified: .zero)
+    package static let unreachable = FileDetails(kind: .unreachable, size: 0, modified: .zero)
+
+    package init(kind: Kind, size: Int, modified: Duration) {
+        self.kind = kind
+        self.size = size
+        self.modified = modified
+    }
+}
+
+extension HostKernel: EnvironmentKernel {
+    package func receive(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        while true {
+            let count = Glibc.read(file, buffer.baseAddress, buffer.count)
+            if count >= 0 { return count }
+            if errno != EINTR { return -Int(errno) }
+        }
+    }
+
+    package func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32 { plimsoll_watch_directory(watch, prefix + path, mask) }
+    package func unwatch(_ watch: Int32, _ descriptor: Int32) { plimsoll_unwatch(watch, descriptor) }
+
+    package func details(of path: String) -> FileDetails {
+        var status = stat()
+        guard lstat(prefix + path, &status) == 0 else { return errno == ENOENT || errno == ENOTDIR ? .missing : .unreachable }
+        let modified = Duration.seconds(status.st_mtim.tv_sec) + .nanoseconds(status.st_mtim.tv_nsec)
+        let kind: FileDetails.Kind =
+            switch status.st_mode & S_IFMT {
+            case S_IFDIR: .directory
+            case S_IFLNK: .link
+            default: .file
+            }
+        return FileDetails(kind: kind, size: Int(status.st_size), modified: modified)
+    }
+
+    package func target(of path: String) -> String? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { buffer in
+            let count = readlink(prefix + path, buffer.baseAddress!, buffer.count)
+            guard count > 0 else { return nil }
+            return String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
+    }
+
+    package func names(in directory: String) -> [String]? {
+        guard let stream = opendir(prefix + directory) else { return nil }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
+
+    package func makeClockTimer() -> Int32 { plimsoll_clock_timer() }
+    package func setClockTimer(_ timer: Int32, at second: Int64) -> Int32 { plimsoll_clock_timer_set(timer, second) }
+
+    package var clocks: (real: Duration, boot: Duration) {
+        var real: Int64 = 0, boot: Int64 = 0
+        plimsoll_clocks(&real, &boot)
+        return (.nanoseconds(real), .nanoseconds(boot))
+    }
+
+    package func secondsFromUTC(at second: Int64) -> Int { Int(plimsoll_seconds_from_utc(second)) }
+    package func openUevents() -> Int32 { plimsoll_uevents() }
+    package func receiveUevent(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        plimsoll_uevent(file, buffer.baseAddress, UInt(buffer.count))
+    }
+}

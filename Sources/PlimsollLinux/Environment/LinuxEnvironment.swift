@@ -1,0 +1,169 @@
+import Glibc
+import Plimsoll
+import Synchronization
+
+/// The surroundings of this process as the kernel shows them: the wall clock, the time zone, files, devices and the power supply.
+///
+/// Until somebody watches something there is no file and no thread; then one thread, "plimsoll-env", sleeps until something happens. Nothing is
+/// looked at now and then. What fails is tried again after one second, doubling up to a minute, and whatever it should have told is read again then.
+///
+/// Mutable state: all behind one lock, which is held for the kernel's calls about watching, and around no code of anybody else's.
+final class LinuxEnvironment: EnvironmentSource {
+    typealias Kind = EnvironmentChange.Kind
+    typealias Sink = @Sendable (Kind, Int) -> Void
+
+    struct State {
+        var sink: Sink?
+        var counts: [Kind: Int] = [:]
+        var files: PathWatches
+        var clock: ClockWatch
+        var devices: DeviceWatch
+        var bell: WakeBell?
+        var hasThread = false
+        /// Why no thread could be started.
+        var hasNoThread = false
+
+        var isEmpty: Bool { counts.isEmpty }
+    }
+
+    let state: Mutex<State>
+    let kernel: any EnvironmentKernel
+    /// `$TZ`, which stands above `/etc/localtime`.
+    let zoneVariable: String?
+    /// Whose threads and files these are: a forked child has neither the thread nor a right to the events.
+    private let process: Int32
+
+    init(_ kernel: any EnvironmentKernel, zone: String?) {
+        self.kernel = kernel
+        zoneVariable = zone
+        process = kernel.processID
+        state = Mutex(State(files: PathWatches(kernel), clock: ClockWatch(kernel), devices: DeviceWatch(kernel)))
+    }
+
+    private var isForked: Bool { kernel.processID != process }
+    var now: Duration { kernel.clocks.boot }
+
+    func start(_ sink: @escaping Sink) { state.withLock { $0.sink = sink } }
+
+    func watch(_ kind: Kind) -> Bool {
+        guard !isForked, Self.isKnown(kind) else { return false }
+        let now = now
+        let (starts, bell): (Bool, WakeBell?) = state.withLock { state in
+            state.counts[kind, default: 0] += 1
+            guard state.counts[kind] == 1 else { return (false, nil) }
+            if let paths = paths(for: kind) { state.files.add(kind, paths, at: now) }
+            if ClockWatch.served.contains(kind) { state.clock.add(kind, at: now) }
+            if Self.isDevice(kind) { state.devices.add(kind, at: now) }
+            let bell = state.bell ?? WakeBell(kernel)
+            state.bell = bell
+            defer { state.hasThread = true }
+            return (!state.hasThread, bell)
+        }
+        // It is to listen to what it does not know of yet.
+        bell?.ring()
+        if starts { startThread() }
+        return true
+    }
+
+    func unwatch(_ kind: Kind) {
+        if isForked { return }
+        let now = now
+        let bell: WakeBell? = state.withLock { state in
+            guard let count = state.counts[kind] else { return nil }
+            state.counts[kind] = count > 1 ? count - 1 : nil
+            guard count == 1 else { return nil }
+            state.files.remove(kind)
+            state.clock.remove(kind, at: now)
+            state.devices.remove(kind)
+            return state.bell
+        }
+        bell?.ring()
+    }
+
+    func collect() {
+        if !isForked { hear(asked: true) }
+    }
+
+    private static func isKnown(_ kind: Kind) -> Bool {
+        switch kind {
+        case .clock, .day, .timeZone, .locale, .file, .device, .power: true
+        case .limit, .credentials, .protectedData, .custom: false
+        }
+    }
+
+    private static func isDevice(_ kind: Kind) -> Bool {
+        if case .device = kind { return true }
+        return kind == .power
+    }
+
+    // MARK: The thread
+
+    private func startThread() {
+        let isStarted = Thread.start("plimsoll-env") { self.run() }
+        state.withLock { state in
+            state.hasNoThread = !isStarted
+            if !isStarted { state.hasThread = false }
+        }
+    }
+
+    private func run() {
+        let files = UnsafeMutableBufferPointer<pollfd>.allocate(capacity: 4)
+        defer { files.deallocate() }
+        while let wait = prepare(files) {
+            let ready = kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
+            // The kernel refuses to wait: sleep rather than spin.
+            if ready < 0 { usleep(10_000) }
+            if files[0].revents != 0, let bell = state.withLock({ $0.bell }), !bell.heard(files[0].revents) { bell.repair() }
+            hear(asked: false)
+        }
+    }
+
+    /// What is to be waited for and for how long; `nil` if nobody watches anything any more: then the thread's state is gone already.
+    private func prepare(_ files: UnsafeMutableBufferPointer<pollfd>) -> Duration? {
+        let now = now
+        return state.withLock { state in
+            if state.isEmpty {
+                state.files.close()
+                state.clock.close()
+                state.devices.close()
+                (state.bell, state.hasThread) = (nil, false)
+                return nil
+            }
+            // No thread of the process waits as long as it may live.
+            var wait = Duration.seconds(1 << 30)
+            var bell = Bell(POLLIN)
+            bell.file = state.bell?.file ?? -1
+            // Without an eventfd the flag is looked at now and then, until one can be made.
+            if bell.file < 0 {
+                state.bell?.repair()
+                bell.file = state.bell?.file ?? -1
+                if bell.file < 0 { wait = .seconds(1) }
+            }
+            for (slot, bell) in [bell, state.files.bell, state.clock.bell, state.devices.bell].enumerated() {
+                files[slot] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)
+                if let rest = bell.rest(at: now) { wait = min(wait, max(rest, .milliseconds(1))) }
+            }
+            for mending in [state.files.mending, state.clock.mending, state.devices.mending] {
+                if let again = mending.wait(at: now) { wait = min(wait, max(again, .milliseconds(1))) }
+            }
+            return wait
+        }
+    }
+
+    /// Takes in what waits and tells of it.
+    private func hear(asked: Bool) {
+        let now = now
+        let (heard, sink): ([Kind: Int], Sink?) = state.withLock { state in
+            var heard = state.files.collect(at: now)
+            heard.merge(state.clock.collect(at: now)) { $0 + $1 }
+            heard.merge(state.devices.collect(at: now)) { $0 + $1 }
+            // The zone that the timer was set by may have changed.
+            if heard[.timeZone] != nil { state.clock.arm(at: now) }
+            for kind in state.files.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
+            for kind in state.clock.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
+            for kind in state.devices.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
+            return (heard, state.sink)
+        }
+        for (kind, events) in heard { sink?(kind, events) }
+    }
+}

@@ -1,0 +1,208 @@
+import Glibc
+import Plimsoll
+
+/// Watches files by the directories and links on the way to them, so that a file put in place by renaming, by exchanging a link, or by making its
+/// directory later is found (C66).
+///
+/// Each directory on the way is told of itself going; those in which a link, the file or something missing is looked up are told of their names as well.
+struct PathWatches {
+    typealias Kind = EnvironmentChange.Kind
+
+    /// One watched directory.
+    private struct Place {
+        /// Who looks up which name in it.
+        var names: [String: Set<Kind>] = [:]
+        /// Who comes through it.
+        var through: Set<Kind> = []
+    }
+
+    /// As many as the kernel follows (path_resolution(7)).
+    private static let mostLinks = 40
+
+    private(set) var bell = Bell(POLLIN)
+    private(set) var mending = Mending()
+    private var places: [Int32: Place] = [:]
+    private var used: [Kind: Set<Int32>] = [:]
+    /// Those to be followed again once the bell may be armed.
+    private(set) var broken: Set<Kind> = []
+    private var paths: [Kind: [String]] = [:]
+    private let kernel: any EnvironmentKernel
+    /// A directory's events for at least one name of the greatest length, and many of usual length.
+    private static let queue = 16384
+
+    init(_ kernel: any EnvironmentKernel) { self.kernel = kernel }
+
+    var isEmpty: Bool { paths.isEmpty }
+    var kinds: [Kind] { Array(paths.keys) }
+
+    /// Watches all of `paths` for `kind` from now on.
+    mutating func add(_ kind: Kind, _ paths: [String], at now: Duration) {
+        self.paths[kind] = paths
+        follow(kind, at: now)
+    }
+
+    mutating func remove(_ kind: Kind) {
+        paths[kind] = nil
+        broken.remove(kind)
+        forget(kind)
+        sweep()
+        if paths.isEmpty { close() }
+    }
+
+    mutating func close() {
+        bell.closed(kernel)
+        (places, used, broken, mending) = ([:], [:], [], Mending())
+    }
+
+    /// Arms anew what is broken, once its pause is over; the kinds that must be read again for it.
+    mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
+        guard !broken.isEmpty, mending.isDue(at: now, asked: asked) else { return [] }
+        let repaired = broken
+        for kind in repaired { follow(kind, at: now) }
+        if broken.isEmpty { mending.isWhole() }
+        return repaired
+    }
+
+    /// Takes in what waits: how many events of which kind.
+    mutating func collect(at now: Duration) -> [Kind: Int] {
+        guard bell.file >= 0 else { return [:] }
+        var counts: [Kind: Int] = [:], moved: Set<Kind> = []
+        let buffer = TextBuffer(capacity: Self.queue)
+        // One who writes without end must not hold the thread.
+        for _ in 0..<64 {
+            let count = kernel.receive(bell.file, into: buffer.bytes)
+            if count <= 0 {
+                if count != -Int(EAGAIN) { lost(-count, at: now, &counts) }
+                break
+            }
+            let read = UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<count])
+            for event in FileEvent.parse(read.span) { hear(event, &counts, &moved) }
+        }
+        for kind in moved where paths[kind] != nil { follow(kind, at: now) }
+        sweep()
+        if !counts.isEmpty, bell.file >= 0 { bell.rang(at: now, pause: .milliseconds(10)) }
+        return counts
+    }
+
+    // MARK: What happened
+
+    private mutating func hear(_ event: FileEvent, _ counts: inout [Kind: Int], _ moved: inout Set<Kind>) {
+        if event.mask & FileEvent.overflow != 0 {
+            // Anything may have happened.
+            for kind in paths.keys {
+                counts[kind, default: 0] += 1
+                moved.insert(kind)
+            }
+            return
+        }
+        guard let place = places[event.descriptor] else { return }
+        let concerned = event.name.isEmpty ? place.through : place.names[event.name] ?? []
+        for kind in concerned {
+            counts[kind, default: 0] += 1
+            if event.movesThings { moved.insert(kind) }
+        }
+        if event.mask & FileEvent.ignored != 0 {
+            // The kernel has removed it: the directory is gone, or its file system.
+            places[event.descriptor] = nil
+            for kind in place.through { used[kind]?.remove(event.descriptor) }
+        }
+    }
+
+    /// The file that tells is not ours any more.
+    private mutating func lost(_ number: Int, at now: Duration, _ counts: inout [Kind: Int]) {
+        if number == Int(EBADF) { bell.file = -1 }
+        bell.closed(kernel)
+        mending.failed(number, at: now)
+        (places, used) = ([:], [:])
+        broken = Set(paths.keys)
+        for kind in broken { counts[kind, default: 0] += 1 }
+    }
+
+    // MARK: The way
+
+    private mutating func forget(_ kind: Kind) {
+        for descriptor in used.removeValue(forKey: kind) ?? [] {
+            places[descriptor]?.through.remove(kind)
+            for name in places[descriptor]?.names.keys.map({ $0 }) ?? [] { places[descriptor]?.names[name]?.remove(kind) }
+        }
+    }
+
+    /// Lets go of directories that nobody comes through.
+    private mutating func sweep() {
+        for (descriptor, place) in places where place.through.isEmpty {
+            places[descriptor] = nil
+            kernel.unwatch(bell.file, descriptor)
+        }
+    }
+
+    private mutating func follow(_ kind: Kind, at now: Duration) {
+        forget(kind)
+        broken.remove(kind)
+        if bell.file < 0 {
+            let watch = kernel.makeWatch()
+            if watch < 0 { return fail(kind, Int(-watch), at: now) }
+            bell.file = watch
+        }
+        for path in paths[kind] ?? [] {
+            // What is exchanged while we follow makes the way end early; a few times in a row it is not by chance.
+            var error: KernelError?
+            for _ in 0..<8 {
+                error = walk(path, for: kind)
+                if error?.number != ENOENT { break }
+            }
+            if let error { fail(kind, Int(error.number), at: now) }
+        }
+    }
+
+    private mutating func fail(_ kind: Kind, _ number: Int, at now: Duration) {
+        broken.insert(kind)
+        mending.failed(number, at: now)
+    }
+
+    /// Watches the way to `path` as it is now. A directory is watched before it is looked into, so that nothing happens in between unseen.
+    private mutating func walk(_ path: String, for kind: Kind) -> KernelError? {
+        var rest = path.split(separator: "/").reversed().map { String($0) }
+        var directory = "", links = 0
+        while let name = rest.popLast() {
+            if name == "." { continue }
+            if name == ".." {
+                directory = directory.lastIndex(of: "/").map { String(directory[..<$0]) } ?? ""
+                continue
+            }
+            let here = "\(directory)/\(name)"
+            let found = kernel.details(of: here).kind
+            if found == .directory, !rest.isEmpty {
+                // That we may not watch it itself matters only if it is moved away.
+                _ = attach(directory, nil, FileEvent.ofWay, kind)
+                directory = here
+                continue
+            }
+            if let error = attach(directory, name, found == .file || found == .directory ? FileEvent.ofFile : FileEvent.ofNames, kind) {
+                return error
+            }
+            switch kernel.details(of: here).kind {
+            case .link:
+                links += 1
+                guard links <= Self.mostLinks, let target = kernel.target(of: here) else {
+                    return KernelError(number: links > Self.mostLinks ? ELOOP : ENOENT)
+                }
+                if target.hasPrefix("/") { directory = "" }
+                rest += target.split(separator: "/").reversed().map { String($0) }
+            case let now where now != found: return KernelError(number: ENOENT)
+            case .missing, .unreachable, .file: return nil
+            case .directory:
+                return rest.isEmpty ? nil : KernelError(number: ENOENT)
+            }
+        }
+        return nil
+    }
+
+    private mutating func attach(_ directory: String, _ name: String?, _ mask: UInt32, _ kind: Kind) -> KernelError? {
+        let descriptor = kernel.watchDirectory(directory.isEmpty ? "/" : directory, bell.file, mask)
+        guard descriptor >= 0 else { return KernelError(number: -descriptor) }
+        places[descriptor, default: Place()].through.insert(kind)
+        if let name { places[descriptor]?.names[name, default: []].insert(kind) }
+        used[kind, default: []].insert(descriptor)
+        return nil
+    }
+}

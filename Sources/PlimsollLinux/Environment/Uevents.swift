@@ -1,0 +1,99 @@
+import Glibc
+import Plimsoll
+
+/// What the kernel says about a device (`lib/kobject_uevent.c`): a heading and variables, each ended by a zero byte.
+struct Uevent: Equatable {
+    /// `add`, `remove`, `change`, `move`, `online`, `offline`, `bind`, `unbind`.
+    var action: String
+    /// Below `/sys`.
+    var path: String
+    var subsystem: String
+
+    /// `nil` for what is not the kernel's, such as udev's own messages, or lacks one of the three.
+    init?(_ bytes: Span<UInt8>) {
+        var action: String?, path: String?, subsystem: String?
+        var start = 0
+        while start < bytes.count {
+            var line: [UInt8] = []
+            while start < bytes.count, bytes[start] != 0 {
+                line.append(bytes[start])
+                start += 1
+            }
+            start += 1
+            guard let equals = line.firstIndex(of: UInt8(ascii: "=")) else { continue }
+            let value = String(decoding: line[(equals + 1)...], as: UTF8.self)
+            switch String(decoding: line[..<equals], as: UTF8.self) {
+            case "ACTION": action = value
+            case "DEVPATH": path = value
+            case "SUBSYSTEM": subsystem = value
+            default: break
+            }
+        }
+        guard let action, let path, let subsystem, path.hasPrefix("/") else { return nil }
+        (self.action, self.path, self.subsystem) = (action, path, subsystem)
+    }
+}
+
+/// Listens to the kernel's uevents for those subsystems that somebody asked for (C70).
+struct DeviceWatch {
+    typealias Kind = EnvironmentChange.Kind
+
+    private(set) var bell = Bell(POLLIN)
+    private(set) var mending = Mending()
+    private(set) var kinds: Set<Kind> = []
+    private let kernel: any EnvironmentKernel
+
+    init(_ kernel: any EnvironmentKernel) { self.kernel = kernel }
+
+    mutating func add(_ kind: Kind, at now: Duration) {
+        kinds.insert(kind)
+        arm(at: now)
+    }
+
+    mutating func remove(_ kind: Kind) {
+        kinds.remove(kind)
+        if kinds.isEmpty { close() }
+    }
+
+    mutating func close() { bell.closed(kernel) }
+
+    mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
+        guard !kinds.isEmpty, bell.file < 0, mending.isDue(at: now, asked: asked) else { return [] }
+        arm(at: now)
+        return kinds
+    }
+
+    private mutating func arm(at now: Duration) {
+        guard bell.file < 0 else { return }
+        let file = kernel.openUevents()
+        if file < 0 { return mending.failed(Int(file), at: now) }
+        bell.file = file
+        mending.isWhole()
+    }
+
+    mutating func collect(at now: Duration) -> [Kind: Int] {
+        guard bell.file >= 0 else { return [:] }
+        var counts: [Kind: Int] = [:]
+        // The kernel's messages have at most 2048 bytes of variables (UEVENT_BUFFER_SIZE) and a heading.
+        let buffer = TextBuffer(capacity: 8192)
+        for _ in 0..<256 {
+            let count = kernel.receiveUevent(bell.file, into: buffer.bytes)
+            if count == -Int(EAGAIN) { break }
+            if count == -Int(ENOBUFS) {
+                // Some were lost: anything may have happened.
+                for kind in kinds { counts[kind, default: 0] += 1 }
+            } else if count < 0 {
+                if count == -Int(EBADF) { bell.file = -1 }
+                bell.closed(kernel)
+                mending.failed(count, at: now)
+                for kind in kinds { counts[kind, default: 0] += 1 }
+                break
+            } else if let event = Uevent(UnsafeMutableBufferPointer(rebasing: buffer.bytes[..<count]).span) {
+                let kind: Kind = event.subsystem == "power_supply" ? .power : .device(event.subsystem)
+                if kinds.contains(kind) { counts[kind, default: 0] += 1 }
+            }
+        }
+        if !counts.isEmpty { bell.rang(at: now, pause: .milliseconds(10)) }
+        return counts
+    }
+}

@@ -1,0 +1,63 @@
+public import Plimsoll
+import Synchronization
+
+/// Surroundings that a test sets.
+public final class ScriptedEnvironmentSource: EnvironmentSource {
+    private struct State {
+        var sink: (@Sendable (EnvironmentChange.Kind, Int) -> Void)?
+        var values: [EnvironmentChange.Kind: EnvironmentValue] = [:]
+        var watched: [EnvironmentChange.Kind: Int] = [:]
+        var waiting: [(EnvironmentChange.Kind, Int)] = []
+        var isSilent = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Surroundings in which every kind can be watched, and is `absent`.
+    public init() {}
+
+    /// Makes `value` what holds of `kind`, and says so by one raw event, unless it is silent.
+    public func set(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) {
+        let sink = state.withLock { state -> (@Sendable (EnvironmentChange.Kind, Int) -> Void)? in
+            state.values[kind] = value
+            guard state.watched[kind] != nil else { return nil }
+            if state.isSilent { state.waiting.append((kind, 1)) }
+            return state.isSilent ? nil : state.sink
+        }
+        sink?(kind, 1)
+    }
+
+    /// Whether events wait until somebody collects them from now on, as they do while a process is frozen.
+    public func setSilent(_ isSilent: Bool) { state.withLock { $0.isSilent = isSilent } }
+
+    /// What is watched now.
+    public var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
+
+    public func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) { state.withLock { $0.sink = sink } }
+
+    public func watch(_ kind: EnvironmentChange.Kind) -> Bool {
+        state.withLock { $0.watched[kind, default: 0] += 1 }
+        return true
+    }
+
+    public func unwatch(_ kind: EnvironmentChange.Kind) {
+        state.withLock { state in
+            guard let count = state.watched[kind] else { preconditionFailure("\(kind) is not watched") }
+            state.watched[kind] = count > 1 ? count - 1 : nil
+        }
+    }
+
+    public func collect() {
+        let (waiting, sink) = state.withLock { state in
+            defer { state.waiting = [] }
+            return (state.waiting, state.sink)
+        }
+        for (kind, events) in waiting { sink?(kind, events) }
+    }
+
+    public func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? { state.withLock { $0.values[kind] ?? .absent } }
+
+    public var signals: [Capabilities.Signal] {
+        watched.isEmpty ? [] : [Capabilities.Signal("environment", isLive: true, "set by a test")]
+    }
+}

@@ -1,0 +1,96 @@
+import CAllocationCounter
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Values that are made from the environment.
+@Suite(.timeLimit(.minutes(1))) struct EnvironmentDerivedTests {
+    let at = Surroundings()
+
+    @Test func `C65 a derived value is made on first use, and again on the first use after what it depends on has changed`() async {
+        let made = Counter()
+        let formatter = DerivedValue("formatter", dependsOn: [.timeZone, .locale]) { () -> Int in
+            made.add(1)
+            return made.value
+        }
+        at.lifecycle.register(formatter)
+        #expect(made.value == 0)
+        #expect(formatter.value == 1 && formatter.value == 1)
+        at.lifecycle.post(.custom("other"))
+        #expect(formatter.value == 1)
+        at.lifecycle.setLocale("de_DE")
+        at.lifecycle.setLocale("de_AT")
+        #expect(made.value == 1 && formatter.value == 2 && formatter.value == 2)
+        at.source.surroundings.set(.timeZone, .text("Europe/Vienna"))
+        let before = formatter.epoch
+        at.clock.advance(by: .milliseconds(100))
+        while formatter.epoch == before { await Task.yield() }
+        #expect(formatter.value == 3)
+    }
+
+    @Test func `C65 on the way back it is out of date before anything is admitted`() async {
+        let formatter = DerivedValue("formatter", dependsOn: [.timeZone]) { [at] in at.source.surroundings.read(.timeZone) }
+        at.source.surroundings.set(.timeZone, .text("UTC"))
+        at.lifecycle.register(formatter)
+        #expect(formatter.value == .text("UTC"))
+        at.environment.hold()
+        at.source.surroundings.setSilent(true)
+        at.source.surroundings.set(.timeZone, .text("Europe/Berlin"))
+        _ = await at.settle()
+        #expect(formatter.value == .text("Europe/Berlin"))
+    }
+
+    @Test func `C65 no registration, no change; after a cancel none any more`() {
+        let made = Counter()
+        let value = DerivedValue("value", dependsOn: [.locale]) { made.add(1) }
+        value.value
+        at.lifecycle.setLocale("a")
+        value.value
+        #expect(made.value == 1)
+        let registration = at.lifecycle.register(value)
+        value.value
+        at.lifecycle.setLocale("b")
+        value.value
+        #expect(made.value == 3)
+        registration.cancel()
+        at.lifecycle.setLocale("c")
+        value.value
+        #expect(made.value == 3)
+    }
+
+    @Test func `C65 one build at a time, however many use it, and none under a lock`() async {
+        let building = Counter(), most = Counter(), made = Counter()
+        // It uses the environment and another derived value while it is made.
+        let other = DerivedValue("other", dependsOn: []) { 1 }
+        let value = DerivedValue("value", dependsOn: [.locale]) { [at] () -> String? in
+            building.add(1)
+            if building.value > 1 { most.add(1) }
+            defer { building.add(-1) }
+            made.add(other.value)
+            return at.lifecycle.locale
+        }
+        at.lifecycle.register(value)
+        at.lifecycle.setLocale("start")
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<4 { group.addTask { for _ in 0..<2000 { #expect(value.value != nil) } } }
+            group.addTask { [at] in for number in 0..<200 { at.lifecycle.setLocale("\(number)") } }
+        }
+        #expect(most.value == 0 && value.value == "199" && made.value <= 202)
+    }
+
+    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `C65 using a derived value allocates nothing, nor does looking at a limit that stays`() {
+        let value = DerivedValue("value", dependsOn: [.locale]) { 7 }
+        var sum = value.value
+        let look = LimitLook {}
+        look.noticed(.mebibytes(512)) { _ in }
+        let before = allocation_count()
+        for _ in 0..<1000 {
+            sum += value.value
+            look.noticed(.mebibytes(512)) { _ in sum = 0 }
+        }
+        #expect(allocation_count() - before == 0 && sum == 7007)
+    }
+}

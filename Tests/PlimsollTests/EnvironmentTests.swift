@@ -1,0 +1,381 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// A manager that nobody runs, its surroundings and its time.
+struct Surroundings {
+    let clock = ManualClock()
+    let source = ScriptedPressureSource()
+    let manager: ResourceManager
+
+    init() { manager = ResourceManager(source: source, time: clock.timekeeper) }
+
+    var lifecycle: Lifecycle { manager.lifecycle }
+    var environment: Environment { manager.lifecycle.environment }
+
+    func set(_ kind: EnvironmentChange.Kind, _ text: String) { source.surroundings.set(kind, .text(text)) }
+
+    /// Runs `settle` beside the test, which moves time.
+    func settle(within budget: Duration = .seconds(5)) async -> EnvironmentSettlement { await environment.settle(within: budget) }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct EnvironmentTests {
+    let at = Surroundings()
+    let seen = Log<EnvironmentChange>()
+
+    private func change(_ kind: EnvironmentChange.Kind, _ from: String?, _ to: String?, _ count: Int = 1) -> EnvironmentChange {
+        EnvironmentChange(kind, from: from.map { .text($0) } ?? .absent, to: to.map { .text($0) } ?? .absent, count: count)
+    }
+
+    private func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
+
+    // MARK: Reading
+
+    @Test func `C58 what is posted waits for whoever reads, and a reader counts from when it was asked for`() async {
+        at.lifecycle.post(.credentials("early"))
+        let changes = at.lifecycle.environmentChanges
+        at.lifecycle.post(.credentials("tenant-42"))
+        at.lifecycle.post(EnvironmentChange(.credentials("tenant-42")))
+        at.lifecycle.setLocale("de_DE")
+        var reader = changes.makeAsyncIterator()
+        #expect(await reader.next() == EnvironmentChange(.credentials("tenant-42"), count: 2))
+        #expect(await reader.next() == change(.locale, nil, "de_DE"))
+        #expect(at.lifecycle.locale == "de_DE")
+    }
+
+    @Test func `C58 C59 each reader gets the net change since it last took one`() async {
+        var quick = at.lifecycle.environmentChanges.makeAsyncIterator(), slow = at.lifecycle.environmentChanges.makeAsyncIterator()
+        for name in ["b", "c", "d"] {
+            at.lifecycle.post(.custom("leader"), .text(name))
+            #expect(await quick.next()?.to == .text(name))
+        }
+        #expect(await slow.next() == EnvironmentChange(.custom("leader"), from: nil, to: .text("d"), count: 3))
+        at.lifecycle.post(.custom("leader"), .text("e"))
+        at.lifecycle.post(.custom("leader"), .text("d"))
+        at.lifecycle.post(.custom("last"))
+        #expect(await slow.next()?.kind == .custom("last"), "there and back is none")
+    }
+
+    @Test func `C58 a reader that is cancelled ends, and one that waits is woken`() async {
+        let changes = at.lifecycle.environmentChanges
+        let reading = Task { [seen] in for await change in changes { seen.add(change) } }
+        at.lifecycle.post(.custom("x"))
+        await until { seen.all.count == 1 }
+        reading.cancel()
+        await reading.value
+        #expect(seen.all == [EnvironmentChange(.custom("x"))])
+    }
+
+    @Test func `C64 nothing is watched for nobody, and a reader is no longer watched for when it is dropped`() async {
+        #expect(at.source.surroundings.watched.isEmpty && at.manager.capabilities["environment"] == nil)
+        do {
+            let changes = at.lifecycle.environmentChanges
+            #expect(at.source.surroundings.watched == [.clock, .timeZone, .day, .locale])
+            #expect(at.manager.capabilities["environment"]?.isLive == true)
+            withExtendedLifetime(changes) {}
+        }
+        #expect(at.source.surroundings.watched.isEmpty)
+        let registrations = [
+            at.lifecycle.watch(file: "/etc/app.yaml"), at.lifecycle.watch(devices: "power_supply"), at.lifecycle.watch(devices: "net"),
+            at.lifecycle.onEnvironmentChange("x", .timeZone) { _ in }, at.lifecycle.register(DerivedValue("y", dependsOn: [.locale]) { 1 }),
+        ]
+        #expect(at.source.surroundings.watched == [.file("/etc/app.yaml"), .power, .device("net"), .timeZone, .locale])
+        for _ in 0..<2 { for registration in registrations { registration.cancel() } }
+        #expect(at.source.surroundings.watched.isEmpty)
+    }
+
+    // MARK: Sources
+
+    @Test func `C66 a file is read once its writer has been quiet, and told if it says something else`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        for step in 0..<5 {
+            at.set(.file("/app"), "half \(step)")
+            at.clock.advance(by: .milliseconds(50))
+        }
+        at.set(.file("/app"), "new")
+        at.clock.advance(by: .milliseconds(200))
+        #expect(await reader.next() == change(.file("/app"), "old", "new", 6))
+
+        // One who never stops is read all the same.
+        for step in 0..<15 {
+            at.set(.file("/app"), "endless \(step)")
+            at.clock.advance(by: .milliseconds(100))
+        }
+        #expect(await reader.next()?.from == .text("new"))
+    }
+
+    @Test func `C66 C59 a file that ends as it was is no change`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        at.set(.file("/app"), "other")
+        at.set(.file("/app"), "old")
+        at.clock.advance(by: .milliseconds(200))
+        _ = await at.settle()
+        at.lifecycle.post(.custom("last"))
+        #expect(await reader.next()?.kind == .custom("last"))
+    }
+
+    @Test func `C66 what can't be read just now is read again later`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        at.source.surroundings.set(.file("/app"), nil)
+        at.source.surroundings.setSilent(true)
+        at.set(.file("/app"), "new")
+        at.source.surroundings.setSilent(false)
+        at.clock.advance(by: .milliseconds(200))
+        #expect(await reader.next()?.to == .text("new"))
+    }
+
+    @Test func `C58 a memory limit that moved is told from and to`() async throws {
+        try await RunningManager.run { running in
+            var reader = running.manager.lifecycle.environmentChanges.makeAsyncIterator()
+            await running.available(.mebibytes(900))
+            running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))
+            let moved = await reader.next()
+            #expect(moved == EnvironmentChange(.limit, from: .size(.gibibytes(1)), to: .size(.mebibytes(512))))
+        }
+    }
+
+    @Test func `C60 the limit is looked at again on the way back`() async throws {
+        try await RunningManager.run { running in
+            let environment = running.manager.lifecycle.environment, seen = Log<EnvironmentChange>()
+            await running.available(.mebibytes(900))
+            running.manager.lifecycle.onEnvironmentChange("limit", .limit) { seen.add($0) }
+            environment.hold()
+            running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))
+            running.source.push(usage: .mebibytes(100), limit: .mebibytes(256))
+            let settled = await environment.settle(within: .seconds(5))
+            #expect(settled.late.isEmpty)
+            #expect(seen.all.map(\.to) == [.size(.mebibytes(256))] && seen.all.first?.from == .size(.gibibytes(1)))
+        }
+    }
+
+    // MARK: Handlers
+
+    @Test func `C61 a handler that takes too long is named, and the others are told meanwhile`() async {
+        let goOn = Parker()
+        at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
+            seen.add($0)
+            goOn.park()
+        }
+        at.lifecycle.onEnvironmentChange("other") { [seen] in seen.add($0) }
+        at.lifecycle.post(.timeZone, .text("Europe/Berlin"))
+        await until { seen.all.count == 2 }
+        at.clock.advance(by: .seconds(4))
+        #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
+        at.clock.advance(by: .seconds(2))
+        #expect(at.lifecycle.slowEnvironmentCalls == [EnvironmentCall("formatters", .timeZone, took: .seconds(5), isFinished: false)])
+        at.lifecycle.post(.timeZone, .text("Europe/Paris"))
+        await until { seen.all.count == 3 }
+        goOn.unpark()
+        goOn.unpark()
+        await until { at.lifecycle.slowEnvironmentCalls.count == 2 }
+        #expect(at.lifecycle.slowEnvironmentCalls.last == EnvironmentCall("formatters", .timeZone, took: .seconds(6), isFinished: true))
+        await until { seen.all.count == 4 }
+        goOn.unpark()
+    }
+
+    @Test func `C61 T30 time in which the process was frozen is not held against a handler`() async {
+        let goOn = Parker()
+        at.lifecycle.onEnvironmentChange("frozen", .locale) { [seen] in
+            seen.add($0)
+            goOn.park()
+            seen.add($0)
+        }
+        at.lifecycle.setLocale("de_DE")
+        await until { seen.all.count == 1 }
+        at.clock.freeze(for: .seconds(60))
+        goOn.unpark()
+        await until { seen.all.count == 2 }
+        at.clock.advance(by: .seconds(6))
+        #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
+    }
+
+    @Test func `C61 T1 a handler is told only of its kinds, and never after it was cancelled`() async {
+        let mine = Log<EnvironmentChange>()
+        let registration = at.lifecycle.onEnvironmentChange("mine", .locale, .file("/a")) { mine.add($0) }
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        at.lifecycle.setLocale("a")
+        at.lifecycle.post(.file("/b"), .text("x"))
+        at.lifecycle.post(.file("/a"), .text("y"))
+        await until { seen.all.count == 3 && mine.all.count == 2 }
+        #expect(Set(mine.all.map(\.kind)) == [.locale, .file("/a")])
+        registration.cancel()
+        at.lifecycle.setLocale("b")
+        await until { seen.all.count == 4 }
+        #expect(mine.all.count == 2)
+    }
+
+    // MARK: Interceptors
+
+    @Test func `C62 an interceptor sees a change before anybody, and may take it away or put another in its place`() async {
+        at.lifecycle.interceptEnvironmentChanges { change in
+            change.kind == .custom("secret") ? nil : change
+        }
+        let second = at.lifecycle.interceptEnvironmentChanges("rename") { change in
+            guard change.kind == .custom("alias") else { return change }
+            return EnvironmentChange(.credentials("real"), count: change.count)
+        }
+        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        for name in ["secret", "alias", "plain"] { at.lifecycle.post(.custom(name)) }
+        #expect(await reader.next() == EnvironmentChange(.credentials("real")))
+        #expect(await reader.next() == EnvironmentChange(.custom("plain")))
+        second.cancel()
+        at.lifecycle.post(.custom("alias"))
+        #expect(await reader.next() == EnvironmentChange(.custom("alias")))
+    }
+
+    @Test func `C62 T6 an interceptor that is stuck is named and gone around`() async {
+        let goOn = Parker(), inside = Log<EnvironmentChange>()
+        at.lifecycle.interceptEnvironmentChanges("stuck") { change in
+            inside.add(change)
+            goOn.park()
+            return nil
+        }
+        var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
+        at.lifecycle.post(.custom("first"))
+        await until { inside.all.count == 1 }
+        at.lifecycle.post(.custom("second"))
+        at.clock.advance(by: .seconds(6))
+        #expect(await reader.next()?.kind == .custom("first"))
+        #expect(await reader.next()?.kind == .custom("second"))
+        #expect(at.lifecycle.slowEnvironmentCalls == [EnvironmentCall("stuck", .custom("first"), took: .seconds(5), isFinished: false)])
+        goOn.unpark()
+        await until { inside.all.count == 1 }
+        // What it made of the change at last is too late to count; it is asked again for the next.
+        await until {
+            at.lifecycle.post(.custom("third"))
+            return inside.all.count == 2
+        }
+        goOn.unpark()
+    }
+
+    // MARK: The way back
+
+    @Test func `C60 between hold and settle nothing goes out, and settle returns only when it is done`() async {
+        let goOn = Parker(), began = Log<EnvironmentChange>()
+        at.set(.timeZone, "Europe/Berlin")
+        at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
+            began.add($0)
+            goOn.park()
+            seen.add($0)
+        }
+        let changes = at.lifecycle.environmentChanges
+        at.lifecycle.setLocale("en_GB")
+        at.environment.hold()
+        at.lifecycle.setLocale("de_DE")
+        at.source.surroundings.setSilent(true)
+        for number in 0..<10_000 { at.set(.timeZone, "zone \(number)") }
+        let read = Log<EnvironmentChange>()
+        let reading = Task { for await change in changes { read.add(change) } }
+        at.clock.advance(by: .seconds(1))
+        for _ in 0..<100 { await Task.yield() }
+        #expect(began.all.isEmpty && read.all.isEmpty, "also not what had come before the freeze")
+
+        let isDone = Switch()
+        let settling = Task { [at] in
+            let result = await at.settle()
+            isDone.turnOn()
+            return result
+        }
+        await until { began.all.count == 1 && read.all.count == 2 }
+        for _ in 0..<100 { await Task.yield() }
+        #expect(!isDone.isOn)
+        goOn.unpark()
+        let result = await settling.value
+        #expect(seen.all == [change(.timeZone, "Europe/Berlin", "zone 9999", 10_000)])
+        #expect(read.all == [change(.locale, nil, "de_DE", 2), seen.all[0]])
+        #expect(result.late.isEmpty && result.calls.map(\.name) == ["formatters"])
+        reading.cancel()
+    }
+
+    @Test func `C59 C60 ten thousand changes during a freeze that end where they began are none`() async {
+        at.set(.file("/app"), "old")
+        at.lifecycle.watch(file: "/app")
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        at.environment.hold()
+        at.source.surroundings.setSilent(true)
+        for number in 0..<10_000 { at.set(.file("/app"), number == 9999 ? "old" : "\(number)") }
+        let result = await at.settle()
+        #expect(result == EnvironmentSettlement() && seen.all.isEmpty)
+    }
+
+    @Test func `C60 T6 settle ends at its budget and names who is late`() async {
+        let goOn = Parker(), began = Switch()
+        at.lifecycle.onEnvironmentChange("stuck", .locale) { _ in
+            began.turnOn()
+            goOn.park()
+        }
+        at.lifecycle.onEnvironmentChange("quick", .locale) { [seen] in seen.add($0) }
+        at.environment.hold()
+        at.lifecycle.setLocale("de_DE")
+        async let settling = at.settle(within: .seconds(2))
+        await until { began.isOn && seen.all.count == 1 && at.environment.state.withLock { $0.observers[1].isIdle } }
+        at.clock.advance(by: .seconds(3))
+        let result = await settling
+        #expect(result.late == ["stuck"] && result.calls.map(\.name) == ["stuck", "quick"], "\(result)")
+        #expect(result.calls[0].isFinished == false && result.calls[0].took >= .seconds(2))
+        #expect(!at.environment.isHeld)
+        goOn.unpark()
+    }
+
+    @Test func `C60 a second gap during the way back holds back again until the second settle`() async {
+        let first = at.environment.hold()
+        at.environment.hold()
+        at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
+        at.lifecycle.post(.custom("x"))
+        at.environment.release(first)
+        #expect(at.environment.isHeld)
+        _ = await at.settle()
+        #expect(!at.environment.isHeld && seen.all.count == 1)
+    }
+
+    @Test func `C60 an interceptor is done as well when settle returns`() async {
+        at.lifecycle.interceptEnvironmentChanges { [seen] change in
+            seen.add(change)
+            return change
+        }
+        let told = Log<EnvironmentChange>()
+        at.lifecycle.onEnvironmentChange("all") { told.add($0) }
+        at.environment.hold()
+        for number in 0..<100 { at.lifecycle.post(.custom("\(number)")) }
+        let result = await at.settle()
+        #expect(seen.all.count == 100 && told.all.count == 100 && result.late.isEmpty)
+    }
+
+    @Test func `C58 C59 property: many posters, readers and handlers, and all agree in the end`() async {
+        for seed in UInt64(0)..<20 {
+            let at = Surroundings()
+            let kinds: [EnvironmentChange.Kind] = [.custom("a"), .custom("b"), .locale]
+            for kind in kinds { at.lifecycle.post(kind, .text("start")) }
+            let handled = Mutex<[EnvironmentChange.Kind: EnvironmentValue]>([:])
+            let broken = Log<EnvironmentChange>()
+            at.lifecycle.onEnvironmentChange("model") { change in
+                handled.withLock { known in
+                    if change.from == change.to || known[change.kind] ?? .text("start") != change.from { broken.add(change) }
+                    known[change.kind] = change.to
+                }
+            }
+            await withTaskGroup(of: Void.self) { group in
+                for poster in 0..<4 {
+                    group.addTask {
+                        var random = SeededGenerator(seed: seed * 10 + UInt64(poster))
+                        for step in 0..<200 {
+                            at.lifecycle.post(kinds.randomElement(using: &random)!, .text("\(Int.random(in: 0..<4, using: &random))"))
+                            if poster == 0, step % 50 == 25 { _ = await at.settle() }
+                        }
+                    }
+                }
+            }
+            _ = await at.settle()
+            #expect(broken.all.isEmpty, "seed \(seed)")
+            for kind in kinds { #expect(handled.withLock { $0[kind] } ?? .text("start") == at.environment.known(kind), "seed \(seed)") }
+        }
+    }
+}
