@@ -5,7 +5,7 @@ import Testing
 @Suite(.enabled(if: TidyTests.hasSources, "the sources are not at hand")) struct ContractTests {
     /// Promises, and mistakes of the life cycle, that no test names yet. To become empty.
     static let withoutTest: Set<String> = [
-        "C3", "C28", "C29", "C70", "T3",
+        "C3", "C70",
     ]
 
     private static let file = TidyTests.root.appendingPathComponent("docs/Contracts.md")

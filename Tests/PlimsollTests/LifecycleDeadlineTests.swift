@@ -9,13 +9,23 @@ import Testing
     var lifecycle: Lifecycle { stage.lifecycle }
 
     @Test func `C26 C27 C30 T6 one deadline for all: who blocks is named with its place, the others are served`() async throws {
-        let release = Blockade(), lifecycle = lifecycle
-        for index in 0..<20 { lifecycle.observe("blocker \(index)", onBackground: { _ in release.wait() }) }
+        let release = Blockade(), lifecycle = lifecycle, blocked = Counter()
+        for index in 0..<20 {
+            lifecycle.observe(
+                "blocker \(index)",
+                onBackground: { _ in
+                    blocked.add(1)
+                    release.wait()
+                })
+        }
         for index in 0..<50 { stage.observe("quick \(index)") }
         try await lifecycle.launch()
-        let report = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
-        #expect(lifecycle.state == .background && report.overran.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted())
-        #expect(report.overran.allSatisfy { $0.origin.contains("LifecycleDeadlineTests.swift") })
+        let log = stage.log
+        let report = try await stage.whileTimePasses(until: { blocked.value == 20 && log.all.count == 150 }) {
+            try await lifecycle.enterBackground(cause: .operator)
+        }
+        let here = report.overran.filter { $0.origin.contains("LifecycleDeadlineTests.swift") }
+        #expect(lifecycle.state == .background && here.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted(), "\(report)")
         #expect(report.took >= .seconds(5) && report.unreached.isEmpty)
         #expect(stage.log.all.filter { $0.hasSuffix("background") }.count == 50)
         release.open()
@@ -32,9 +42,15 @@ import Testing
     @Test func `C27 by policy an overrun ends the process with a line that names who is to blame`() async throws {
         let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
         let release = Blockade(), lifecycle = stage.lifecycle
-        lifecycle.observe("culprit", onBackground: { _ in release.wait() })
+        let entered = Counter()
+        lifecycle.observe(
+            "culprit",
+            onBackground: { _ in
+                entered.add(1)
+                release.wait()
+            })
         try await lifecycle.launch()
-        _ = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
+        _ = try await stage.whileTimePasses(until: { entered.value > 0 }) { try await lifecycle.enterBackground(cause: .operator) }
         let exit = try #require(stage.exits.first)
         #expect(exit.status == 70 && exit.line.contains("culprit (PlimsollTests/LifecycleDeadlineTests.swift"))
         release.open()
@@ -52,7 +68,7 @@ import Testing
             }, onForeground: { _ in log.add("late undone") })
         lifecycle.observe("failing", onBackground: { _ in throw Failed() }, onForeground: { _ in log.add("never") })
         try await lifecycle.launch()
-        let down = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
+        let down = try await stage.whileTimePasses(until: { log.all.count == 1 }) { try await lifecycle.enterBackground(cause: .operator) }
         #expect(down.overran.map(\.name) == ["late"] && down.failures.count == 1 && down.failures[0].hasPrefix("failing: Failed"))
         try await lifecycle.enterForeground(cause: .operator)
         #expect(log.all == ["late begins"])
@@ -67,13 +83,20 @@ import Testing
     }
 
     @Test func `C6 an inverse that blocks holds up the others for a moment, and all are called`() async throws {
-        let release = Blockade(), lifecycle = lifecycle
+        let release = Blockade(), lifecycle = lifecycle, entered = Counter(), log = stage.log
         stage.observe("first")
-        lifecycle.observe("blocker", onBackground: { _ in }, onForeground: { _ in release.wait() })
+        lifecycle.observe(
+            "blocker", onBackground: { _ in },
+            onForeground: { _ in
+                entered.add(1)
+                release.wait()
+            })
         stage.observe("last")
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .operator)
-        let report = try await stage.whileTimePasses { try await lifecycle.enterForeground(cause: .operator) }
+        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.contains("first foreground") }) {
+            try await lifecycle.enterForeground(cause: .operator)
+        }
         #expect(report.overran.map(\.name) == ["blocker"] && lifecycle.state == .active)
         #expect(stage.log.all.suffix(4) == ["last foreground", "first foreground", "last active", "first active"])
         release.open()
@@ -125,16 +148,21 @@ import Testing
     }
 
     @Test func `C22 C23 termination stops all work, then cleans up, within a budget of its own`() async throws {
-        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle
+        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle, entered = Counter()
         stage.observe("a")
         lifecycle.onTerminate("files") { context in log.add("clean, \(manager.backgroundTasks.count) tasks, \(context.timeRemaining)") }
-        lifecycle.onTerminate("stuck") { _ in release.wait() }
+        lifecycle.onTerminate("stuck") { _ in
+            entered.add(1)
+            release.wait()
+        }
         try await lifecycle.launch()
         let task = manager.beginBackgroundTask("flush") { task, reason in
             log.add("expired \(reason)")
             task.end()
         }
-        let report = try await stage.whileTimePasses { await lifecycle.terminate(cause: .signal, within: .seconds(2)) }
+        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.count == 4 }) {
+            await lifecycle.terminate(cause: .signal, within: .seconds(2))
+        }
         #expect(log.all == ["a active", "a inactive", "expired shutdown", "clean, 0 tasks, 2.0 seconds"], "\(log.all)")
         #expect(report.overran.map(\.name) == ["stuck"] && lifecycle.state == .notRunning && !task.isActive)
         release.open()
