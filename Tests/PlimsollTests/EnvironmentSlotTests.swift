@@ -52,7 +52,8 @@ import Testing
         let old = FileVersion(contentHash: 1, size: 5, modified: .seconds(1)), touched = FileVersion(contentHash: 1, size: 5, modified: .seconds(2))
         #expect(old.isSame(as: touched))
         #expect(!old.isSame(as: FileVersion(contentHash: 2, size: 5, modified: .seconds(1))))
-        #expect(!FileVersion(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: FileVersion(contentHash: nil, size: 5, modified: .seconds(2))))
+        #expect(
+            !FileVersion(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: FileVersion(contentHash: nil, size: 5, modified: .seconds(2))))
     }
 
     @Test func `C71 a notice stays while the battery goes on`() {

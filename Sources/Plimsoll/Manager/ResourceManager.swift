@@ -89,7 +89,8 @@ public final class ResourceManager: Sendable {
 
     /// Which signals are live, and why the others are not. The last two say whether memory can be volatile and whether the heap can give free pages back.
     public var capabilities: Capabilities {
-        parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
+        parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }.adding(VolatileMemory.signal).adding(
+            HeapAllocator.current.signal)
     }
 
     /// What the process is doing, and what it pauses, saves and takes up again on the way.

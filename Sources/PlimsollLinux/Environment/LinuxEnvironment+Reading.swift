@@ -166,7 +166,9 @@ extension LinuxEnvironment {
         state.withLock { state in
             if state.isEmpty { return [] }
             if state.hasNoThread {
-                return [.init("environment", isLive: false, "no thread could be started", remedy: "raise the limit of processes (pids.max, RLIMIT_NPROC)")]
+                return [
+                    .init("environment", isLive: false, "no thread could be started", remedy: "raise the limit of processes (pids.max, RLIMIT_NPROC)")
+                ]
             }
             var signals: [Capabilities.Signal] = []
             func report(_ name: String, _ mending: Mending, _ detail: String, remedy: String) {
@@ -177,7 +179,9 @@ extension LinuxEnvironment {
                 }
             }
             if state.counts.keys.contains(where: ClockWatch.served.contains) {
-                report("clock set", state.clock.mending, "timerfd, cancelled when the clock is set", remedy: "raise the limit of open files (RLIMIT_NOFILE)")
+                report(
+                    "clock set", state.clock.mending, "timerfd, cancelled when the clock is set",
+                    remedy: "raise the limit of open files (RLIMIT_NOFILE)")
             }
             if !state.files.isEmpty {
                 report(
@@ -187,7 +191,8 @@ extension LinuxEnvironment {
             if !state.devices.kinds.isEmpty {
                 report(
                     "devices", state.devices.mending, "netlink, the kernel's uevents",
-                    remedy: "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come")
+                    remedy:
+                        "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come")
             }
             return signals
         }

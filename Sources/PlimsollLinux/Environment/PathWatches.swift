@@ -177,11 +177,15 @@ struct PathWatches {
                 directory = here
                 continue
             }
-            if let error = attach(directory, name, found == .file || found == .directory ? FileEvent.ofFile : FileEvent.ofNames, kind) { return error }
+            if let error = attach(directory, name, found == .file || found == .directory ? FileEvent.ofFile : FileEvent.ofNames, kind) {
+                return error
+            }
             switch kernel.details(of: here).kind {
             case .link:
                 links += 1
-                guard links <= Self.mostLinks, let target = kernel.target(of: here) else { return KernelError(number: links > Self.mostLinks ? ELOOP : ENOENT) }
+                guard links <= Self.mostLinks, let target = kernel.target(of: here) else {
+                    return KernelError(number: links > Self.mostLinks ? ELOOP : ENOENT)
+                }
                 if target.hasPrefix("/") { directory = "" }
                 rest += target.split(separator: "/").reversed().map { String($0) }
             case let now where now != found: return KernelError(number: ENOENT)
