@@ -7,6 +7,7 @@ extension VolatileLog {
     mutating func release(_ target: Int, _ reason: RemovalReason = .purged) -> Int {
         let before = mapped
         copied = 0
+        giveSpare(downTo: 0)
         let isBlind = target >= before / 2 && !isListening
         while before - mapped < target {
             if isBlind {
@@ -43,9 +44,8 @@ extension VolatileLog {
             let taken = segment.frontier - there - segment.lost
             found += taken
             segments[this]!.lost += taken
-            mapped -= taken
             sealed -= taken
-            meter?.give(taken)
+            countOut(taken, areTaken: true)
             if there == 0 { retire(this, .droppedByKernel) }
         }
         return found
