@@ -4,9 +4,7 @@ import Testing
 /// docs/Contracts.md says what is promised and which tests hold it. It is rewritten by `make contracts`.
 @Suite(.enabled(if: TidyTests.hasSources, "the sources are not at hand")) struct ContractTests {
     /// Promises, and mistakes of the life cycle, that no test names yet. To become empty.
-    static let withoutTest: Set<String> = [
-        "C3", "C70",
-    ]
+    static let withoutTest: Set<String> = []
 
     private static let file = TidyTests.root.appendingPathComponent("docs/Contracts.md")
     private static let tests = TidyTests.sources("Tests").flatMap { NamedTest.all(in: $0.text) }

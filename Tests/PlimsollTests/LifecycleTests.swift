@@ -81,6 +81,25 @@ struct Stage {
         #expect(seen.all == ["inactive", "inactive", "background", "background", "inactive"])
     }
 
+    @Test func `C3 C17 C35 the background is a state to work in: one at a time, by an allowance, while a task lives`() async throws {
+        let limiter = ConcurrencyLimiter("render", limit: 8), manager = stage.manager, clock = stage.clock
+        lifecycle.quiesce.add(limiter)
+        try await lifecycle.launch()
+        #expect(limiter.statistics.limit == 8 && manager.backgroundTimeRemaining == nil)
+        let task = manager.beginBackgroundTask("upload") { task, _ in task.end() }
+        try await lifecycle.enterBackground(cause: .idle)
+        #expect(limiter.statistics.limit == 1 && task.isActive && manager.backgroundTimeRemaining == .seconds(30))
+        clock.advance(by: .seconds(10))
+        #expect(manager.backgroundTimeRemaining == .seconds(20))
+        // Frozen for an hour the allowance stands still, and what was paused for the way back goes on.
+        clock.freeze(for: .seconds(3600))
+        while limiter.statistics.limit != 1 { await Task.yield() }
+        #expect(task.isActive && manager.backgroundTimeRemaining ?? .zero > .seconds(19))
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(limiter.statistics.limit == 8 && task.isActive && manager.backgroundTimeRemaining == nil)
+        task.end()
+    }
+
     @Test func `C7 C10 a handler is told from, to, cause, sequence and what time is left`() async throws {
         let contexts = Log<LifecycleContext>()
         lifecycle.observe("reader", onBackground: { contexts.add($0) })
