@@ -4,7 +4,7 @@ import PlimsollFoundation
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct QuiesceAdapterTests {
+@Suite(.serialized, .timeLimit(.minutes(1))) struct QuiesceAdapterTests {
     let set = QuiesceSet(time: .running)
     let log = Log()
 
