@@ -7,7 +7,7 @@ STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 
-.PHONY: help setup swift demo demo-elsewhere test unit allocators vm check format bench stress docs clean
+.PHONY: help setup swift demo demo-elsewhere lifecycle test unit allocators vm check contracts format bench stress docs clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ demo-elsewhere:
 		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
 
+lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
+	$(RELEASE) demo lifecycle
+
 test: setup unit allocators vm ## Every layer of tests, the virtual machine included
 
 unit: swift
@@ -48,6 +51,10 @@ check: swift ## What must hold before a commit: format, no warnings, all tests
 	swift format lint --strict --recursive Package.swift Sources Tests
 	swift build --build-tests $(STRICT)
 	$(MAKE) test
+
+contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the names of the tests
+	swift build --build-tests
+	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
 	swift format --in-place --recursive Package.swift Sources Tests

@@ -52,11 +52,13 @@ let package = Package(
             swiftSettings: rules),
 
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
+        .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
         .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll"], swiftSettings: rules),
         .testTarget(
-            name: "PlimsollLinuxTests", dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter"],
+            name: "PlimsollLinuxTests",
+            dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollCLITests",

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,6 +99,12 @@ void plimsoll_unpark(plimsoll_parker *parker) {
     pthread_mutex_unlock(&parker->mutex);
 }
 
+int64_t plimsoll_wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 void plimsoll_exit(int status, const char *line, size_t length) {
     while (length > 0) {
         ssize_t written = write(STDERR_FILENO, line, length);
@@ -108,3 +115,7 @@ void plimsoll_exit(int status, const char *line, size_t length) {
     }
     _exit(status);
 }
+
+int plimsoll_set_dumpable(bool dumpable) { return prctl(PR_SET_DUMPABLE, dumpable ? 1 : 0, 0, 0, 0) ? errno : 0; }
+bool plimsoll_is_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1; }
+const char *plimsoll_environment(const char *name) { return getenv(name); }

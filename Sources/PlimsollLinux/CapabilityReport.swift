@@ -29,6 +29,7 @@ extension GroupObserver {
         reportStall(&report)
         reportAnnouncements(&report)
         reportBrake(&report)
+        reportFreezer(&report)
         if hasResident {
             report.live("resident", residentFile.path)
         } else {
@@ -148,6 +149,22 @@ extension GroupObserver {
                 brake.map { $0.failure ?? "not set yet" }
                 ?? (options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
             report.dead("brake", why, remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
+        }
+    }
+
+    /// What somebody outside may suspend this process with (C14); without it, to suspend means to stay quiesced.
+    private func reportFreezer(_ report: inout CapabilityReport) {
+        guard let own = group.unified.path else {
+            report.dead("freezer", "no cgroup version 2 group is to be seen: suspending stops at what the process itself can pause")
+            return
+        }
+        if case .regular = kernel.status(of: own + "/cgroup.freeze") {
+            report.live("freezer", "\(own)/cgroup.freeze, for a supervisor")
+        } else {
+            // kernel/cgroup/cgroup.c: the root group has none, and kernels before 5.2 neither.
+            report.dead(
+                "freezer", "\(own) has no cgroup.freeze: suspending stops at what the process itself can pause",
+                remedy: "run the service in a group of its own, as a unit or a container")
         }
     }
 }

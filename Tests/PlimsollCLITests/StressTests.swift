@@ -115,6 +115,17 @@ import Testing
         #expect(!DemoRecord.isProof(without: without, with: with))
     }
 
+    @Test func `a service that answers nobody any more is told from one that serves`() {
+        var record = DemoRecord(isProtected: true)
+        record.noteServed(8335, at: .seconds(29))
+        #expect(record.standstill(at: .seconds(30)) == nil)
+        record.noteServed(8359, at: .seconds(29.5))
+        for second in 30...40 { record.noteServed(8359, at: .seconds(second)) }
+        #expect(record.standstill(at: .seconds(40)) == "answered nobody after 29.5 s" && record.served == 8359)
+        record.noteServed(8360, at: .seconds(40))
+        #expect(record.standstill(at: .seconds(41)) == nil)
+    }
+
     @Test func `what is given back is what was measured, not what was promised`() {
         var record = DemoRecord(isProtected: true)
         record.purges = [

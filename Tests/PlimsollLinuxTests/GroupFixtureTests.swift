@@ -55,6 +55,19 @@ final class Fixture {
         return (source, try source.read(at: .zero), fixture)
     }
 
+    @Test func `C14 whether a supervisor could freeze the process is reported, and what suspending means where it can't`() throws {
+        let (plain, _, first) = try Self.source(Machines.version2())
+        #expect(plain.capabilities["freezer"]?.isLive == false)
+        #expect(plain.capabilities["freezer"]?.detail.contains("the process itself can pause") == true)
+        var files = Machines.version2()
+        let own = try #require(
+            files.keys.first { $0.hasSuffix("/memory.current") && $0.contains("main") } ?? files.keys.first { $0.hasSuffix("/memory.current") })
+        files[own.replacing("memory.current", with: "cgroup.freeze")] = "0\n"
+        let (frozen, _, second) = try Self.source(files)
+        #expect(frozen.capabilities["freezer"]?.isLive == true, "\(frozen.capabilities)")
+        withExtendedLifetime((first, second)) {}
+    }
+
     @Test func `version 2, own limit`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2())
         #expect(reading.limit == .mebibytes(512))

@@ -13,7 +13,8 @@ import Testing
         #expect(source.footprint().resident > .mebibytes(1))
         #expect(
             source.capabilities.signals.map(\.name) == [
-                "limit", "usage", "reclaimable", "limit events", "usage thresholds", "stall", "stall trigger", "announced", "brake", "resident",
+                "limit", "usage", "reclaimable", "limit events", "usage thresholds", "stall", "stall trigger", "announced", "brake", "freezer",
+                "resident",
             ])
         for signal in source.capabilities.signals { #expect(!signal.detail.isEmpty, "\(signal.name)") }
     }

@@ -79,3 +79,11 @@ final class Log<Element: Sendable>: Sendable {
     func add(_ element: Element) { elements.withLock { $0.append(element) } }
     var all: [Element] { elements.withLock { $0 } }
 }
+
+/// Holds up whoever waits until it is opened.
+final class Blockade: Sendable {
+    private let isOpen = Atomic<Bool>(false)
+    private let parker = Parker()
+    func open() { isOpen.store(true, ordering: .releasing) }
+    func wait() { while !isOpen.load(ordering: .acquiring) { parker.park(atMost: .milliseconds(1)) } }
+}

@@ -14,10 +14,10 @@ import Testing
             task.end()
             task.end()
         }
-        manager.expireBackgroundTasks(.operator, within: .seconds(60))
+        await manager.expired(.operator)
         task.end()
         #expect(expired.value == 1 && !task.isActive && manager.backgroundTasks.isEmpty)
-        manager.expireBackgroundTasks(.operator, within: .seconds(60))
+        await manager.expired(.operator)
         #expect(expired.value == 1)
     }
 
@@ -55,7 +55,7 @@ import Testing
         let status = try #require(manager.backgroundTasks.first)
         #expect(status.name == "export" && status.progress?.completed == 3 && status.progress?.total == 10 && !status.isExpiring)
         #expect(status.origin.contains("BackgroundTaskTests.swift"))
-        let stragglers = manager.expireBackgroundTasks(.shutdown, within: .seconds(60))
+        let stragglers = await manager.expired(.shutdown)
         await #expect(throws: CancellationError.self) { try await work.value }
         #expect(stragglers.isEmpty && reasons.withLock { $0 } == [.shutdown] && manager.backgroundTasks.isEmpty)
     }
@@ -77,7 +77,7 @@ import Testing
                 task.end()
             }
         }
-        _ = manager.parts.tasks.expire(.pressure, within: .seconds(5))
+        _ = manager.parts.tasks.expire(.pressure, within: .seconds(600))
         while tasks.contains(where: \.isActive) { await Task.yield() }
         #expect(others.value == 20 && manager.parts.tasks.isExpiring)
         #expect(manager.parts.tasks.giveUpStragglers() == ["blocked"])

@@ -4,5 +4,6 @@
 
 #include "allocator.h"
 #include "mapping.h"
+#include "secret.h"
 
 #endif

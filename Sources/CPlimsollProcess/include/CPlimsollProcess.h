@@ -22,8 +22,20 @@ void plimsoll_parker_free(plimsoll_parker *parker);
 bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds);
 void plimsoll_unpark(plimsoll_parker *parker);
 
+/// Time of day in nanoseconds since 1970 (CLOCK_REALTIME).
+int64_t plimsoll_wall_clock(void);
+
 /// Writes `line` to standard error without allocating and ends the process at once: no exit handler runs,
 /// since any of them may need memory or a lock that is not to be had.
 _Noreturn void plimsoll_exit(int status, const char *line, size_t length);
+
+/// PR_SET_DUMPABLE: whether a core dump may be written and others of the same user may look into this process. Returns 0 or the errno.
+int plimsoll_set_dumpable(bool dumpable);
+
+/// PR_GET_DUMPABLE.
+bool plimsoll_is_dumpable(void);
+
+/// getenv: the value of an environment variable, or NULL.
+const char *plimsoll_environment(const char *name);
 
 #endif

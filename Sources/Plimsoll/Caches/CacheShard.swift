@@ -19,6 +19,8 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         var newer: Int32 = none
         var isMain = false
         var wasHit = false
+        /// The first of its nodes among the tags.
+        var tagged = TagIndex.none
     }
 
     private struct Queue: Sendable {
@@ -35,6 +37,7 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private var small = Queue()
     private var main = Queue()
     private var ghosts = GhostTable()
+    private var tags = TagIndex()
 
     var hits = 0
     var misses = 0
@@ -80,6 +83,8 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             addCost(entry.cost - (old?.cost ?? 0), toMain: slots[Int(slot)].isMain)
             slots[Int(slot)].entry = entry
             slots[Int(slot)].wasHit = true
+            untag(slot)
+            tag(slot, entry.tags)
             return old
         }
         let fingerprint = UInt32(truncatingIfNeeded: entry.key.hashValue)
@@ -87,6 +92,7 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         index[entry.key] = slot
         slots[Int(slot)].entry = entry
         slots[Int(slot)].wasHit = false
+        tag(slot, entry.tags)
         append(slot, toMain: ghosts.remove(fingerprint))
         ghosts.reserve(index.count)
         return nil
@@ -116,16 +122,41 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    /// Takes out entries that match until `batch` is full, beginning at slot `position`, which moves on; true when the end is reached.
-    mutating func takeOut(from position: inout Int, into batch: CacheBatch<Entry>, where matches: (Entry) -> Bool)
-        -> Bool
-    {
+    /// Takes out entries until `batch` is full, beginning at slot `position`, which moves on; true when the end is reached.
+    mutating func takeOut(from position: inout Int, into batch: CacheBatch<Entry>) -> Bool {
         while position < slots.count {
             if batch.isFull { return false }
-            if let entry = slots[position].entry, matches(entry), let removed = remove(Int32(position)) { batch.append(removed) }
+            if let removed = remove(Int32(position)) { batch.append(removed) }
             position += 1
         }
         return true
+    }
+
+    // MARK: Tags
+
+    /// Number of entries with that tag.
+    func count(tag: String) -> Int { tags.count(tag) }
+
+    /// What is put in from now on has this number or a greater one, if it bears tags.
+    var tagSequence: UInt64 { tags.sequence }
+
+    /// Takes out entries with that tag, put in before `sequence`, until `batch` is full; true when there are no more.
+    mutating func takeOut(tag: String, before sequence: UInt64, into batch: CacheBatch<Entry>) -> Bool {
+        while let slot = tags.oldest(tag, before: sequence) {
+            if batch.isFull { return false }
+            if let removed = remove(slot) { batch.append(removed) }
+        }
+        return true
+    }
+
+    private mutating func tag(_ slot: Int32, _ names: [String]) {
+        if !names.isEmpty { slots[Int(slot)].tagged = tags.add(slot, names) }
+    }
+
+    private mutating func untag(_ slot: Int32) {
+        guard slots[Int(slot)].tagged != TagIndex.none else { return }
+        tags.remove(slots[Int(slot)].tagged)
+        slots[Int(slot)].tagged = TagIndex.none
     }
 
     // MARK: Slots and queues
@@ -143,6 +174,7 @@ struct CacheShard<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private mutating func remove(_ slot: Int32) -> Entry? {
         guard let entry = slots[Int(slot)].entry else { return nil }
         unlink(slot)
+        untag(slot)
         index.removeValue(forKey: entry.key)
         slots[Int(slot)].entry = nil
         slots[Int(slot)].newer = free

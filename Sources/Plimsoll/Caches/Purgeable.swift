@@ -16,6 +16,11 @@ public protocol Purgeable: AnyObject, Sendable {
     /// - Returns: bytes let go of. The manager measures what the kernel got back on its own.
     func release(_ target: ByteCount) -> ByteCount
 
+    /// Lets go of what it keeps ready besides its contents, such as spare buffers. On the way to the background; handles and contents stay good (C88).
+    ///
+    /// - Returns: bytes let go of. Does nothing unless implemented.
+    func dropSpares() -> ByteCount
+
     /// Asks it to stay within `limit` from now on without freeing for it; `nil` lifts the restriction. Does nothing unless implemented.
     func restrict(to limit: ByteCount?)
 
@@ -26,6 +31,7 @@ public protocol Purgeable: AnyObject, Sendable {
 }
 
 extension Purgeable {
+    public func dropSpares() -> ByteCount { .zero }
     public func restrict(to limit: ByteCount?) {}
     public func attach(_ meter: ChargeMeter) -> Bool { false }
 }

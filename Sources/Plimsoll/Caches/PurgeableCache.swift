@@ -9,7 +9,7 @@ import Synchronization
 /// Registered with a manager, the cache grows only while memory has room (see `ChargeMeter`) and releases coldest
 /// first. What the kernel gets back depends on the heap: entries of a page or more come back, small ones that lie
 /// among live objects hardly do, with any allocator.
-public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable {
+public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, TagPurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
 
@@ -26,6 +26,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     private let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
     private let hasListeners = Atomic<Bool>(false)
     private let loads = SingleFlight<Key, Value>()
+    private let taggedLoads = TaggedLoads<Key>()
     private let batch = Mutex<Batch?>(Batch(capacity: slice))
 
     private let costOf: @Sendable (Key, Value) -> Int
@@ -90,15 +91,19 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// The value under `key`, or else the one that `load` makes, which is then kept.
     ///
     /// However many callers ask for the same key, one load runs. If it throws, all who wait get the error; if its caller was
-    /// cancelled, the next one loads anew. Nothing is kept of a load that threw.
-    public func value(forKey key: Key, orLoad load: @Sendable () async throws -> Value) async throws -> Value {
+    /// cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
+    ///
+    /// - Parameter tags: names under which `purge(tag:)` finds it.
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
             // Loaded by somebody else between our miss and our turn.
             if let value = shard(of: key).state.withLock({ $0.peek(key) }) { return value }
-            let value = try await load()
-            insert(value, forKey: key)
-            return value
+            return try await taggedLoads.during(key, tags) { tagged in
+                let value = try await load()
+                insert(value, forKey: key, cost: costOf(key, value), tags: tags, of: tagged)
+                return value
+            }
         }
     }
 
@@ -115,16 +120,24 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Keeps `value` under `key` at a cost of `cost` bytes, whatever the cost closure would say.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = []) -> Bool {
+        insert(value, forKey: key, cost: cost, tags: tags, of: nil)
+    }
+
+    /// - Parameter load: the load that brought it; what was revoked meanwhile is not kept.
+    @discardableResult
+    private func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], of load: TaggedLoad?) -> Bool {
         guard cost >= 0, cost <= bound.load(ordering: .relaxed) else { return false }
         let own = shard(of: key)
         guard reserve(cost, evictingFrom: own) else { return false }
         let entry = CacheShard<Key, Value>.Entry(
             key: key, value: value, cost: cost, expiry: timeToLive.map { time.elapsed() + $0 }, tags: tags)
-        if let old = own.state.withLock({ $0.insert(entry) }) {
+        let (isKept, old) = own.state.withLock { load?.isRevoked ?? false ? (false, nil) : (true, $0.insert(entry)) }
+        if !isKept { forget(cost) }
+        if let old {
             forget(old.cost)
             tell(old, .replaced)
         }
-        return true
+        return isKept
     }
 
     /// Takes out and returns the value under `key`.
@@ -137,12 +150,47 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     /// Takes out everything, in slices, so that nobody waits long.
-    public func removeAll() { takeOut(.removed) { _ in true } }
+    public func removeAll() {
+        let batch = takeBatch()
+        for shard in shards {
+            var position = 0, atEnd = false
+            while !atEnd {
+                atEnd = shard.state.withLock { $0.takeOut(from: &position, into: batch) }
+                settle(batch, .removed)
+            }
+        }
+        putBack(batch)
+    }
 
-    /// Takes out every entry with that tag.
+    /// Takes out every entry with that tag, in slices, so that nobody waits long. A load under way with that tag is not kept, and whoever asks for its key from
+    /// now on loads anew.
     ///
-    /// - Complexity: O(entries).
-    public func purge(tag: String) { takeOut(.purged) { $0.tags.contains(tag) } }
+    /// - Returns: number of entries taken out.
+    /// - Complexity: O(entries with that tag).
+    @discardableResult
+    public func purge(tag: String) -> Int {
+        for key in taggedLoads.revoke(tag) { loads.forget(key) }
+        let batch = takeBatch()
+        var count = 0
+        for shard in shards {
+            // What listeners and others put in meanwhile is not waited for.
+            var end: UInt64?, atEnd = false
+            while !atEnd {
+                atEnd = shard.state.withLock { state in
+                    if end == nil { end = state.tagSequence }
+                    return state.takeOut(tag: tag, before: end ?? 0, into: batch)
+                }
+                count += batch.count
+                purged.wrappingAdd(batch.count, ordering: .relaxed)
+                settle(batch, .purged)
+            }
+        }
+        putBack(batch)
+        return count
+    }
+
+    /// Number of entries with that tag; such as have expired are counted until somebody looks.
+    public func count(tag: String) -> Int { shards.reduce(0) { $0 + $1.state.withLock { $0.count(tag: tag) } } }
 
     /// Calls `listener` with each entry that leaves and why, on the thread that made it leave, after the lock.
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
@@ -270,20 +318,6 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         }
         putBack(batch)
         return released
-    }
-
-    private func takeOut(_ reason: RemovalReason, where matches: (CacheShard<Key, Value>.Entry) -> Bool) {
-        let batch = takeBatch()
-        for shard in shards {
-            var position = 0
-            var atEnd = false
-            while !atEnd {
-                atEnd = shard.state.withLock { $0.takeOut(from: &position, into: batch, where: matches) }
-                if reason == .purged { purged.wrappingAdd(batch.count, ordering: .relaxed) }
-                settle(batch, reason)
-            }
-        }
-        putBack(batch)
     }
 
     /// The prepared batch, or a new one if somebody else is using it.

@@ -56,52 +56,68 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    /// The line behind each running load.
-    private let flights = Mutex<[Key: [Waiter]]>([:])
+    /// A load and the line behind it.
+    private final class Flight: Sendable {
+        /// Added to and taken from under the lock of `flights` only, which makes this one free at all times.
+        let line = Mutex<[Waiter]>([])
+    }
+
+    private let flights = Mutex<[Key: Flight]>([:])
 
     func value(forKey key: Key, load: () async throws -> Value) async throws -> Value {
-        let waiter: Waiter? = flights.withLock { flights in
-            if flights[key] == nil {
-                flights[key] = []
-                return nil
+        let (flight, waiter) = flights.withLock { flights in
+            guard let flight = flights[key] else {
+                let flight = Flight()
+                flights[key] = flight
+                return (flight, nil as Waiter?)
             }
             let waiter = Waiter()
-            flights[key]?.append(waiter)
-            return waiter
+            flight.line.withLock { $0.append(waiter) }
+            return (flight, waiter)
         }
         switch await waiter?.wait() ?? .yours {
         case .value(let value): return value
         case .failure(let error): throw error
         case .cancelled: throw CancellationError()
-        case .yours: return try await lead(key, load)
+        case .yours: return try await lead(flight, key, load)
         }
     }
 
-    private func lead(_ key: Key, _ load: () async throws -> Value) async throws -> Value {
+    /// Whoever asks for `key` from now on loads anew; those in line get what is being loaded.
+    func forget(_ key: Key) {
+        let flight = flights.withLock { $0.removeValue(forKey: key) }
+        withExtendedLifetime(flight) {}
+    }
+
+    private func lead(_ flight: Flight, _ key: Key, _ load: () async throws -> Value) async throws -> Value {
         do {
             let value = try await load()
-            finish(key, .value(value))
+            finish(flight, key, .value(value))
             return value
         } catch {
-            if Task.isCancelled { handOver(key) } else { finish(key, .failure(error)) }
+            if Task.isCancelled { handOver(flight, key) } else { finish(flight, key, .failure(error)) }
             throw error
         }
     }
 
-    private func finish(_ key: Key, _ outcome: Outcome) {
-        let line = flights.withLock { $0.removeValue(forKey: key) }
-        for waiter in line ?? [] { _ = waiter.settle(outcome) }
+    private func finish(_ flight: Flight, _ key: Key, _ outcome: Outcome) {
+        let line = flights.withLock { flights in
+            if flights[key] === flight { flights[key] = nil }
+            return flight.line.withLock { line in
+                defer { line = [] }
+                return line
+            }
+        }
+        for waiter in line { _ = waiter.settle(outcome) }
     }
 
     /// Gives the load to the first in line that still wants it; the line stays behind it.
-    private func handOver(_ key: Key) {
+    private func handOver(_ flight: Flight, _ key: Key) {
         while true {
             let next: Waiter? = flights.withLock { flights in
-                guard flights[key]?.isEmpty == false else {
-                    flights[key] = nil
-                    return nil
-                }
-                return flights[key]?.removeFirst()
+                let next = flight.line.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+                if next == nil, flights[key] === flight { flights[key] = nil }
+                return next
             }
             guard let next, !next.settle(.yours) else { return }
         }

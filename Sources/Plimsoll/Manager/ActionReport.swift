@@ -6,6 +6,8 @@ public struct ActionReport: Sendable, Hashable {
     public var action: PressureAction
     /// Level in force when it began.
     public var level: PressureLevel
+    /// Who wanted it.
+    public var origin = Origin.pressure
     /// Why.
     public var evidence: PressureEvidence
     /// When it began, on the manager's clock.
@@ -41,6 +43,16 @@ public struct ActionReport: Sendable, Hashable {
     /// Whether it belongs to a simulation.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 
+    /// Who wanted an action.
+    public enum Origin: String, Sendable, Hashable {
+        /// The policy, for want of memory.
+        case pressure
+        /// The life cycle, on the way to the background.
+        case background
+        /// A person, or a program on a person's behalf.
+        case `operator`
+    }
+
     /// What came of an action.
     public enum Outcome: Sendable, Hashable {
         /// Carried out.
@@ -56,7 +68,7 @@ public struct ActionReport: Sendable, Hashable {
 
 extension ActionReport: CustomStringConvertible {
     public var description: String {
-        var text = "\(level) (\(evidence)): \(action)"
+        var text = "\(level) (\(origin == .pressure ? evidence.description : origin.rawValue)): \(action)"
         if taken > .zero { text += ", the kernel took \(taken) of volatile memory" }
         if asked > .zero || released > .zero || releasedVolatile > .zero {
             text += ", asked \(asked), released \(released)"

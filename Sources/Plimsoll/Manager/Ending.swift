@@ -9,7 +9,14 @@ struct Ending {
     let time: Timekeeper
 
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
+        // The life cycle ends beside them: its work stops, its state is saved, its hooks clean up, within the same grace.
+        let (lifecycle, deadline, ended) = (parts.lifecycle, time.elapsed() + grace, Parker())
+        parts.threads.run {
+            await lifecycle.terminate(cause: .pressure, within: grace)
+            ended.unpark()
+        }
         let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)
+        ended.park(atMost: max(.zero, deadline - time.elapsed()))
         parts.exit(Self.status, lastLine(saturation, reading, failures))
     }
 

@@ -16,6 +16,12 @@ final class ManagerParts: Sendable {
     let meter: ChargeMeter
     /// What holders of volatile memory declare.
     let volatileMeter: ChargeMeter
+    /// Makes a holder give way under pressure.
+    let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
+    let source: any PressureSource
+    let time: Timekeeper
+    /// Passes pressure on to what admits work.
+    let throttle: WorkThrottle
     let purger: Purger
     let keeper: VolatileKeeper
     /// Releases, and looks after volatile memory.
@@ -25,29 +31,71 @@ final class ManagerParts: Sendable {
     /// Ends the process with a last line; tests put something else here.
     let exit: @Sendable (Int32, String) -> Void
 
-    /// Relaxed: a level on its own, published for whoever asks; it orders nothing.
-    private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
+    let published = PublishedLevel()
+    let deferred: DeferredTasks
 
-    init(source: any PressureSource, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+    init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+        (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
-        tasks = BackgroundTaskRegistry(time: time, threads: threads)
-        lifecycle = Lifecycle(alarms: alarms, threads: threads, environment: Environment(source: source, alarms: alarms, threads: threads))
-        meter = ChargeMeter { source.wake() }
-        volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
+        deferred = DeferredTasks(tasks: tasks, published: published, time: time)
+        let meter = ChargeMeter { source.wake() }
+        let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
+        (self.meter, self.volatileMeter) = (meter, volatileMeter)
+        let (purgeables, threads, alarms) = (purgeables, threads, alarms)
+        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
+        let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
+            let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
+            purgeables.add(entry)
+            source.wake()
+            return Registration(entry.gate) { purgeables.remove(entry) }
+        }
+        self.registrar = registrar
+        let observers = observers
+        lifecycle = Lifecycle(
+            policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
+            makeTasks: { [handovers = tasks.handovers] in
+                BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits, handovers: handovers, width: 4)
+            },
+            observeWarnings: { name, body in
+                let observer = ObserverRegistry.Observer(name, .warning, body)
+                observers.add(observer)
+                return Registration(observer.gate) { observers.remove(observer) }
+            }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
+            time: time, purgeables: purgeables, environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, observers) = (journal, observers)
+        let (journal, throttle) = (journal, WorkThrottle(lifecycle.quiesce))
+        self.throttle = throttle
         let courier = Worker("plimsoll-tell") { turn in
-            guard observers.deliver(turn, time: time) else { return }
+            guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
             journal.deliver(turn, time: time)
         }
         self.courier = courier
         hands = Worker("plimsoll-purge") { turn in
             guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
             keeper.run(turn)
+        }
+        lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
+        listenToTasks(time)
+    }
+
+    deinit { tasks.detach() }
+
+    /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
+    private func listenToTasks(_ time: Timekeeper) {
+        tasks.listen { [journal, courier, published, deferred] listeners in
+            listeners.whenGivenUp = { reason, names in
+                guard reason != .pressure else { return }
+                var report = ActionReport(
+                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [], began: time.elapsed())
+                report.outcome = .overran(names)
+                if journal.add(report) { courier.request() }
+            }
+            listeners.whenOpened = { [weak deferred] in deferred?.look() }
         }
     }
 
@@ -56,12 +104,30 @@ final class ManagerParts: Sendable {
         if journal.add(report) { courier.request() }
     }
 
-    var level: PressureLevel { PressureLevel(rawValue: levelBits.load(ordering: .relaxed)) ?? .normal }
-    func publish(_ level: PressureLevel) { levelBits.store(level.rawValue, ordering: .relaxed) }
+    var level: PressureLevel { published.level }
+
+    func publish(_ level: PressureLevel) {
+        if published.publish(level) { deferred.look() }
+    }
 
     /// Time until a handler has overrun its budget.
     func timeUntilAttention(at now: Duration, budget: Duration) -> Duration {
         min(hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600), courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+    }
+}
+
+/// The level in force, for whoever asks.
+final class PublishedLevel: Sendable {
+    // Relaxed: a level on its own; it orders nothing.
+    private let bits = Atomic<UInt8>(PressureLevel.normal.rawValue)
+
+    var level: PressureLevel { PressureLevel(rawValue: bits.load(ordering: .relaxed)) ?? .normal }
+
+    /// Whether it fell. Called by one thread.
+    func publish(_ level: PressureLevel) -> Bool {
+        let falls = level < self.level
+        bits.store(level.rawValue, ordering: .relaxed)
+        return falls
     }
 }
 

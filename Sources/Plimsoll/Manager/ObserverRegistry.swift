@@ -27,7 +27,10 @@ final class ObserverRegistry: Sendable {
 
     private let state = Mutex(State())
 
-    func add(_ observer: Observer) { state.withLock { $0.observers.append(observer) } }
+    /// - Parameter first: before all others.
+    func add(_ observer: Observer, first: Bool = false) {
+        state.withLock { $0.observers.insert(observer, at: first ? 0 : $0.observers.endIndex) }
+    }
 
     func remove(_ observer: Observer) {
         let removed = state.withLock { state in
@@ -37,6 +40,7 @@ final class ObserverRegistry: Sendable {
     }
 
     var isEmpty: Bool { state.withLock { $0.observers.isEmpty } }
+    var count: Int { state.withLock { $0.observers.count } }
 
     /// Makes `event` the next to be delivered.
     func post(_ event: PressureEvent) { state.withLock { $0.waiting = event } }

@@ -10,8 +10,8 @@ struct PressureResponse {
     private var governor = PurgeGovernor()
     private var ramp = RefillRamp()
     private var volatile: VolatileResponse
-    private var expiryDeadline: Duration?
     private var isRestricted = false
+    private var isQuiescing = false
     /// Refusals are reported once an episode.
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
@@ -47,6 +47,8 @@ struct PressureResponse {
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
+        if assessment.level == .normal { isQuiescing = false }
+        if parts.throttle.post(policy.isDryRun ? .normal : assessment.level, isQuiescing: isQuiescing) { parts.courier.request() }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
         goAroundTheStuck(assessment)
@@ -58,9 +60,9 @@ struct PressureResponse {
         switch action {
         case .warn: announce(assessment)
         case .release: release(action, assessment, reading)
-        case .quiesce: refuse(action, assessment, "nothing is registered that could be paused")
+        case .quiesce: quiesce(action, assessment)
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
-        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process")
+        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process: it stays quiesced")
         case .terminate(let grace): terminate(action, grace, assessment)
         case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
         }
@@ -96,13 +98,25 @@ struct PressureResponse {
         return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
     }
 
-    private mutating func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
+    private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
+        guard !parts.lifecycle.quiesce.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
+        var report = report(action, assessment)
+        if policy.isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
+        parts.report(report)
+    }
+
+    private func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
         var report = report(action, assessment)
         if policy.isDryRun {
             report.outcome = .dryRun
         } else {
-            _ = parts.tasks.expire(.pressure, within: grace)
-            expiryDeadline = assessment.at + grace
+            let blank = report
+            parts.tasks.expire(.pressure, within: grace) { [parts] names in
+                guard !names.isEmpty else { return }
+                var overrun = blank
+                overrun.outcome = .overran(names)
+                parts.report(overrun)
+            }
         }
         parts.report(report)
     }
@@ -141,15 +155,6 @@ struct PressureResponse {
         if let report = parts.purger.takeFinished() {
             governor.finished(report, at: assessment.at, available: reading.available)
             mayHoldElsewhere = parts.purgeables.hasUnmetered && report.released > .zero
-        }
-        if let deadline = expiryDeadline, assessment.at >= deadline || !parts.tasks.isExpiring {
-            expiryDeadline = nil
-            let names = parts.tasks.giveUpStragglers()
-            if !names.isEmpty {
-                var report = report(.expireBackgroundTasks(grace: .zero), assessment)
-                report.outcome = .overran(names)
-                parts.report(report)
-            }
         }
     }
 

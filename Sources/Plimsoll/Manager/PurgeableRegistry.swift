@@ -8,6 +8,7 @@ final class PurgeableRegistry: Sendable {
         let volatile: (any VolatilePurgeable)?
         let name: String
         let rebuildCost: RebuildCost
+        let place: PurgeablePlace
         /// Whether what it holds is known from a meter.
         let isMetered: Bool
         let gate = CallGate()
@@ -16,8 +17,9 @@ final class PurgeableRegistry: Sendable {
         /// What of them it may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
 
-        init(_ purgeable: any Purgeable, meter: ChargeMeter, volatileMeter: ChargeMeter) {
+        init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {
             self.purgeable = purgeable
+            self.place = place
             volatile = purgeable as? any VolatilePurgeable
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost

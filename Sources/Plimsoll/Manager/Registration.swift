@@ -2,11 +2,16 @@ import Synchronization
 
 /// Something registered with a manager, until `cancel()`. Dropping it does not cancel.
 public final class Registration: Sendable {
-    private let gate: CallGate
+    private let close: @Sendable () -> Void
     private let remove: @Sendable () -> Void
 
-    init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) {
-        self.gate = gate
+    convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) { self.init(close: gate.close, remove: remove) }
+
+    /// - Parameters:
+    ///   - close: lets no more calls through and waits for those inside, except from within.
+    ///   - remove: takes it off the list.
+    init(close: @escaping @Sendable () -> Void, remove: @escaping @Sendable () -> Void) {
+        self.close = close
         self.remove = remove
     }
 
@@ -14,7 +19,7 @@ public final class Registration: Sendable {
     /// except from within that very call. Idempotent.
     public func cancel() {
         remove()
-        gate.close()
+        close()
     }
 }
 

@@ -15,6 +15,7 @@ public final class ResourceManager: Sendable {
     private let source: any PressureSource
     private let time: Timekeeper
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
+    private let environment: @Sendable (String) -> String?
     private let hasRun = Atomic<Bool>(false)
 
     /// A manager that decides by `policy` on what `source` sees.
@@ -30,30 +31,36 @@ public final class ResourceManager: Sendable {
         exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
             var line = line
             line.withUTF8 { plimsoll_exit(status, UnsafeRawPointer($0.baseAddress!).assumingMemoryBound(to: CChar.self), $0.count) }
-        }
+        }, environment: @escaping @Sendable (String) -> String? = { SimulationRequest.environment($0) }
     ) {
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
         self.source = source
         self.policy = policy
         self.time = time
         self.onTurn = onTurn
-        parts = ManagerParts(source: source, time: time, exit: exit)
+        self.environment = environment
+        parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
     }
 
     // MARK: Running
 
     /// Watches and acts until the task is cancelled; then background tasks are expired within `policy.shutdownBudget`.
     ///
-    /// - Throws: `ResourceManagerError` if it has run before or no thread can be started.
+    /// With `PLIMSOLL_SIMULATE=LEVEL:DURATION` in the environment, for example `critical:5s`, it begins with that rehearsal (`simulate(_:for:)`).
+    ///
+    /// - Throws: `ResourceManagerError` if it has run before, no thread can be started, or that variable makes no sense.
     public func run() async throws {
+        let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in try SimulationRequest(text) }
         // Relaxed: one caller wins; nothing else hangs on it.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
             throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
         }
         let loop = PressureLoop(source: source, policy: policy, time: time, parts: parts, onTurn: onTurn)
         let parts = parts, source = source
+        if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
         parts.hands.start()
         parts.courier.start()
+        parts.threads.run { await parts.lifecycle.launchIfNeeded() }
         let started = await withTaskCancellationHandler {
             await withCheckedContinuation { (ended: CheckedContinuation<Bool, Never>) in
                 let started = Thread.start("plimsoll") {
@@ -76,10 +83,11 @@ public final class ResourceManager: Sendable {
     private func shutDown() async {
         parts.meter.allow(.max, since: .zero)
         parts.volatileMeter.allow(.max, since: .zero)
+        await lifecycle.terminate(cause: .shutdown, within: policy.shutdownBudget)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             parts.threads.run { [self] in
-                expireBackgroundTasks(.shutdown, within: policy.shutdownBudget)
                 parts.tasks.close()
+                _ = parts.tasks.expireAndWait(.shutdown, within: policy.shutdownBudget, isExtended: true)
                 done.resume()
             }
         }
@@ -87,10 +95,11 @@ public final class ResourceManager: Sendable {
         parts.courier.stop()
     }
 
-    /// Which signals are live, and why the others are not. The last two say whether memory can be volatile and whether the heap can give free pages back.
+    /// Which signals are live, and why the others are not. The last three say whether memory can be volatile, whether
+    /// the heap can give free pages back, and how secrets are kept.
     public var capabilities: Capabilities {
-        parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }.adding(VolatileMemory.signal).adding(
-            HeapAllocator.current.signal)
+        let seen = parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }
+        return seen.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
     }
 
     /// What the process is doing, and what it pauses, saves and takes up again on the way.
@@ -142,37 +151,41 @@ public final class ResourceManager: Sendable {
     ///
     /// A cache that declares what it takes is bounded by the first manager it is registered with for as long as that one runs; cancelling ends
     /// the releases, not that bound.
+    ///
+    /// - Parameters:
+    ///   - purgesOnBackground: whether it lets go of everything on the way to the background: for what is kept for speed only (C87).
+    ///   - tags: names under which `release(_:from:)` selects it.
     @discardableResult
-    public func register(_ purgeable: any Purgeable) -> Registration {
-        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
-        let volatileMeter = VolatileMemory.isSupported ? parts.volatileMeter : parts.meter
-        let entry = PurgeableRegistry.Entry(purgeable, meter: parts.meter, volatileMeter: volatileMeter)
-        let registry = parts.purgeables
-        registry.add(entry)
-        source.wake()
-        return Registration(entry.gate) { registry.remove(entry) }
+    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = []) -> Registration {
+        parts.registrar(purgeable, PurgeablePlace(tags: tags, purgesOnBackground: purgesOnBackground))
     }
+
+    func register(_ purgeable: any Purgeable, _ place: PurgeablePlace) -> Registration { parts.registrar(purgeable, place) }
 
     /// Makes anything else give way: a closure that tells how much it holds, and one that lets go of at least so much.
     ///
     /// - Parameters:
+    ///   - purgesOnBackground: whether it lets go of everything on the way to the background. So registered, a pool of idle connections or buffers is emptied
+    ///     there while whoever has the pool goes on having it (C88).
     ///   - byteCount: bytes held now. Called when memory is short; may be called from any thread.
     ///   - release: gets the bytes to let go of, returns the bytes it let go of.
     @discardableResult
     public func register(
-        _ name: String, rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable () -> some ByteQuantity,
-        release: @escaping @Sendable (ByteCount) -> some ByteQuantity
+        _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false,
+        byteCount: @escaping @Sendable () -> some ByteQuantity, release: @escaping @Sendable (ByteCount) -> some ByteQuantity
     ) -> Registration {
-        register(ClosurePurgeable(name, rebuildCost: rebuildCost, held: { byteCount().inBytes }, release: { release($0).inBytes }))
+        let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: { byteCount().inBytes }, release: { release($0).inBytes })
+        return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 
     /// The same for closures that count in plain integers.
     @discardableResult
     public func register(
-        _ name: String, rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable () -> Int,
+        _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false, byteCount: @escaping @Sendable () -> Int,
         release: @escaping @Sendable (Int) -> Int
     ) -> Registration {
-        register(ClosurePurgeable(name, rebuildCost: rebuildCost, held: { ByteCount(byteCount()) }, release: { ByteCount(release($0.bytes)) }))
+        let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: { ByteCount(byteCount()) }, release: { ByteCount(release($0.bytes)) })
+        return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 
     /// Runs `save` before the process ends itself (`PressurePolicy.terminate`), beside the others, on a thread of its own.

@@ -12,11 +12,22 @@ public struct PressurePolicy: Sendable, Hashable {
     public var handlerBudget: Duration
     /// How long background tasks have when the manager is shut down.
     public var shutdownBudget: Duration
+    /// How long the steps of the life cycle may take.
+    public var lifecycle: LifecyclePolicy
+    /// How long the process, and each scene, may go on in the background before its background tasks are asked to stop. By running time:
+    /// a freeze does not eat it.
+    public var backgroundAllowance: Duration
+    /// How long background tasks have once that is spent.
+    public var expirationGrace: Duration
+    /// More background tasks than this at once are refused: so many are a leak, not work.
+    public var mostBackgroundTasks: Int
 
     /// A policy; the defaults are `standard`'s.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
-        terminate: Termination = .never, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5)
+        terminate: Termination = .never, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
+        lifecycle: LifecyclePolicy = .standard,
+        backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5), mostBackgroundTasks: Int = 1 << 20
     ) {
         self.ladder = ladder
         self.thresholds = thresholds
@@ -24,6 +35,10 @@ public struct PressurePolicy: Sendable, Hashable {
         self.terminate = terminate
         self.handlerBudget = handlerBudget
         self.shutdownBudget = shutdownBudget
+        self.lifecycle = lifecycle
+        self.backgroundAllowance = backgroundAllowance
+        self.expirationGrace = expirationGrace
+        self.mostBackgroundTasks = mostBackgroundTasks
     }
 
     /// The standard ladder and thresholds; never ends the process.
@@ -35,6 +50,10 @@ public struct PressurePolicy: Sendable, Hashable {
         case never
         /// After readings were critical this long without a break and purging proved useless: save within `grace`, then exit with status 75.
         case afterContinuousSaturation(Duration, grace: Duration = .seconds(10))
+    }
+
+    var taskLimits: BackgroundTaskRegistry.Limits {
+        .init(allowance: backgroundAllowance, grace: expirationGrace, capacity: mostBackgroundTasks)
     }
 
     /// `ladder` with the rung that ends the process as `terminate` says: at its time, or not at all.

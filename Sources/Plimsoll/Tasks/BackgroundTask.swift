@@ -19,15 +19,12 @@ public enum ExpirationReason: String, Sendable, Hashable, CaseIterable {
 /// It ends exactly once, by `end()` or by expiring, whichever comes first; ending it again does nothing. A task that is
 /// dropped while active is ended and reported as leaked with the place where it was begun.
 public final class BackgroundTask: Sendable {
+    // Several of these may stand for one task: the one that `begin` returned, and the one its handler is given.
     let record: BackgroundTaskRecord
-    private let registry: BackgroundTaskRegistry
 
-    init(record: BackgroundTaskRecord, registry: BackgroundTaskRegistry) {
-        self.record = record
-        self.registry = registry
-    }
+    init(_ record: BackgroundTaskRecord) { self.record = record }
 
-    deinit { registry.dropped(record) }
+    deinit { if record.phase == .active { record.shard.end(record, isDropped: true) } }
 
     /// What the work is called in reports.
     public var name: String { record.name }
@@ -35,17 +32,26 @@ public final class BackgroundTask: Sendable {
     /// Whether it has neither ended nor been given up. True while its expiration handler runs.
     public var isActive: Bool { record.phase < .ended }
 
-    /// Why it was never active; `nil` if it was.
-    public var refusal: String? { record.refusal }
+    /// Why it was never active, and what to do; `nil` if it was.
+    public var refusal: String? { record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.book).description } }
 
-    /// Time until it is given up; `nil` while nobody has asked it to stop.
-    public var timeRemaining: Duration? { registry.timeRemaining(record) }
+    /// What is left to it: of the grace while it is asked to stop, of the unit's allowance while that is in the background.
+    /// `nil` in the foreground, where no time is counted, and once it has ended.
+    public var timeRemaining: Duration? { record.shard.book?.timeRemaining(record) }
 
     /// Says how far the work is, for reports.
     public func progress(completed: Int, total: Int) { record.setProgress(completed, total) }
 
     /// The work is done. Idempotent; from any thread, also from within the expiration handler.
-    public func end() { registry.end(record) }
+    ///
+    /// - Complexity: O(1); takes a lock that only tasks begun on the same thread share.
+    public func end() { if isActive { record.shard.end(record) } }
+}
+
+extension BackgroundTask: Hashable {
+    /// Whether both stand for the same piece of work.
+    public static func == (left: BackgroundTask, right: BackgroundTask) -> Bool { left.record === right.record }
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(record)) }
 }
 
 /// What is known of one background task. A value for reports.
@@ -67,57 +73,40 @@ public struct BackgroundTaskStatus: Sendable, Hashable {
     var total: Int
 }
 
-/// What the registry keeps of a task.
-final class BackgroundTaskRecord: Sendable {
-    enum Phase: UInt8, Comparable {
-        case active, expiring, ended, givenUp
-
-        static func < (left: Phase, right: Phase) -> Bool { left.rawValue < right.rawValue }
+/// A background task that may not begin.
+public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConvertible {
+    /// Why a task may not begin.
+    public enum Cause: UInt8, Sendable, Hashable, CaseIterable {
+        /// The manager has been shut down, or is being shut down.
+        case shutdown
+        /// The unit is suspended.
+        case suspended
+        /// Those that run are just being asked to stop.
+        case expiring
+        /// The unit's time in the background is spent.
+        case allowanceSpent
+        /// As many run as may run at once.
+        case tooMany
     }
 
-    let id: UInt64
-    let name: String
-    let origin: String
-    let begun: Duration
-    let refusal: String?
-    let handler: Mutex<Handler?>
-    private let phaseBits: Atomic<UInt8>
-    // Relaxed: numbers for a report, each for itself.
-    private let completed = Atomic<Int>(0)
-    private let total = Atomic<Int>(0)
+    /// Why not.
+    public var cause: Cause
+    /// Which task, why not, and what to do.
+    public var description: String
 
-    enum Handler: Sendable {
-        case blocking(@Sendable (BackgroundTask, ExpirationReason) -> Void)
-        case asynchronous(@Sendable (BackgroundTask, ExpirationReason) async -> Void)
-    }
-
-    init(id: UInt64, name: String, origin: String, begun: Duration, refusal: String?, handler: Handler?) {
-        self.id = id
-        self.name = name
-        self.origin = origin
-        self.begun = begun
-        self.refusal = refusal
-        self.handler = Mutex(handler)
-        phaseBits = Atomic(refusal == nil ? Phase.active.rawValue : Phase.ended.rawValue)
-    }
-
-    var phase: Phase { Phase(rawValue: phaseBits.load(ordering: .acquiring)) ?? .ended }
-
-    /// Moves on if `phase` is one of `from`; exactly one caller wins each step (T4).
-    ///
-    /// Acquiring and releasing: what the work wrote before it ended is seen by whoever learns that it ended.
-    func advance(from: Phase, to: Phase) -> Bool {
-        phaseBits.compareExchange(expected: from.rawValue, desired: to.rawValue, ordering: .acquiringAndReleasing).exchanged
-    }
-
-    func setProgress(_ done: Int, _ all: Int) {
-        completed.store(done, ordering: .relaxed)
-        total.store(all, ordering: .relaxed)
-    }
-
-    func status(at now: Duration) -> BackgroundTaskStatus {
-        BackgroundTaskStatus(
-            name: name, age: now - begun, isExpiring: phase == .expiring, origin: origin,
-            completed: completed.load(ordering: .relaxed), total: total.load(ordering: .relaxed))
+    init(_ cause: Cause, of name: String, by book: BackgroundTaskRegistry?) {
+        self.cause = cause
+        let reason =
+            switch cause {
+            case .shutdown: "it was begun after shutdown; begin nothing once `run()` has ended, and hand over or defer what is left"
+            case .suspended: "it was begun while its unit is suspended; begin it after the return to the foreground, or defer it"
+            case .expiring: "it was begun while tasks are being expired; begin it when they have ended, or defer it (`deferred.schedule`)"
+            case .allowanceSpent:
+                "the time its unit has in the background is spent; begin it after the return to the foreground, or defer it (`deferred.schedule`)"
+            case .tooMany:
+                "it is one more than the \(book?.capacity ?? 0) that may run at once; end those that are done, or raise "
+                    + "`PressurePolicy.mostBackgroundTasks`"
+            }
+        description = "background task \"\(name)\" may not run: \(reason)"
     }
 }

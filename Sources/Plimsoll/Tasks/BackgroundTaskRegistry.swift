@@ -1,157 +1,185 @@
+import CPlimsollMemory
 import Synchronization
 
-/// All background tasks of a manager, and their expiration.
+/// The background tasks of a unit (the process, or a scene), their allowance, and their expiration.
+///
+/// Tasks are kept in shards by the thread that begins them, so that threads do not meet. What holds for all of them lies in `gate`, which only
+/// edges and sweeps touch; each change of it is decreed to every shard within its lock. Locks are taken in that order, and nobody's code runs under one.
 final class BackgroundTaskRegistry: Sendable {
-    private struct State {
-        var nextID: UInt64 = 1
-        /// Weak tokens: one nobody holds any more is a leak to report, not a reason to keep it.
-        var running: [UInt64: Running] = [:]
-        var expiry: Expiry?
-        /// Set once the manager has shut down: nothing may be begun any more.
-        var isClosed = false
-        var leaked: [BackgroundTaskStatus] = []
-        var waiting: [Parker] = []
+    struct Limits: Sendable {
+        /// The unit's time in the background.
+        var allowance = Duration.seconds(30)
+        /// How long tasks have once that is spent.
+        var grace = Duration.seconds(5)
+        /// More tasks than this at once are a leak, not work.
+        var capacity = 1 << 20
     }
 
-    private struct Running {
-        let record: BackgroundTaskRecord
-        weak var token: BackgroundTask?
+    /// What others are told. Called on whichever thread finds out, without a lock; they must not keep it.
+    struct Listeners: Sendable {
+        /// The last task has ended in the background: the unit could be suspended.
+        var whenIdle: (@Sendable () -> Void)?
+        /// Tasks may begin that may not have begun before.
+        var whenOpened: (@Sendable () -> Void)?
+        /// These had not ended by the end of their grace and were given up.
+        var whenGivenUp: (@Sendable (ExpirationReason, [String]) -> Void)?
+        /// A shutdown waits for tasks, and needs so much time. May take its time.
+        var whenTimeIsNeeded: (@Sendable (Duration) -> Void)?
     }
 
-    private struct Expiry {
-        var reason: ExpirationReason
-        var deadline: Duration
-    }
-
-    private let state = Mutex(State())
-    private let threads: HandlerThreads
+    let limits: Limits
+    let alarms: Alarms
+    let threads: HandlerThreads
+    let shards: ContiguousArray<BackgroundTaskShard>
+    let gate = Mutex(TaskGate())
+    private let listeners = Mutex(Listeners())
     private let time: Timekeeper
-    /// More tasks than this at once are a leak, not work.
-    private let capacity: Int
+    /// How many tasks may begin that no shard has room for yet. Relaxed: a count, given out in portions.
+    private let room: Atomic<Int>
+    private let portion: Int
+    let handovers: HandoverDesk
+    // Releasing when it is set and acquiring when it is asked, so that whoever sees it set finds the carrier.
+    private let carries = Atomic<Bool>(false)
+    private let carrier = AtomicLazyReference<ContextCarrier>()
+    private let dropped = Mutex<[BackgroundTaskStatus]>([])
     private static let mostLeaks = 64
 
-    init(time: Timekeeper, threads: HandlerThreads, capacity: Int = 1 << 20) {
+    /// - Parameters:
+    ///   - handovers: where work goes that is handed over; the process's, for scenes.
+    ///   - width: how many threads may begin tasks without meeting; a power of two.
+    init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(), handovers: HandoverDesk? = nil, width: Int = 16) {
         self.time = time
+        self.alarms = alarms
         self.threads = threads
-        self.capacity = capacity
+        self.limits = limits
+        self.handovers = handovers ?? HandoverDesk(wall: time.wall)
+        room = Atomic(limits.capacity)
+        portion = max(1, min(1024, limits.capacity / (8 * width)))
+        shards = ContiguousArray((0..<width).map { _ in BackgroundTaskShard() })
+        for shard in shards { shard.book = self }
     }
 
-    func begin(_ name: String, origin: String, handler: BackgroundTaskRecord.Handler?) -> BackgroundTask {
-        let now = time.elapsed()
-        return state.withLock { state in
-            let refusal: String? =
-                if state.isClosed {
-                    "background task \"\(name)\" begun after shutdown"
-                } else if state.running.count >= capacity {
-                    "background task \"\(name)\" is one more than the \(capacity) that may run at once"
-                } else if let expiry = state.expiry, expiry.deadline > now {
-                    "background task \"\(name)\" begun while tasks are being expired (\(expiry.reason.rawValue))"
-                } else {
-                    nil
-                }
-            let record = BackgroundTaskRecord(
-                id: state.nextID, name: name, origin: origin, begun: now, refusal: refusal, handler: refusal == nil ? handler : nil)
-            state.nextID += 1
-            let token = BackgroundTask(record: record, registry: self)
-            if refusal == nil { state.running[record.id] = Running(record: record, token: token) }
-            return token
+    var capacity: Int { limits.capacity }
+
+    func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
+    func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
+    func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) { listeners.withLock { $0.whenGivenUp }?(reason, names) }
+    var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
+
+    /// Its owner is gone: from now on tasks end by themselves. Shards and book keep each other alive until then; a weak reference would make each
+    /// count of references to this object slower.
+    func detach() { for shard in shards { shard.book = nil } }
+
+    // MARK: One task
+
+    func begin(_ name: String, _ file: StaticString, _ line: UInt, handler: BackgroundTaskRecord.Handler?) -> BackgroundTask {
+        let thread = plimsoll_thread_number()
+        let shard = shards[Int(truncatingIfNeeded: thread >> 12 ^ thread >> 20) & (shards.count - 1)]
+        let record = BackgroundTaskRecord(name, file, line, begun: time.elapsed(), shard: shard, handler: handler)
+        var refusal = shard.begin(record)
+        if refusal == .tooMany, makeRoom(in: shard) { refusal = shard.begin(record) }
+        if let refusal {
+            // Nobody else knows it yet.
+            record.refusal = refusal
+            record.enter(.ended)
+            record.handler = nil
         }
+        return BackgroundTask(record)
     }
 
-    func end(_ record: BackgroundTaskRecord) {
-        guard record.advance(from: .active, to: .ended) || record.advance(from: .expiring, to: .ended) else { return }
-        forget(record)
-    }
-
-    /// The last reference to a token went away.
-    func dropped(_ record: BackgroundTaskRecord) {
-        // While it expires its handler's work may go on without the token; the deadline ends it.
-        guard record.advance(from: .active, to: .ended) else { return }
-        let status = record.status(at: time.elapsed())
-        state.withLock { state in
-            if state.leaked.count >= Self.mostLeaks { state.leaked.removeFirst() }
-            state.leaked.append(status)
+    /// Gives `shard` room for some more, in need what others have and do not use.
+    private func makeRoom(in shard: BackgroundTaskShard) -> Bool {
+        var count = takeRoom()
+        if count == 0 {
+            for shard in shards { room.wrappingAdd(shard.takeRoom(), ordering: .relaxed) }
+            count = takeRoom()
         }
-        forget(record)
+        shard.addRoom(count)
+        return count > 0
     }
 
-    private func forget(_ record: BackgroundTaskRecord) {
-        // The handler and what it captures are released here, after the lock.
-        let handler = record.handler.withLock { handler in
-            let taken = handler
-            handler = nil
-            return taken
+    private func takeRoom() -> Int {
+        var free = room.load(ordering: .relaxed)
+        while free > 0 {
+            let count = min(portion, free)
+            let (exchanged, original) = room.compareExchange(expected: free, desired: free - count, ordering: .relaxed)
+            if exchanged { return count }
+            free = original
         }
-        let (running, waiting) = state.withLock { ($0.running.removeValue(forKey: record.id), $0.waiting) }
-        for parker in waiting { parker.unpark() }
-        withExtendedLifetime((handler, running)) {}
+        return 0
+    }
+
+    /// Wraps `handler` so that it sees what surrounds this call, if somebody wants that; costs one load if nobody does.
+    func carryingContext(
+        _ handler: @escaping @Sendable (BackgroundTask, ExpirationReason) -> Void
+    ) -> @Sendable (BackgroundTask, ExpirationReason) -> Void {
+        guard carries.load(ordering: .acquiring), let carrier = carrier.load() else { return handler }
+        let restore = carrier.capture()
+        return { task, reason in restore { handler(task, reason) } }
+    }
+
+    /// False if somebody has before.
+    func carryContext(_ capture: @escaping ContextCarrier.Capture) -> Bool {
+        let mine = ContextCarrier(capture)
+        defer { carries.store(true, ordering: .releasing) }
+        return carrier.storeIfNil(mine) === mine
     }
 
     func timeRemaining(_ record: BackgroundTaskRecord) -> Duration? {
-        guard record.phase == .expiring else { return nil }
-        let deadline = state.withLock { $0.expiry?.deadline }
-        return deadline.map { max(.zero, $0 - time.elapsed()) }
+        let running = alarms.heartbeat.running
+        return gate.withLock { gate in
+            switch record.phase {
+            case .active: gate.allowanceLeft(of: limits.allowance, at: running)
+            case .expiring: gate.sweep.map { max(.zero, $0.deadline - running) }
+            case .ended, .givenUp: nil
+            }
+        }
     }
 
+    // MARK: All of them
+
+    var tally: BackgroundTaskShard.Tally {
+        shards.reduce(into: BackgroundTaskShard.Tally()) { sum, shard in
+            let tally = shard.tally
+            sum.count += tally.count
+            sum.expiring += tally.expiring
+            sum.ended += tally.ended
+        }
+    }
+
+    /// Whether any task has neither ended nor been given up, or handed over work that is not accepted yet.
+    var hasLiveTasks: Bool { gate.withLock { $0.offers } > 0 || shards.contains { $0.tally.count > 0 } }
+
+    /// Oldest first.
     var statuses: [BackgroundTaskStatus] {
         let now = time.elapsed()
-        let records = state.withLock { $0.running.values.map(\.record) }
-        return records.sorted { $0.id < $1.id }.map { $0.status(at: now) }
+        let records = shards.flatMap(\.records).enumerated()
+        return records.sorted { ($0.element.begun, $0.offset) < ($1.element.begun, $1.offset) }.map { $0.element.status(at: now) }
     }
 
     /// The last tasks dropped without end, oldest first.
-    var leaks: [BackgroundTaskStatus] { state.withLock { $0.leaked } }
+    var leaks: [BackgroundTaskStatus] { dropped.withLock { $0 } }
 
-    func close() { state.withLock { $0.isClosed = true } }
-
-    /// Asks every running task to stop: all handlers at once, under one deadline (T6).
-    ///
-    /// - Returns: the number of tasks asked. `stragglers` names those still running at the deadline.
-    func expire(_ reason: ExpirationReason, within grace: Duration) -> Int {
-        let deadline = time.elapsed() + grace
-        // Tokens are taken strongly, so that none is dropped while its handler runs, and leave the lock before they may die.
-        let running = state.withLock { state in
-            state.expiry = Expiry(reason: reason, deadline: deadline)
-            return state.running.values.map { ($0.record, $0.token) }
-        }
-        let expiring = running.filter { record, token in token != nil && record.advance(from: .active, to: .expiring) }
-        for case (let record, let token?) in expiring {
-            switch record.handler.withLock({ $0 }) {
-            case .blocking(let handler): threads.run { handler(token, reason) }
-            case .asynchronous(let handler): threads.run { await handler(token, reason) }
-            case nil: break
-            }
-        }
-        return expiring.count
-    }
-
-    /// Blocks until none that was asked to stop still runs, at most for `grace`.
-    func awaitExpiry(within grace: Duration) {
-        let parker = Parker()
-        let deadline = time.elapsed() + grace
-        state.withLock { $0.waiting.append(parker) }
-        defer { state.withLock { $0.waiting.removeAll { $0 === parker } } }
-        while isExpiring {
-            let left = deadline - time.elapsed()
-            if left <= .zero || !parker.park(atMost: left) { return }
+    func leaked(_ record: BackgroundTaskRecord) {
+        let status = record.status(at: time.elapsed())
+        dropped.withLock { leaks in
+            if leaks.count >= Self.mostLeaks { leaks.removeFirst() }
+            leaks.append(status)
         }
     }
 
-    /// Gives up what is still expiring; call it at the deadline.
-    ///
-    /// - Returns: the names of the tasks given up.
-    func giveUpStragglers() -> [String] {
-        let stragglers = state.withLock { state in
-            state.expiry = nil
-            return state.running.values.map(\.record).filter { $0.phase == .expiring }
-        }
-        return stragglers.sorted { $0.id < $1.id }.compactMap { record in
-            guard record.advance(from: .expiring, to: .givenUp) else { return nil }
-            forget(record)
-            return record.name
-        }
+    /// Says in every shard what holds from now on.
+    func decree(_ gate: TaskGate, condemning: Bool = false) {
+        let refusal = gate.refusal, isWatched = gate.inBackgroundSince != nil
+        for shard in shards { shard.decree(refusal, isWatched: isWatched, condemning: condemning) }
     }
+}
 
-    /// Whether any task that was asked to stop still runs.
-    var isExpiring: Bool { state.withLock { $0.running.values.contains { $0.record.phase == .expiring } } }
+/// What carries that which surrounds a begin to its handler.
+final class ContextCarrier: Sendable {
+    /// Captures, and returns what runs its argument with what was captured.
+    typealias Capture = @Sendable () -> @Sendable (_ body: () -> Void) -> Void
+
+    let capture: Capture
+    init(_ capture: @escaping Capture) { self.capture = capture }
 }

@@ -1,20 +1,28 @@
 import Synchronization
 
-/// Threads for the application's handlers: as many as are blocked at once need, up to a bound, and none of the cooperative
-/// pool's, which the very work that must stop may have filled (T7).
+/// Threads for the application's handlers, and none of the cooperative pool's, which the very work that must stop may have filled (T7).
+///
+/// A few serve as long as they get on. Beside them one stands by while calls wait, and joins in when for a while none was taken: then those that
+/// serve are blocked. So ten thousand quick handlers take few threads, and as many as block do not hold the others up (T6).
 final class HandlerThreads: TaskExecutor {
     private struct State {
         /// The first `taken` of them are gone: ten thousand at once must not be moved up for each.
         var jobs: [Job?] = []
         var taken = 0
+        /// How many have been taken ever.
+        var progress: UInt64 = 0
         var idle: [Parker] = []
         var count = 0
+        var hasStandby = false
+
+        var waiting: Int { jobs.count - taken }
 
         mutating func next() -> Job? {
             guard taken < jobs.count else { return nil }
             defer {
                 jobs[taken] = nil
                 taken += 1
+                progress += 1
                 if taken == jobs.count {
                     jobs.removeAll(keepingCapacity: jobs.count <= 256)
                     taken = 0
@@ -31,37 +39,46 @@ final class HandlerThreads: TaskExecutor {
 
     private let state = Mutex(State())
     private let most: Int
+    /// How many start without waiting to see whether they are needed.
+    private static let eager = 4
+    /// How long a thread without work stays: handlers are rare.
+    private static let linger = Duration.seconds(10)
 
     /// - Parameter most: bound of the number of threads; further handlers wait for one.
-    init(most: Int = 64) { self.most = most }
+    init(most: Int = 256) { self.most = most }
 
     /// Runs a handler that may block.
-    func run(_ body: @escaping @Sendable () -> Void) { add(.closure(body)) }
+    func run(_ body: @escaping @Sendable () -> Void) { add(CollectionOfOne(.closure(body))) }
+
+    /// Runs handlers that may block, in no particular order.
+    func run(_ bodies: [@Sendable () -> Void]) { add(bodies.lazy.map { .closure($0) }) }
 
     /// Runs an asynchronous handler; it stays off the cooperative pool wherever it isn't bound to an actor.
-    func run(_ body: @escaping @Sendable () async -> Void) {
+    @discardableResult
+    func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: self) { @concurrent in await body() }
     }
 
-    func enqueue(_ job: consuming ExecutorJob) { add(.task(UnownedJob(job))) }
+    func enqueue(_ job: consuming ExecutorJob) { add(CollectionOfOne(.task(UnownedJob(job)))) }
 
-    private func add(_ job: Job) {
-        let (idle, start) = state.withLock { state in
-            state.jobs.append(job)
-            let idle = state.idle.popLast()
-            let start = idle == nil && state.count < most
-            if start { state.count += 1 }
-            return (idle, start)
+    private func add(_ jobs: some Collection<Job>) {
+        let (woken, starting, standsBy) = state.withLock { state in
+            state.jobs.append(contentsOf: jobs.lazy.map { $0 })
+            let serving = state.count - state.idle.count
+            let wanted = min(jobs.count, max(state.idle.isEmpty ? 0 : 1, Self.eager - serving))
+            let woken = state.idle.suffix(wanted)
+            state.idle.removeLast(woken.count)
+            let starting = max(0, min(wanted - woken.count, most - state.count))
+            state.count += starting
+            let standsBy = state.waiting > woken.count + starting && !state.hasStandby
+            if standsBy { state.hasStandby = true }
+            return (woken, starting, standsBy)
         }
-        if let idle { idle.unpark() } else if start { startThread() }
+        for parker in woken { parker.unpark() }
+        for _ in 0..<starting where !Thread.start("plimsoll-calls", { self.work() }) { state.withLock { $0.count -= 1 } }
+        if standsBy { startStandby() }
     }
 
-    private func startThread() {
-        let started = Thread.start("plimsoll-calls") { self.work() }
-        if !started { state.withLock { $0.count -= 1 } }
-    }
-
-    /// Ends after ten idle seconds: handlers are rare.
     private func work() {
         let parker = Parker()
         while true {
@@ -73,7 +90,7 @@ final class HandlerThreads: TaskExecutor {
             }
             if let job {
                 perform(job)
-            } else if !parker.park(atMost: .seconds(10)) {
+            } else if !parker.park(atMost: Self.linger) {
                 let leave = state.withLock { state in
                     guard state.jobs.isEmpty else { return false }
                     state.idle.removeAll { $0 === parker }
@@ -81,6 +98,41 @@ final class HandlerThreads: TaskExecutor {
                     return true
                 }
                 if leave { return }
+            }
+        }
+    }
+
+    // MARK: Standing by
+
+    private func startStandby() {
+        if !Thread.start("plimsoll-calls", { self.standBy() }) { state.withLock { $0.hasStandby = false } }
+    }
+
+    private func standBy() {
+        enum Turn { case leave, wait, serve }
+        let parker = Parker()
+        var (seen, count) = state.withLock { ($0.progress, $0.count) }
+        while true {
+            // The more there are the longer each waits to see: handlers that only want a processor are not helped by threads.
+            parker.park(atMost: .milliseconds(max(1, count / 8)))
+            let turn: Turn = state.withLock { state in
+                if state.waiting == 0 {
+                    state.hasStandby = false
+                    return .leave
+                }
+                if state.progress != seen || state.count >= most {
+                    (seen, count) = (state.progress, state.count)
+                    return .wait
+                }
+                state.count += 1
+                return .serve
+            }
+            switch turn {
+            case .leave: return
+            case .wait: continue
+            case .serve:
+                startStandby()
+                return work()
             }
         }
     }

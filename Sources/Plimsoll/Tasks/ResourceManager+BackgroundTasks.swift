@@ -10,7 +10,8 @@ extension ResourceManager {
         _ name: String, file: StaticString = #fileID, line: UInt = #line,
         onExpiration: @escaping @Sendable (BackgroundTask, ExpirationReason) -> Void
     ) -> BackgroundTask {
-        parts.tasks.begin(name, origin: "\(file):\(line)", handler: .blocking(onExpiration))
+        let tasks = parts.tasks
+        return tasks.begin(name, file, line, handler: .blocking(tasks.carryingContext(onExpiration)))
     }
 
     /// Runs `body` as background work: cancelled when it must stop, ended when it returns.
@@ -26,32 +27,7 @@ extension ResourceManager {
         _ body: @escaping @Sendable (BackgroundTask) async throws -> Result,
         onExpiration: (@Sendable (BackgroundTask, ExpirationReason) async -> Void)? = nil
     ) async throws -> Result {
-        let (expired, signal) = AsyncStream.makeStream(of: Never.self)
-        let task = parts.tasks.begin(
-            name, origin: "\(file):\(line)",
-            handler: .asynchronous { task, reason in
-                signal.finish()
-                await onExpiration?(task, reason)
-            })
-        if let refusal = task.refusal { throw BackgroundTaskRefusal(description: refusal) }
-        defer { task.end() }
-
-        // Two children: the work, and a watch that ends when it must stop. Whichever ends first ends the other.
-        return try await withThrowingTaskGroup(of: Result?.self) { group in
-            group.addTask { try await body(task) }
-            group.addTask {
-                for await _ in expired {}
-                return nil
-            }
-            while let finished = try await group.next() {
-                if let finished {
-                    group.cancelAll()
-                    return finished
-                }
-                group.cancelAll()
-            }
-            throw CancellationError()
-        }
+        try await parts.tasks.withTask(name, file, line, body, onExpiration: onExpiration)
     }
 
     /// The running background tasks, oldest first.
@@ -61,23 +37,32 @@ extension ResourceManager {
     public var leakedBackgroundTasks: [BackgroundTaskStatus] { parts.tasks.leaks }
 
     /// Time the process may go on in the background; `nil` while in the foreground, where it is not counted.
-    public var backgroundTimeRemaining: Duration? { nil }
+    public var backgroundTimeRemaining: Duration? { parts.tasks.allowanceLeft }
 
     /// Asks every running background task to stop, waits up to `grace`, and gives up the rest.
     ///
     /// Blocks the calling thread; for an operator's command or a signal, not for the cooperative pool.
     ///
+    /// - Parameter grace: by running time. If tasks are being asked already, the earlier deadline holds.
     /// - Returns: the names of the tasks that were still running.
     @discardableResult
     public func expireBackgroundTasks(_ reason: ExpirationReason, within grace: Duration) -> [String] {
-        guard parts.tasks.expire(reason, within: grace) > 0 else { return [] }
-        parts.tasks.awaitExpiry(within: grace)
-        return parts.tasks.giveUpStragglers()
+        parts.tasks.expireAndWait(reason, within: grace)
     }
-}
 
-/// A background task that may not begin.
-public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Which task, and why not.
-    public var description: String
+    /// Has `body` told how much more time is needed while background tasks are waited for in a shutdown: before the wait begins, and again whenever
+    /// half of that has passed; never while no task lives. For a service manager that would end the process before (`EXTEND_TIMEOUT_USEC=`).
+    public func onStopTimeoutExtension(_ body: @escaping @Sendable (_ duration: Duration) -> Void) {
+        parts.tasks.listen { $0.whenTimeIsNeeded = body }
+    }
+
+    /// Has what surrounds each `beginBackgroundTask` (a tracing context, say) captured there and restored around its expiration handler.
+    /// Nothing is spent on it unless this is called. Work in `withBackgroundTask` keeps its task-local values by itself.
+    ///
+    /// - Parameter capture: called by each begin; returns what runs its argument with what was captured.
+    /// - Returns: false if it was set before: the first one stays.
+    @discardableResult
+    public func carryContext(_ capture: @escaping @Sendable () -> @Sendable (_ body: () -> Void) -> Void) -> Bool {
+        parts.tasks.carryContext(capture)
+    }
 }

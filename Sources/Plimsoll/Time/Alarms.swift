@@ -36,7 +36,7 @@ final class Alarms: Sendable {
     }
 
     let heartbeat: Heartbeat
-    private let time: Timekeeper
+    let time: Timekeeper
     private let state = Mutex(State())
     private let parker = Parker()
     private let onGap = Mutex<(@Sendable (RunningGap) -> Void)?>(nil)
@@ -73,6 +73,12 @@ final class Alarms: Sendable {
         if starts { start() } else { parker.unpark() }
         return alarm
     }
+
+    /// Number of alarms that have not gone off, cancelled ones included. For tests.
+    var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
+
+    /// Whether time is moved by hand, and alarms go off on the thread that moves it.
+    var isByHand: Bool { time.onStep != nil }
 
     /// Who is told of a gap before any timer goes off. It must not keep the thread, and lets the timers go on by `release`.
     func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }

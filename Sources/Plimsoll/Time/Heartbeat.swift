@@ -43,8 +43,10 @@ final class Heartbeat: Sendable {
 
     private let state: Mutex<State>
     private let time: Timekeeper
-    /// When it is late, in nanoseconds. Relaxed: a number on its own; whoever finds it passed asks under the lock.
+    /// When it is late, in nanoseconds. Whoever finds it passed asks under the lock; released and acquired, so that who finds it not passed any more sees the
+    /// gap counted.
     private let lateAt = Atomic<Int64>(.max)
+    private let gapCount = Atomic<UInt64>(0)
 
     init(time: Timekeeper) {
         self.time = time
@@ -65,9 +67,10 @@ final class Heartbeat: Sendable {
             } else if asleep - state.asleep > Self.tolerance {
                 gap = RunningGap(.hostSleep, asleep - state.asleep)
             }
+            if gap != nil { gapCount.add(1, ordering: .relaxed) }
             state.asleep = asleep
             state.promises[part.rawValue] = next.map { now + $0 } ?? .max
-            lateAt.store(state.due == .max ? .max : (state.due + Self.tolerance).inNanoseconds, ordering: .relaxed)
+            lateAt.store(state.due == .max ? .max : (state.due + Self.tolerance).inNanoseconds, ordering: .releasing)
             return gap
         }
     }
@@ -81,5 +84,8 @@ final class Heartbeat: Sendable {
     }
 
     /// Whether a gap has ended that nobody has noticed yet. Costs a look at the clock.
-    var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .relaxed) }
+    var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .acquiring) }
+
+    /// Gaps noticed so far. Read it after `isLate`.
+    var gaps: UInt64 { gapCount.load(ordering: .relaxed) }
 }

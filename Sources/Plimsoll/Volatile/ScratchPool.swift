@@ -55,10 +55,16 @@ final class ScratchPool: @unchecked Sendable {
     }
 
     /// Frees what is not lent.
-    func clear() {
+    ///
+    /// - Returns: bytes freed.
+    @discardableResult
+    func clear() -> Int {
+        var freed = 0
         for place in 0..<Self.places {
             guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else { continue }
+            freed += (start - 16).load(as: Int.self)
             (start - 16).deallocate()
         }
+        return freed
     }
 }

@@ -11,7 +11,7 @@
 ///
 /// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.14, under `mlockall`) it is an
 /// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.
-public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable {
+public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable, TagPurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
 
@@ -19,6 +19,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     @usableFromInline let timeToLive: Duration?
     @usableFromInline let scratch = ScratchPool()
     private let loads = SingleFlight<Key, Value>()
+    private let taggedLoads = TaggedLoads<Key>()
     private let idleTime: Duration
 
     /// - Parameters:
@@ -87,15 +88,19 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// The value under `key`, or else the one that `load` makes, which is then kept.
     ///
     /// However many callers ask for the same key, one load runs. If it throws, all who wait get the error; if its caller was
-    /// cancelled, the next one loads anew. Nothing is kept of a load that threw.
-    public func value(forKey key: Key, orLoad load: @Sendable () async throws -> Value) async throws -> Value {
+    /// cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
+    ///
+    /// - Parameter tags: names under which `purge(tag:)` finds it; at most 255.
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
             // Loaded by somebody else between our miss and our turn.
             if let value = value(forKey: key) { return value }
-            let value = try await load()
-            insert(value, forKey: key)
-            return value
+            return try await taggedLoads.during(key, tags) { tagged in
+                let value = try await load()
+                insert(value, forKey: key, tags: tags, of: tagged)
+                return value
+            }
         }
     }
 
@@ -106,11 +111,15 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     ///   than a page, or if there is no memory for it and the cache has nothing to evict.
     @inlinable
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, tags: [String] = []) -> Bool {
+    public func insert(_ value: Value, forKey key: Key, tags: [String] = []) -> Bool { insert(value, forKey: key, tags: tags, of: nil) }
+
+    @inlinable
+    @discardableResult
+    func insert(_ value: Value, forKey key: Key, tags: [String], of load: TaggedLoad?) -> Bool {
         let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
         let isKept = try? value.withEncodedBytes { bytes in
             withKey(key) { hash, keyBytes, isSame in
-                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive, tags: tags, isSame: isSame)
+                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive, tags: tags, of: load, isSame: isSame)
             }
         }
         return isKept ?? false
@@ -129,10 +138,24 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// Takes out everything and gives its memory back.
     public func removeAll() { store.removeAll() }
 
-    /// Takes out every value with that tag.
+    /// Takes out every value with that tag. A load under way with that tag is not kept, and whoever asks for its key from now on loads anew.
     ///
-    /// - Complexity: O(bytes) in the stretches of the log that hold values with that tag.
-    public func purge(tag: String) { store.purge(tag: Self.number(of: tag)) }
+    /// Nobody finds such a value any more; its bytes stay in the log until their stretch of it is given back. What must not be anywhere at all belongs into a
+    /// `Secret`.
+    ///
+    /// - Returns: number of values taken out.
+    /// - Complexity: O(bytes) in the stretches of the log that hold values with that tag, or one of 63 like it. There is no index of tags: it would cost every
+    ///   entry as much memory again as its place in the index does, and would have to be told of what the kernel takes.
+    @discardableResult
+    public func purge(tag: String) -> Int {
+        for key in taggedLoads.revoke(tag) { loads.forget(key) }
+        return store.purge(tag: Self.number(of: tag))
+    }
+
+    /// Number of values with that tag; such as the kernel has taken are not counted.
+    ///
+    /// - Complexity: as of `purge(tag:)`.
+    public func count(tag: String) -> Int { store.count(tag: Self.number(of: tag)) }
 
     /// Calls `listener` with the key of each entry that leaves and why, on the thread that made it leave, after the lock.
     ///
@@ -174,6 +197,8 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return ByteCount(store.release(target.bytes))
     }
 
+    /// Buffers in which values are put together for `withBytes`.
+    public func dropSpares() -> ByteCount { ByteCount(scratch.clear()) }
     public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
     public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
     /// Its memory is declared on the meter for volatile memory.

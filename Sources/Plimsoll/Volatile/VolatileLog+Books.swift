@@ -48,6 +48,34 @@ extension VolatileLog {
 
     // MARK: Counting
 
+    /// Declares `bytes` of pages about to be mapped, the spare ones first. False if there is no room.
+    ///
+    /// - Parameter isCopy: whether they are for what leaves as many elsewhere: nothing is declared for these.
+    mutating func declare(_ bytes: Int, isCopy: Bool) -> Bool {
+        guard let meter else { return true }
+        let claimed = isCopy ? bytes : min(max(0, spare), bytes)
+        // What is declared already is not asked for again: there may be less room by now than is held.
+        guard claimed == bytes || meter.take(bytes - claimed) else { return false }
+        spare -= claimed
+        return true
+    }
+
+    /// Counts out `bytes` of pages that are gone; while an item is put in they stay declared, for that.
+    mutating func countOut(_ bytes: Int, areTaken: Bool = false) {
+        mapped -= bytes
+        guard let meter else { return }
+        let kept = isInserting && !areTaken ? bytes : min(max(0, -spare), bytes)
+        spare += kept
+        meter.give(bytes - kept)
+        if mapped == 0, !isInserting { giveSpare(downTo: 0) }
+    }
+
+    mutating func giveSpare(downTo kept: Int) {
+        guard spare > kept else { return }
+        meter?.give(spare - kept)
+        spare = kept
+    }
+
     mutating func count(_ number: Int, items: Int, bytes: Int) {
         segments[number]!.liveCount += items
         segments[number]!.liveBytes += bytes

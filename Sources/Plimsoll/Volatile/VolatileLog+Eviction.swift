@@ -113,8 +113,7 @@ extension VolatileLog {
         segment.firsts?.deallocate()
         segments[number] = nil
         if segment.isSealed { sealed -= segment.frontier - segment.lost }
-        mapped -= segment.frontier - segment.lost
-        meter?.give(segment.frontier - segment.lost)
+        countOut(segment.frontier - segment.lost)
         if segment.liveCount == 0 { numbers.give(number) } else { numbers.giveWhenSwept(number) }
     }
 

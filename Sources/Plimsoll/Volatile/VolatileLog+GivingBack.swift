@@ -7,6 +7,7 @@ extension VolatileLog {
     mutating func release(_ target: Int, _ reason: RemovalReason = .purged) -> Int {
         let before = mapped
         copied = 0
+        giveSpare(downTo: 0)
         let isBlind = target >= before / 2 && !isListening
         while before - mapped < target {
             if isBlind {
@@ -43,9 +44,8 @@ extension VolatileLog {
             let taken = segment.frontier - there - segment.lost
             found += taken
             segments[this]!.lost += taken
-            mapped -= taken
             sealed -= taken
-            meter?.give(taken)
+            countOut(taken, areTaken: true)
             if there == 0 { retire(this, .droppedByKernel) }
         }
         return found
@@ -74,25 +74,46 @@ extension VolatileLog {
     }
 
     /// Takes out every item with that tag.
-    mutating func purge(tag: UInt64) {
-        var number = 0
+    ///
+    /// - Returns: how many there were.
+    mutating func purge(tag: UInt64) -> Int {
+        var number = 0, count = 0
         while number < segments.count {
-            if let segment = segments[number], segment.tags & 1 << (tag & 63) != 0 { purge(tag: tag, in: segment, number) }
+            if let segment = segments[number], segment.mayBear(tag) {
+                segment.eachItem(tag: tag) { word, header in
+                    guard let slot = index.find(word(number), header.hash) else { return }
+                    leave(slot, word(number), header, in: segment, .purged)
+                    count += 1
+                }
+                if segment.isSealed, segments[number]!.liveCount == 0 { retire(number, .purged) }
+            }
             number += 1
         }
+        return count
     }
 
-    private mutating func purge(tag: UInt64, in segment: Segment, _ number: Int) {
-        var cursor = segment.cursor
-        while let (offset, header) = segment.nextItem(from: cursor) {
-            cursor = segment.next(after: offset, header)
-            let word = SlotWord(segment: number, offset: offset, hash: header.hash)
-            let tags = segment.base + offset + header.tagsStart
-            guard (0..<header.tags).contains(where: { tags.load(fromByteOffset: $0 * 8, as: UInt64.self) == tag }),
-                let slot = index.find(word, header.hash)
-            else { continue }
-            leave(slot, word, header, in: segment, .purged)
+    /// How many items bear that tag.
+    func count(tag: UInt64) -> Int {
+        var count = 0
+        for case (let number, let segment?) in segments.enumerated() where segment.mayBear(tag) {
+            segment.eachItem(tag: tag) { word, header in if index.find(word(number), header.hash) != nil { count += 1 } }
         }
-        if segment.isSealed, segments[number]!.liveCount == 0 { retire(number, .purged) }
+        return count
+    }
+}
+
+extension Segment {
+    /// Whether any item in it may bear that tag.
+    fileprivate func mayBear(_ tag: UInt64) -> Bool { tags & 1 << (tag & 63) != 0 }
+
+    /// Calls `body` with each item that bears that tag, and with what makes its word in a segment of a number.
+    fileprivate func eachItem(tag: UInt64, _ body: ((Int) -> SlotWord, ItemHeader) -> Void) {
+        var position = cursor
+        while let (offset, header) = nextItem(from: position) {
+            position = next(after: offset, header)
+            let tags = base + offset + header.tagsStart
+            guard (0..<header.tags).contains(where: { tags.load(fromByteOffset: $0 * 8, as: UInt64.self) == tag }) else { continue }
+            body({ SlotWord(segment: $0, offset: offset, hash: header.hash) }, header)
+        }
     }
 }

@@ -3,11 +3,14 @@ import Synchronization
 
 /// Where there is room for an item: segments are opened, filled front to back, and sealed.
 extension VolatileLog {
-    /// Whether giving up everything would make room for `bytes`; else nothing is given up.
-    func canHave(_ bytes: Int) -> Bool {
+    /// Bytes of pages that a segment takes at a time, at least.
+    private var leastStep: Int { min(Self.step, segmentSize / 4) }
+
+    /// Whether giving up everything would make room for an item's pages; else nothing is given up.
+    func canHave(_ header: ItemHeader) -> Bool {
         guard let meter else { return true }
-        let room = meter.room
-        return bytes <= room || bytes - room <= mapped
+        let bytes = max(header.pagesBytes, leastStep), room = meter.room
+        return bytes <= room || bytes - room <= mapped + spare
     }
 
     /// Room for an item at the end of a queue.
@@ -44,7 +47,12 @@ extension VolatileLog {
             }
             if end > segment.frontier {
                 guard extend(open, to: end, forced: forced) else {
-                    guard !forced, evictNext() else { return nil }
+                    // A segment without pages has nothing to give. If it had its turn another would be opened in its place, and so on for ever: before
+                    // a main queue in which nothing counts any more, or where the room that `canHave` saw has become somebody else's.
+                    guard !forced, evictNext(sparing: segment.frontier == 0 ? open : -1) else {
+                        if segment.frontier == 0 { retire(open, .removed) }
+                        return nil
+                    }
                     continue
                 }
             }
@@ -88,11 +96,7 @@ extension VolatileLog {
         let needed = ((end ?? segment.capacity) + PageLayout.mask) & ~PageLayout.mask
         let target = segment.isHuge ? segment.capacity : min(segment.capacity, max(needed, segment.frontier + min(Self.step, segment.capacity / 4)))
         let bytes = target - segment.frontier
-        if forced {
-            meter?.takeAnyway(bytes)
-        } else {
-            guard mapped + bytes <= mappedBound, meter?.take(bytes) ?? true else { return false }
-        }
+        guard forced || mapped + bytes <= mappedBound, declare(bytes, isCopy: forced) else { return false }
         // One call for all instead of a fault a page; where it fails the writes below do it.
         _ = plimsoll_populate(segment.base + segment.frontier, bytes)
         var page = segment.frontier

@@ -44,6 +44,12 @@ struct VolatileLog: ~Copyable {
     /// Whether sealing works: whether the kernel may take the pages.
     var isVolatile: Bool
     var meter: ChargeMeter?
+    /// What is declared on the meter beyond `mapped`. More: pages given up for an item, until that and the next ones have taken their place. Less: copies of
+    /// what is hot, until the segment they come from has had its turn. Told at once, a reading in between would take the dip for the cache's
+    /// size and let it grow no further, segment by segment down to nothing (seen in the demo); or the rise, and let it grow for ever.
+    var spare = 0
+    /// Whether what is given up now is given up for an item.
+    private(set) var isInserting = false
     var now = Duration.zero
     var isListening = false
     var departures: [Departure] = []
@@ -71,7 +77,7 @@ struct VolatileLog: ~Copyable {
 
     deinit {
         for segment in segments { segment?.firsts?.deallocate() }
-        meter?.give(mapped)
+        meter?.give(mapped + spare)
     }
 
     var liveBytes: Int { small.liveBytes + main.liveBytes }
@@ -121,12 +127,18 @@ struct VolatileLog: ~Copyable {
         _ header: ItemHeader, expiry: UInt64, tags: [UInt64], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, existing: SlotWord?
     ) -> Insertion {
         if let existing, index.find(existing, header.hash) == nil { return .again }
-        guard header.cost <= bound, header.pagesBytes <= mappedBound, canHave(header.cost), index.page(of: header.hash) != nil else {
+        guard header.cost <= bound, header.pagesBytes <= mappedBound, canHave(header), index.page(of: header.hash) != nil else {
             return .refused
         }
         copied = 0
         replacing = existing.map { SlotWord(bits: $0.place) }
-        defer { replacing = nil }
+        isInserting = true
+        defer {
+            replacing = nil
+            isInserting = false
+            // More than a segment is not needed soon, and who holds nothing claims nothing.
+            giveSpare(downTo: mapped > 0 ? segmentSize : 0)
+        }
         while liveBytes + header.cost > bound { guard evictNext() else { return .refused } }
         let isKnown = existing == nil && ghosts.remove(UInt32(truncatingIfNeeded: header.hash))
         guard let (number, offset) = reserve(header, toMain: isKnown, forced: false) else { return .refused }

@@ -11,11 +11,12 @@ extension VolatileStore {
     /// - Parameters:
     ///   - timeToLive: age at which it counts as missing; `nil` for ever.
     ///   - tags: hashes of tags.
+    ///   - load: the load that brought it; what was revoked meanwhile is not kept.
     /// - Returns: false, and nothing has changed, if it cannot be kept.
     @usableFromInline
     func insert(
         _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?, tags: [UInt64],
-        isSame: (UnsafeRawBufferPointer) -> Bool
+        of load: TaggedLoad?, isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
         guard value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else { return false }
         let header = ItemHeader(hash: hash, key: key.count, value: value.count, tags: tags.count, expires: timeToLive != nil)
@@ -25,6 +26,7 @@ extension VolatileStore {
             // Keys are compared without the lock: that may be the application's code.
             let existing = find(hash, key, isSame: isSame)?.word
             let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
+                if load?.isRevoked ?? false { return .refused }
                 guard existing != nil || log.insertions(hash) == seen else { return .again }
                 let expiry = timeToLive.map { UInt64(max(0, (log.now + min($0, Self.forEver)).inNanoseconds)) } ?? 0
                 return log.insert(header, expiry: expiry, tags: tags, key: key, value: value, existing: existing)
@@ -51,7 +53,8 @@ extension VolatileStore {
 
     func removeAll() { withLog(()) { log in _ = log.release(.max, .removed) } }
 
-    func purge(tag: UInt64) { withLog(()) { $0.purge(tag: tag) } }
+    func purge(tag: UInt64) -> Int { withLog(0) { $0.purge(tag: tag) } }
+    func count(tag: UInt64) -> Int { withLog(0) { $0.count(tag: tag) } }
 
     // MARK: Size
 

@@ -8,7 +8,8 @@ struct BenchCommand: ParsableCommand {
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
         subcommands: [
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
-            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self,
+            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self, TimersBench.self,
+            LifecycleBenchCommand.self, TaskBenchCommand.self, TaskFootprintCommand.self,
         ])
 }
 

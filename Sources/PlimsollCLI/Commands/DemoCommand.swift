@@ -9,11 +9,12 @@ struct DemoCommand: ParsableCommand {
         discussion: """
             The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
             with its cache in volatile memory, registered with a manager, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
-            """)
+            """,
+        subcommands: [LifecycleDemoCommand.self])
 
     @Option(help: "Limit of each service's group.") var limit = ByteCount.mebibytes(256)
     @Option(help: "Length of the demo.") var seconds = 20.0
-    @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/demo.svg"
+    @Option(help: "Where to draw what happened. (default: out/demo.svg)", completion: .file()) var svg: String?
     @Flag(help: "Simulate, even where a real group could be made.") var simulate = false
     @Flag(help: "Never simulate: exit with 69 where no group can be made.") var real = false
 
@@ -50,6 +51,7 @@ struct DemoCommand: ParsableCommand {
 
     private func draw(_ without: DemoRecord, _ with: DemoRecord, isSimulated: Bool) throws {
         let chart = DemoChart(without: without, with: with, limit: limit, seconds: seconds, isSimulated: isSimulated)
+        let svg = svg ?? "out/demo.svg"
         try File.write(chart.svg, to: svg)
         Output.line("drawn: \(printable(svg))")
     }

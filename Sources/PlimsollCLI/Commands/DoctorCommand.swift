@@ -12,7 +12,7 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
         let source = LinuxPressureSource()
-        let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
+        let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
         let reading = try? source.read(at: SteadyClock.now)
         if json {
             Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))

@@ -38,6 +38,12 @@ struct SVG {
         body += "<title>\(Self.escaped(title))</title></rect>\n"
     }
 
+    /// Makes slanting lines of the style `hatchline` known, to fill areas with by `fill: url(#hatch)`.
+    mutating func hatching() {
+        body += "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+        body += "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatchline\"/></pattern></defs>\n"
+    }
+
     enum Anchor: String { case start, middle, end }
 
     mutating func text(_ text: String, x: Double, y: Double, _ style: String = "", anchor: Anchor = .start) {

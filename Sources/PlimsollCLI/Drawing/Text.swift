@@ -19,6 +19,14 @@ enum Text {
         return "\(sign)\(scaled / scale).\(digits)"
     }
 
+    /// With just so many decimals: `4.20`.
+    static func fixed(_ value: Double, decimals: Int) -> String {
+        let text = number(value, decimals: decimals)
+        guard decimals > 0, let last = text.last, last.isNumber else { return text }
+        let fraction = text.split(separator: ".").dropFirst().first.map(\.count) ?? 0
+        return text + (fraction == 0 ? "." : "") + String(repeating: "0", count: decimals - fraction)
+    }
+
     /// Whole mebibytes.
     static func mebibytes(_ size: ByteCount) -> String { "\(Int((Double(size.bytes) / 1_048_576).rounded()))" }
 

@@ -93,6 +93,11 @@ final class ChildProcess {
         if ending == nil { kill(pid, number) }
     }
 
+    /// Writes a line to its standard input, if it is leashed.
+    func tell(_ line: String) {
+        if let leash { Output.write(line + "\n", to: leash) }
+    }
+
     /// How it ended, if it has.
     @discardableResult
     func poll() -> Ending? { wait(WNOHANG) }

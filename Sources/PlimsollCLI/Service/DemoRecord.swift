@@ -40,7 +40,9 @@ struct DemoRecord {
     var levels: [(at: Duration, level: PressureLevel)] = []
     var purges: [Purge] = []
     var drops: [Drop] = []
-    var served = 0
+    private(set) var served = 0
+    /// When it was last seen to have answered somebody.
+    private var answeredAt = Duration.zero
     var hits = 0
     var misses = 0
     var fate = Fate.running
@@ -48,6 +50,20 @@ struct DemoRecord {
     init(isProtected: Bool) { self.isProtected = isProtected }
 
     var name: String { isProtected ? "with" : "without" }
+
+    /// Longer than its clients wait for an answer before they give up.
+    static let patience = Duration.seconds(3)
+
+    /// Takes note of how many requests have been answered by now.
+    mutating func noteServed(_ count: Int, at now: Duration) {
+        if count > served { answeredAt = now }
+        served = count
+    }
+
+    /// `nil` while it answers; else what is wrong with it, although it may still end when it is asked to.
+    func standstill(at now: Duration) -> String? {
+        now - answeredAt < Self.patience ? nil : "answered nobody after \(Text.number(answeredAt.inSeconds)) s"
+    }
 
     /// Sum of the falls that were measured.
     var givenBack: ByteCount { purges.reduce(.zero) { $0 + max(.zero, $1.fall) } }

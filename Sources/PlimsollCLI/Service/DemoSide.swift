@@ -52,7 +52,7 @@ final class DemoSide {
         // The group's statistics are a long text, which an emulated machine parses in milliseconds.
         if record.samples.count % Self.looksPerPart == 0 { parts = group.parts }
         record.samples.append(.init(at: now, usage: group.usage, fixed: parts.fixed, workingSet: parts.workingSet))
-        record.served = traffic?.servedCount ?? 0
+        noteServed(at: now)
         var items = events().compactMap(take)
         if let ending = child.poll() {
             judge(ending, at: now)
@@ -64,11 +64,14 @@ final class DemoSide {
     /// Ends clients and service, if it is still there.
     func end() {
         stopTraffic()
-        record.served = traffic?.servedCount ?? record.served
+        noteServed(at: SteadyClock.now - start)
         guard record.fate == .running else { return }
+        let standstill = record.standstill(at: SteadyClock.now - start)
         let ending = child.end(within: .seconds(5))
         _ = events().compactMap(take)
-        if ending == .exited(0), group.kills == 0 {
+        if let standstill {
+            record.fate = .other(standstill)
+        } else if ending == .exited(0), group.kills == 0 {
             record.fate = .survived
         } else {
             judge(ending, at: SteadyClock.now - start)
@@ -80,6 +83,10 @@ final class DemoSide {
         child.end(within: .zero)
         stopTraffic()
         if !group.remove() { Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed") }
+    }
+
+    private func noteServed(at now: Duration) {
+        if let traffic { record.noteServed(traffic.servedCount, at: now) }
     }
 
     private func stopTraffic() {

@@ -47,7 +47,7 @@ struct DemoSimulation {
             }
             let fixed = Self.base + live + (isProtected ? .zero : cache)
             record.samples.append(.init(at: at, usage: Self.base + live + cache, fixed: fixed, workingSet: fixed))
-            record.served = Int(requests)
+            record.noteServed(Int(requests), at: at)
             at += Self.step
         }
         record.fate = .survived

@@ -35,7 +35,10 @@ struct HTTPRequest: Equatable {
 
     /// The head of a response.
     static func responseHead(_ status: Int, length: Int) -> String {
-        let reasons = [200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large"]
+        let reasons = [
+            200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
+            503: "Service Unavailable",
+        ]
         return "HTTP/1.1 \(status) \(reasons[status] ?? "Error")\r\nContent-Length: \(length)\r\n\r\n"
     }
 }

@@ -4,10 +4,13 @@ import Glibc
 struct Socket {
     let descriptor: Int32
 
-    /// A listening socket on a port that the kernel chooses.
-    static func listening() throws -> (socket: Socket, port: UInt16) {
+    /// A listening socket on that port; the kernel chooses one if it is 0.
+    static func listening(port: UInt16 = 0) throws -> (socket: Socket, port: UInt16) {
         let socket = try Socket()
-        var address = loopback(port: 0)
+        // A port that was ours a moment ago has connections that linger.
+        var reuses: Int32 = 1
+        setsockopt(socket.descriptor, SOL_SOCKET, SO_REUSEADDR, &reuses, socklen_t(MemoryLayout<Int32>.size))
+        var address = loopback(port: port)
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let result = withUnsafeMutablePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
@@ -24,8 +27,11 @@ struct Socket {
     }
 
     /// A connection to that port; `nil` if nobody listens.
-    static func connected(to port: UInt16) -> Socket? {
+    ///
+    /// - Parameter patience: how long it, and each transfer, may take: a service that stands still must not hold its clients for ever.
+    static func connected(to port: UInt16, patience: Duration = .seconds(2)) -> Socket? {
         guard let socket = try? Socket() else { return nil }
+        socket.setTimeout(patience)
         var address = loopback(port: port)
         let result = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(socket.descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
@@ -34,8 +40,6 @@ struct Socket {
             socket.close()
             return nil
         }
-        // A service that stands still must not hold its clients for ever.
-        socket.setTimeout(seconds: 2)
         return socket
     }
 
@@ -54,8 +58,10 @@ struct Socket {
         return address
     }
 
-    private func setTimeout(seconds: Int) {
-        var time = timeval(tv_sec: seconds, tv_usec: 0)
+    /// Neither sending nor receiving waits for longer.
+    func setTimeout(_ patience: Duration) {
+        let (seconds, attoseconds) = patience.components
+        var time = timeval(tv_sec: Int(seconds), tv_usec: Int(attoseconds / 1_000_000_000_000))
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
     }
@@ -98,6 +104,9 @@ struct Socket {
         var text = text
         return text.withUTF8 { send(UnsafeRawBufferPointer($0), more: more) }
     }
+
+    /// Ends what is under way on it, in other threads too.
+    func shutDown() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
     func close() { Glibc.close(descriptor) }
 }

@@ -1,12 +1,12 @@
 import Glibc
 
 /// Why a system call failed, in the kernel's words.
-struct KernelError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct KernelError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The errno, positive.
-    var number: Int32
+    package var number: Int32
 
     /// `"Permission denied"`.
-    var description: String { number > 0 ? String(cString: strerror(number)) : "malformed" }
+    package var description: String { number > 0 ? String(cString: strerror(number)) : "malformed" }
 
     /// Whether the same call would be refused again as long as nobody changes the machine: the file does not exist or is not for us.
     var isLasting: Bool { [ENOENT, ENOTDIR, EACCES, EPERM, EROFS, EOPNOTSUPP, EINVAL].contains(number) }

@@ -1,0 +1,151 @@
+import Synchronization
+
+/// Calls many handlers under one deadline, a bounded number at a time, on threads of the manager's (C30, T6, T7).
+///
+/// Whoever blocks holds up nobody else for long: when a stride passes without any progress, more are called beside it.
+final class FanOut: Sendable {
+    struct Handler: Sendable {
+        var name: String
+        var origin = ""
+        var body: @Sendable () async throws -> Void
+    }
+
+    struct Outcome: Sendable {
+        var overran: [HandlerTiming] = []
+        var unreached: [String] = []
+        var failures: [String] = []
+        var slowest: [HandlerTiming] = []
+    }
+
+    /// How handlers are called.
+    enum Order {
+        /// Begun in the order of registration, some at a time; those not begun at the deadline are not called any more.
+        case forward
+        /// One after the other from the last to the first; all are called, however late: what was paused must not stay so (C6).
+        case reverse
+
+        var width: Int { self == .forward ? 8 : 1 }
+    }
+
+    private struct State {
+        var next = 0
+        var finished = 0
+        var running: [Int: Duration] = [:]
+        var seen = (next: 0, finished: 0)
+        var tasks: [Task<Void, Never>] = []
+        var outcome = Outcome()
+        var continuation: CheckedContinuation<Outcome, Never>?
+    }
+
+    /// More threads than this are not spent on those that block.
+    private static let mostRunners = 64
+    private static let mostSlowest = 8
+
+    private let handlers: [Handler]
+    private let order: Order
+    private let alarms: Alarms
+    private let threads: HandlerThreads
+    private let state = Mutex(State())
+
+    private init(_ handlers: [Handler], _ order: Order, _ alarms: Alarms, _ threads: HandlerThreads) {
+        self.handlers = order == .forward ? handlers : handlers.reversed()
+        self.order = order
+        self.alarms = alarms
+        self.threads = threads
+    }
+
+    /// Calls all of them; returns when they have returned, at `deadline` (running time) at the latest.
+    static func call(_ handlers: [Handler], _ order: Order, until deadline: Duration, _ alarms: Alarms, _ threads: HandlerThreads) async -> Outcome {
+        guard !handlers.isEmpty else { return Outcome() }
+        let fanOut = FanOut(handlers, order, alarms, threads)
+        let left = max(.zero, deadline - alarms.heartbeat.running)
+        let alarm = alarms.set(.deadline, after: left) { fanOut.end() }
+        defer { alarm.cancel() }
+        return await withCheckedContinuation { continuation in
+            fanOut.state.withLock { $0.continuation = continuation }
+            fanOut.start(min(order.width, handlers.count))
+            fanOut.watch()
+        }
+    }
+
+    private func start(_ count: Int) {
+        for _ in 0..<count {
+            let task = threads.run { await self.work() }
+            state.withLock { $0.tasks.append(task) }
+        }
+    }
+
+    private func work() async {
+        while let index = begin() {
+            var failure: String?
+            do { try await handlers[index].body() } catch { failure = "\(handlers[index].name): \(error)" }
+            finish(index, failure)?.resume(returning: state.withLock { $0.outcome })
+        }
+    }
+
+    private func begin() -> Int? {
+        let now = alarms.heartbeat.running
+        return state.withLock { state in
+            guard state.next < handlers.count else { return nil }
+            state.running[state.next] = now
+            state.next += 1
+            return state.next - 1
+        }
+    }
+
+    /// Books a handler's return; who waits for all, if it was the last.
+    private func finish(_ index: Int, _ failure: String?) -> CheckedContinuation<Outcome, Never>? {
+        let now = alarms.heartbeat.running
+        return state.withLock { state in
+            let took = now - (state.running.removeValue(forKey: index) ?? now)
+            state.finished += 1
+            if let failure { state.outcome.failures.append(failure) }
+            let slowest = state.outcome.slowest
+            if slowest.count < Self.mostSlowest || took > slowest[slowest.count - 1].took {
+                let place = slowest.firstIndex { $0.took < took } ?? slowest.count
+                state.outcome.slowest.insert(timing(index, took), at: place)
+                if slowest.count == Self.mostSlowest { state.outcome.slowest.removeLast() }
+            }
+            guard state.finished == handlers.count else { return nil }
+            defer { state.continuation = nil }
+            return state.continuation
+        }
+    }
+
+    private func timing(_ index: Int, _ took: Duration) -> HandlerTiming {
+        HandlerTiming(name: handlers[index].name, origin: handlers[index].origin, took: took)
+    }
+
+    /// Looks now and then whether those that run hold up the rest.
+    private func watch() {
+        alarms.set(.deadline, after: Alarms.stride) { [weak self] in self?.look() }
+    }
+
+    private func look() {
+        let more: Int? = state.withLock { state in
+            guard state.continuation != nil || order == .reverse, state.next < handlers.count else { return nil }
+            defer { state.seen = (state.next, state.finished) }
+            guard state.seen == (state.next, state.finished), state.running.count < Self.mostRunners else { return 0 }
+            return min(order.width, handlers.count - state.next)
+        }
+        guard let more else { return }
+        start(more)
+        watch()
+    }
+
+    /// The deadline has come: names who still runs, and has them cancelled if they are not to go on.
+    private func end() {
+        let now = alarms.heartbeat.running
+        let (continuation, outcome, tasks): (CheckedContinuation<Outcome, Never>?, Outcome, [Task<Void, Never>]) = state.withLock { state in
+            guard let continuation = state.continuation else { return (nil, Outcome(), []) }
+            state.continuation = nil
+            state.outcome.overran = state.running.sorted { $0.key < $1.key }.map { timing($0.key, now - $0.value) }
+            state.outcome.unreached = handlers[state.next...].map(\.name)
+            guard order == .forward else { return (continuation, state.outcome, []) }
+            state.next = handlers.count
+            return (continuation, state.outcome, state.tasks)
+        }
+        for task in tasks { task.cancel() }
+        continuation?.resume(returning: outcome)
+    }
+}

@@ -1,0 +1,151 @@
+import Synchronization
+
+/// Where a launch leads to.
+public enum LaunchTarget: Sendable, Hashable {
+    /// The process will serve.
+    case active
+    /// It was woken for one event: nothing of the foreground is set up (C16).
+    case background
+}
+
+extension Lifecycle {
+    /// How far the launch is.
+    struct Launching: Sendable {
+        var task: Task<Void, Never>?
+        var isExplicit = false
+        var report: LifecycleReport?
+        var stage = Readiness.Stage.starting
+        var warming: [String: Double] = [:]
+        var hooks: [LaunchHook] = []
+
+        var hasBegun: Bool { task != nil }
+    }
+
+    struct LaunchHook: Sendable {
+        var name: String
+        var origin: String
+        var willRestore: (@Sendable () async throws -> Void)?
+        var didRestore: (@Sendable (RestoreOutcome) async throws -> Void)?
+    }
+
+    /// Launches the process: `willRestore` hooks, restoring, `didRestore` hooks, then the steps to `target` (C16, C19).
+    ///
+    /// `ResourceManager.run` and whatever first asks for a state launch into the foreground if nobody did before; then this goes to `target` from there.
+    ///
+    /// - Returns: what it came to, with how long it took (C21).
+    /// - Throws: `LifecycleError` if it was called before.
+    @discardableResult
+    public func launch(into target: LaunchTarget = .active) async throws -> LifecycleReport {
+        let isSecond = launching.withLock { launching in
+            defer { launching.isExplicit = true }
+            return launching.isExplicit
+        }
+        if isSecond { throw LifecycleError("launch(into: \(target)) was called a second time; a process launches once") }
+        let wasBegun = launching.withLock { $0.hasBegun }
+        await beginLaunch(into: target).value
+        if wasBegun { return try await settle(.launch) { $0.isInBackground = target == .background } }
+        return launching.withLock { $0.report } ?? LifecycleReport(target: state)
+    }
+
+    /// Takes part in launching: `willRestore` when the process is up and its state is not yet restored, `didRestore`, with what became of
+    /// each state, when it nearly is ready (C19).
+    public func observeLaunch(
+        _ name: String, file: StaticString = #fileID, line: UInt = #line, willRestore: (@Sendable () async throws -> Void)? = nil,
+        didRestore: (@Sendable (RestoreOutcome) async throws -> Void)? = nil
+    ) {
+        let hook = LaunchHook(name: name, origin: "\(file):\(line)", willRestore: willRestore, didRestore: didRestore)
+        launching.withLock { $0.hooks.append(hook) }
+    }
+
+    /// Loads what is big or slow while the process already serves with what it has; `readiness` tells how far it is (C20).
+    ///
+    /// - Parameter body: the work; it is given a function that says how far it is, from 0 to 1.
+    public func warmUp(_ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void) {
+        launching.withLock { $0.warming[name] = 0 }
+        Task(priority: .background) { @concurrent [self] in
+            await body { done in
+                launching.withLock { if $0.warming[name] != nil { $0.warming[name] = min(1, max(0, done)) } }
+            }
+            launching.withLock { launching in
+                launching.warming[name] = nil
+                if launching.warming.isEmpty, launching.stage == .warming { launching.stage = .complete }
+            }
+        }
+    }
+
+    /// Whether the process should be sent work, and why not.
+    public var readiness: Readiness {
+        let (stage, warming) = launching.withLock { ($0.stage, $0.warming) }
+        let state = state
+        let reason: String? =
+            switch stage {
+            case .starting: "not launched"
+            case .restoring: "its state is being restored"
+            case .warming, .complete: state == .active ? nil : "the process is \(state)"
+            }
+        return Readiness(stage: stage, isReady: reason == nil, reason: reason, warming: warming)
+    }
+
+    /// Launches into the foreground unless that was done.
+    func launchIfNeeded() async { await beginLaunch(into: .active).value }
+
+    private func beginLaunch(into target: LaunchTarget) -> Task<Void, Never> {
+        launching.withLock { launching in
+            if let task = launching.task { return task }
+            let task = threads.run { await self.performLaunch(into: target) }
+            launching.task = task
+            return task
+        }
+    }
+
+    private func performLaunch(into target: LaunchTarget) async {
+        let began = alarms.heartbeat.running
+        let deadline = began + policy.backgroundDeadline
+        let hooks = launching.withLock { launching in
+            launching.stage = .restoring
+            return launching.hooks
+        }
+        var own = LifecycleReport(target: target == .active ? .active : .background)
+        own.add(await FanOut.call(hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))
+        let restored = preservation.restore()
+        own.failures +=
+            restored.problems
+            + restored.items.compactMap { item in
+                if case .cleanStart(let reason) = item.result { "the state \"\(item.name)\" starts clean: \(reason)" } else { nil }
+            }
+        let told = hooks.compactMap { hook -> FanOut.Handler? in
+            guard let body = hook.didRestore else { return nil }
+            return hook.handler { try await body(restored) }
+        }
+        own.add(await FanOut.call(told, .forward, until: deadline, alarms, threads))
+
+        wish.withLock { $0.isInBackground = target == .background }
+        let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) { self.wish.withLock { $0.process } }
+        if let steps { own.add(steps) }
+        if let problem = preservation.launched() { own.failures.append(problem) }
+        own.took = alarms.heartbeat.running - began
+        launching.withLock { launching in
+            launching.report = own
+            launching.stage = launching.warming.isEmpty ? .complete : .warming
+        }
+        book(own)
+    }
+}
+
+extension Lifecycle.LaunchHook {
+    fileprivate func handler(_ body: (@Sendable () async throws -> Void)?) -> FanOut.Handler? {
+        body.map { FanOut.Handler(name: name, origin: origin, body: $0) }
+    }
+}
+
+extension LifecycleReport {
+    /// Takes over what another came to.
+    mutating func add(_ other: LifecycleReport) {
+        transitions += other.transitions
+        overran += other.overran
+        unreached += other.unreached
+        failures += other.failures
+        slowest = Array((slowest + other.slowest).sorted { $0.took > $1.took }.prefix(8))
+        isSuperseded = isSuperseded || other.isSuperseded
+    }
+}

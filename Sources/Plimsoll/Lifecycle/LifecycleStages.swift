@@ -1,0 +1,76 @@
+/// What the steps of the process consist of besides the observers' part, in order.
+struct LifecycleStages: Sendable {
+    let alarms: Alarms
+    let tasks: BackgroundTaskRegistry
+    let quiesce: QuiesceSet
+    let environment: Environment
+    let keeping: KeepingStages
+
+    var surroundings: LifecycleUnit.Surroundings {
+        var surroundings = LifecycleUnit.Surroundings()
+        surroundings.before = before
+        surroundings.after = after
+        surroundings.beforeResume = [keeping.reacquireLost]
+        // What has changed, then admission, and only then timers (C60).
+        surroundings.afterResume = [settle, pause(nil), stage { alarms.release() }]
+        return surroundings
+    }
+
+    /// At once when a gap is noticed, before anything else runs.
+    func gapEnded(_ gap: RunningGap) {
+        quiesce.close()
+        environment.hold()
+        keeping.exclusive.gapEnded(gap)
+    }
+
+    private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (.active, .inactive): [pause(.inactive)]
+        case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
+        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, keeping.save]
+        default: []
+        }
+    }
+
+    private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (.inactive, .background):
+            [keeping.release, keeping.purge, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
+        case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
+        case (_, .inactive): [pause(.inactive)]
+        case (_, .active): [pause(.active)]
+        case (_, .notRunning): [keeping.scrubLast, keeping.end, pause(.notRunning)]
+        default: []
+        }
+    }
+
+    /// Work is admitted as `state` has it; `nil` for as before a gap.
+    private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
+        stage { if let state { quiesce.setState(state) } else { quiesce.open() } }
+    }
+
+    /// What has changed meanwhile is read again, and those are told who must know before work is admitted.
+    private func settle(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let settlement = await environment.settle(within: context.timeRemaining)
+        var outcome = FanOut.Outcome()
+        outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
+        outcome.overran = settlement.late.map { HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining) }
+        return outcome
+    }
+
+    /// Something that takes no time.
+    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
+        { _ in
+            body()
+            return FanOut.Outcome()
+        }
+    }
+
+    private func expireTasks(_ context: LifecycleContext) -> FanOut.Outcome {
+        let began = alarms.heartbeat.running
+        var outcome = FanOut.Outcome()
+        let stragglers = tasks.expireAndWait(.shutdown, within: context.timeRemaining, isExtended: true)
+        outcome.add(overran: stragglers, "background task", alarms.heartbeat.running - began)
+        return outcome
+    }
+}

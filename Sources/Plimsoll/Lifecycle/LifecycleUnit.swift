@@ -1,0 +1,57 @@
+import Synchronization
+
+/// What the process and each scene have of their own: a state, who takes part in its steps, and background tasks.
+final class LifecycleUnit: Sendable {
+    let engine: LifecycleEngine
+    let observers: LifecycleObservers
+
+    /// What surrounds the observers in a step.
+    struct Surroundings: Sendable {
+        /// Done before the observers of a step.
+        var before: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
+        /// Done after them.
+        var after: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
+        /// Done on the way back from a gap, around those who asked for it.
+        var beforeResume: [LifecycleEngine.Stage] = []
+        var afterResume: [LifecycleEngine.Stage] = []
+    }
+
+    init(
+        _ alarms: Alarms, _ threads: HandlerThreads, _ surroundings: Surroundings, onStep: @escaping @Sendable (LifecycleTransition) -> Void,
+        onGap: @escaping @Sendable (LifecycleReport) -> Void = { _ in }
+    ) {
+        let observers = LifecycleObservers()
+        self.observers = observers
+        engine = LifecycleEngine(
+            alarms, threads,
+            stages: { transition in
+                let own: LifecycleEngine.Stage = { context in
+                    let (order, handlers) = observers.handlers(for: transition, context)
+                    return await FanOut.call(handlers, order, until: context.deadline, alarms, threads)
+                }
+                return surroundings.before(transition) + [own] + surroundings.after(transition)
+            },
+            afterGap: { context in
+                var report = LifecycleReport(target: context.to)
+                let began = alarms.heartbeat.running
+                for stage in surroundings.beforeResume { report.add(await stage(context)) }
+                report.add(await FanOut.call(observers.hooks(.resume, context), .forward, until: context.deadline, alarms, threads))
+                for stage in surroundings.afterResume { report.add(await stage(context)) }
+                report.took = alarms.heartbeat.running - began
+                onGap(report)
+            },
+            onStep: onStep)
+    }
+
+    /// Adds action and inverse pairs. Who is added later counts as having taken the steps that led to the present state.
+    func observe(
+        _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?, onBackground: UndoPair.Step?,
+        onForeground: UndoPair.Step?
+    ) -> Registration {
+        let state = engine.current
+        return observers.add(
+            LifecycleObservers.Observer(
+                name, origin, resign: UndoPair(onInactive, onActive, isDone: state < .active),
+                retreat: UndoPair(onBackground, onForeground, isDone: state == .background || state == .suspended)))
+    }
+}

@@ -1,0 +1,104 @@
+import Synchronization
+
+/// Lets go of what somebody chose, whatever the level: an operator, or the way to the background. Runs on the calling thread.
+struct SelectedRelease: Sendable {
+    let source: any PressureSource
+    let time: Timekeeper
+    let level: PressureLevel
+    let origin: ActionReport.Origin
+
+    /// Asks `entries` in their order until `target` bytes were let go of, and gives the heap's free pages back.
+    func run(_ entries: [PurgeableRegistry.Entry], _ target: ByteCount) -> ActionReport {
+        var report = begin(target)
+        ask(entries, target, &report) { _ in }
+        finish(&report)
+        return report
+    }
+
+    func begin(_ target: ByteCount) -> ActionReport {
+        var report = ActionReport(eventID: 0, action: .release, level: level, evidence: [], began: time.elapsed())
+        report.origin = origin
+        report.asked = target == .max ? .zero : target
+        report.before = source.footprint()
+        return report
+    }
+
+    /// - Parameter inside: hears whose turn it is.
+    func ask(_ entries: [PurgeableRegistry.Entry], _ target: ByteCount, _ report: inout ActionReport, inside: (String) -> Void) {
+        var left = target, busy: [String] = []
+        for entry in entries where left > .zero {
+            inside(entry.name)
+            var gained = ByteCount.zero, isVolatile = false
+            let isDone = entry.gate.call {
+                let held = min(max(.zero, entry.purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
+                isVolatile = entry.volatile.map { $0.volatileBytes > .zero } ?? false
+                // More than it held is a slip of the holder's counting, not memory.
+                gained = min(max(.zero, entry.purgeable.release(min(held, left))), held)
+            }
+            // Cancelled meanwhile, or being asked by another.
+            if !isDone, entry.gate.isBusy { busy.append(entry.name) }
+            if isVolatile { report.releasedVolatile += gained } else { report.released += gained }
+            left -= gained
+        }
+        if !busy.isEmpty { report.outcome = .overran(busy) }
+    }
+
+    func finish(_ report: inout ActionReport) {
+        HeapAllocator.current.giveBack(.full)
+        report.after = source.footprint()
+        report.took = time.elapsed() - report.began
+    }
+}
+
+extension ManagerParts {
+    func selectedRelease(_ origin: ActionReport.Origin) -> SelectedRelease {
+        SelectedRelease(source: source, time: time, level: level, origin: origin)
+    }
+
+    /// What the process needs for being fast only is given back on its way to the background: what was registered for that, whole; what every holder keeps ready
+    /// besides its contents; and the heap's free pages (C87, C88). Handles stay good. Blocks, at most for `budget` of running time; who is in the way is named.
+    @discardableResult
+    func purgeForBackground(within budget: Duration = .seconds(1)) -> ActionReport {
+        let entries = purgeables.snapshot, release = selectedRelease(.background)
+        let progress = BackgroundPurge(release.begin(.max))
+        let outcome = BoundedCalls.run(
+            blocking: [{ @Sendable () -> Void in progress.run(entries, release) }], within: budget, alarms: alarms, threads: threads)
+        let finished = progress.report(isLate: outcome != [.done])
+        report(finished)
+        return finished
+    }
+
+    /// How far it has come.
+    private final class BackgroundPurge: Sendable {
+        private let state: Mutex<(report: ActionReport, inside: String)>
+
+        init(_ report: ActionReport) { state = Mutex((report, "")) }
+
+        func run(_ entries: [PurgeableRegistry.Entry], _ release: SelectedRelease) {
+            for entry in entries {
+                state.withLock { $0.inside = entry.name }
+                var report = state.withLock { $0.report }
+                if entry.place.purgesOnBackground { release.ask([entry], .max, &report) { _ in } }
+                var spares = ByteCount.zero
+                _ = entry.gate.call { spares = entry.purgeable.dropSpares() }
+                report.released += min(max(.zero, spares), ByteCount(HolderRound.mostHeld))
+                state.withLock { $0.report = report }
+            }
+            state.withLock { $0.inside = "heap" }
+            var report = state.withLock { $0.report }
+            release.finish(&report)
+            state.withLock { $0.report = report }
+        }
+
+        func report(isLate: Bool) -> ActionReport {
+            state.withLock { state in
+                var report = state.report
+                if isLate {
+                    report.after = report.before
+                    report.outcome = .overran([state.inside])
+                }
+                return report
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import Synchronization
+
+extension Lifecycle {
+    /// Connects a scene: it comes up active or in the background, by `reason` (C95). The process launches if it has not.
+    ///
+    /// If a scene of that id is connected, that one is returned, and brought to the front for a user's request.
+    ///
+    /// - Parameters:
+    ///   - id: what tells it from others; its snapshot is kept under it.
+    ///   - configure: called before the scene takes its first step, to add handlers, caches and what is to be restored. It must not wait for the scene.
+    @discardableResult
+    public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {
+        let made = Scene(id, reason, in: self)
+        let scene = scenesByID.withLock { scenes in
+            let scene = scenes[id] ?? made
+            scenes[id] = scene
+            return scene
+        }
+        guard scene === made else {
+            if reason == .userRequest { threads.run { _ = try? await scene.enterForeground(cause: .operator) } }
+            return scene
+        }
+        configure(scene)
+        registerEviction()
+        let wanted = scene.contents.withLock { $0.wanted }
+        wish.withLock { wish in
+            wish.hasHadScenes = true
+            wish.claims[scene.claim] = .init(state: wanted, isScene: true)
+        }
+        let task = threads.run {
+            await self.launchIfNeeded()
+            do { try scene.restore() } catch {
+                self.book(LifecycleReport(target: wanted, failures: ["state of scene \(id) was not restored: \(error)"]))
+            }
+            _ = try? await scene.settle(.launch, within: self.policy.backgroundDeadline)
+        }
+        scene.contents.withLock { $0.connecting = task }
+        return scene
+    }
+
+    /// The connected scenes, by id.
+    public var scenes: [Scene] { scenesByID.withLock { Array($0.values) }.sorted { $0.id < $1.id } }
+
+    /// Keeps the process at `state` or above whatever its scenes do, until the registration is cancelled (C94).
+    public func hold(_ state: LifecycleState) -> Registration {
+        let id = newID()
+        wish.withLock { $0.claims[id] = .init(state: state, isScene: false) }
+        threads.run { try? await self.followScenes(.operator) }
+        return Registration(close: {}) { [weak self] in
+            guard let self else { return }
+            self.wish.withLock { $0.claims[id] = nil }
+            self.threads.run { try? await self.followScenes(.operator) }
+        }
+    }
+
+    /// Brings the process where its scenes want it.
+    func followScenes(_ cause: LifecycleCause) async throws {
+        let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }
+        guard aim() != unit.engine.target else { return }
+        book(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
+    }
+
+    /// Brings all scenes where they are meant to be.
+    func settleScenes(_ cause: LifecycleCause, within budget: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
+        }
+    }
+
+    /// A scene has ended.
+    func forget(_ scene: Scene) {
+        let gone = scenesByID.withLock { scenes in scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil }
+        wish.withLock { $0.claims[scene.claim] = nil }
+        withExtendedLifetime(gone) {}
+    }
+
+    private func registerEviction() {
+        guard evicts.exchange(true, ordering: .relaxed) == false else { return }
+        _ = registrar(
+            SceneEviction(
+                scenes: { [weak self] in self?.scenes ?? [] },
+                disconnect: { [threads] scene in threads.run { await scene.disconnect(cause: .pressure) } }))
+    }
+}

@@ -1,0 +1,129 @@
+import Synchronization
+
+/// One run of `withBackgroundTask`: its work is cancelled and its handler called from whichever thread the sweep runs on, so that neither needs a
+/// cooperative pool that the work itself may have filled (T7).
+final class BackgroundScope: Sendable {
+    private struct State {
+        var reason: ExpirationReason?
+        /// The work is done: there is nothing left to stop.
+        var isOver = false
+        /// The handler has come to its end, or is not waited for any longer.
+        var isHandled = false
+        // The task the work runs in. Used only through `cancelling`, which lets nobody in once that task has left `run`.
+        nonisolated(unsafe) var work: UnsafeCurrentTask?
+        var handler: Task<Void, Never>?
+        var waitingHandler: CheckedContinuation<ExpirationReason?, Never>?
+        var waitingScope: CheckedContinuation<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+    private let cancelling = CallGate()
+
+    /// Runs the work so that it can be cancelled without what surrounds it.
+    @concurrent
+    func run<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result {
+        try await withUnsafeCurrentTask { task in
+            // Not to be used by another thread after this closure has ended; see `cancelling`.
+            nonisolated(unsafe) let work = task
+            let isLate = state.withLock { state in
+                state.work = work
+                return state.reason != nil
+            }
+            if isLate { task?.cancel() }
+            defer { cancelling.close() }
+            return try await body()
+        }
+    }
+
+    /// Calls `handler` once the work must stop. It sees the task-local values of this call, and is bounded: at the end of the grace it is cancelled,
+    /// and nobody waits for it any longer (T8).
+    func whenExpired(on threads: HandlerThreads, _ handler: @escaping @Sendable (ExpirationReason) async -> Void) {
+        let task = Task(executorPreference: threads) { @concurrent [self] in
+            guard let reason = await expiry() else { return }
+            await handler(reason)
+            handled()
+        }
+        state.withLock { $0.handler = task }
+    }
+
+    private func expiry() async -> ExpirationReason? {
+        await withCheckedContinuation { continuation in
+            let (isKnown, reason) = state.withLock { state in
+                if state.reason == nil, !state.isOver {
+                    state.waitingHandler = continuation
+                    return (false, nil as ExpirationReason?)
+                }
+                return (true, state.reason)
+            }
+            if isKnown { continuation.resume(returning: reason) }
+        }
+    }
+
+    /// The work must stop. Runs what the application does when it is cancelled.
+    func expire(_ reason: ExpirationReason) {
+        let handler: CheckedContinuation<ExpirationReason?, Never>?? = state.withLock { state in
+            guard state.reason == nil, !state.isOver else { return nil }
+            state.reason = reason
+            defer { state.waitingHandler = nil }
+            return .some(state.waitingHandler)
+        }
+        guard let handler else { return }
+        handler?.resume(returning: reason)
+        _ = cancelling.call { state.withLock { $0.work }?.cancel() }
+    }
+
+    /// The work is done; waits for the handler if it was called.
+    func leave() async {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            let (waits, handler) = state.withLock { state in
+                state.isOver = true
+                if state.reason != nil, state.handler != nil, !state.isHandled {
+                    state.waitingScope = continuation
+                    return (true, nil as CheckedContinuation<ExpirationReason?, Never>?)
+                }
+                defer { state.waitingHandler = nil }
+                return (false, state.waitingHandler)
+            }
+            handler?.resume(returning: nil)
+            if !waits { continuation.resume() }
+        }
+    }
+
+    private func handled() {
+        let scope = state.withLock { state in
+            state.isHandled = true
+            defer { state.waitingScope = nil }
+            return state.waitingScope
+        }
+        scope?.resume()
+    }
+
+    /// The grace is over.
+    func giveUp() {
+        handled()
+        state.withLock { $0.handler }?.cancel()
+    }
+}
+
+extension BackgroundTaskRegistry {
+    func withTask<Result: Sendable>(
+        _ name: String, _ file: StaticString, _ line: UInt, _ body: @escaping @Sendable (BackgroundTask) async throws -> Result,
+        onExpiration: (@Sendable (BackgroundTask, ExpirationReason) async -> Void)?, begun: (BackgroundTask) -> Void = { _ in }
+    ) async throws -> Result {
+        let scope = BackgroundScope()
+        let task = begin(name, file, line, handler: .scope(scope))
+        if let cause = task.record.refusal { throw BackgroundTaskRefusal(cause, of: name, by: self) }
+        defer { task.end() }
+        begun(task)
+        if let onExpiration { scope.whenExpired(on: threads) { await onExpiration(task, $0) } }
+        do {
+            async let result = scope.run { try await body(task) }
+            let value = try await result
+            await scope.leave()
+            return value
+        } catch {
+            await scope.leave()
+            throw error
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import Synchronization
+
+/// What is kept of one task: 120 bytes, so that a million of them take no more than a cache would.
+// Unchecked: `handler`, `refusal` before the task is published, and the two links are guarded by the lock of `shard`; the rest is constant or atomic.
+final class BackgroundTaskRecord: @unchecked Sendable {
+    enum Phase: UInt8, Comparable {
+        case active, expiring, ended, givenUp
+
+        static func < (left: Phase, right: Phase) -> Bool { left.rawValue < right.rawValue }
+    }
+
+    enum Handler: Sendable {
+        /// The application's; may block.
+        case blocking(@Sendable (BackgroundTask, ExpirationReason) -> Void)
+        /// Work in a scope of its own.
+        case scope(BackgroundScope)
+    }
+
+    let name: String
+    /// Gone once it has been called or can't be any more.
+    var handler: Handler?
+    private let phaseBits = Atomic<UInt8>(Phase.active.rawValue)
+    var refusal: BackgroundTaskRefusal.Cause?
+    private let line: UInt32
+    private let file: UnsafePointer<UInt8>
+    let shard: BackgroundTaskShard
+    let begun: Duration
+    var older: Unmanaged<BackgroundTaskRecord>?
+    var newer: Unmanaged<BackgroundTaskRecord>?
+    // Relaxed: numbers for a report, each for itself.
+    private let completed = Atomic<Int>(0)
+    private let total = Atomic<Int>(0)
+
+    init(_ name: String, _ file: StaticString, _ line: UInt, begun: Duration, shard: BackgroundTaskShard, handler: Handler?) {
+        self.name = name
+        self.handler = handler
+        self.file = file.utf8Start
+        self.line = UInt32(truncatingIfNeeded: line)
+        self.begun = begun
+        self.shard = shard
+    }
+
+    // Acquiring and releasing: what the work wrote before it ended is seen by whoever learns that it ended.
+    var phase: Phase { Phase(rawValue: phaseBits.load(ordering: .acquiring)) ?? .ended }
+
+    /// Called under the shard's lock alone, which is what lets exactly one of ended and expired win (T4).
+    func enter(_ phase: Phase) { phaseBits.store(phase.rawValue, ordering: .releasing) }
+
+    func setProgress(_ done: Int, _ all: Int) {
+        completed.store(done, ordering: .relaxed)
+        total.store(all, ordering: .relaxed)
+    }
+
+    func status(at now: Duration) -> BackgroundTaskStatus {
+        BackgroundTaskStatus(
+            name: name, age: now - begun, isExpiring: phase == .expiring, origin: "\(String(cString: file)):\(line)",
+            completed: completed.load(ordering: .relaxed), total: total.load(ordering: .relaxed))
+    }
+}
+
+/// Records linked to each other, oldest first. It keeps each of them alive; whoever takes one out gets that reference.
+// Unchecked: part of the state of a shard, guarded by its lock.
+struct BackgroundTaskList: @unchecked Sendable {
+    private(set) var oldest: Unmanaged<BackgroundTaskRecord>?
+    private var newest: Unmanaged<BackgroundTaskRecord>?
+
+    var isEmpty: Bool { oldest == nil }
+
+    mutating func append(_ record: Unmanaged<BackgroundTaskRecord>) {
+        record._withUnsafeGuaranteedRef {
+            $0.older = newest
+            $0.newer = nil
+        }
+        if let newest { newest._withUnsafeGuaranteedRef { $0.newer = record } } else { oldest = record }
+        newest = record
+    }
+
+    mutating func popFirst() -> Unmanaged<BackgroundTaskRecord>? {
+        guard let first = oldest else { return nil }
+        first._withUnsafeGuaranteedRef { remove($0) }
+        return first
+    }
+
+    /// Takes `record` out if it is an end of this list, or in the middle of whichever list.
+    mutating func remove(_ record: BackgroundTaskRecord) {
+        let (older, newer) = (record.older, record.newer)
+        if let older {
+            older._withUnsafeGuaranteedRef { $0.newer = newer }
+        } else if isFirst(record) {
+            oldest = newer
+        }
+        if let newer {
+            newer._withUnsafeGuaranteedRef { $0.older = older }
+        } else if isLast(record) {
+            newest = older
+        }
+    }
+
+    private func isFirst(_ record: BackgroundTaskRecord) -> Bool { oldest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
+    private func isLast(_ record: BackgroundTaskRecord) -> Bool { newest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
+
+    /// Puts all of `other` behind its own.
+    mutating func append(contentsOf other: inout BackgroundTaskList) {
+        guard let first = other.oldest else { return }
+        if let newest {
+            newest._withUnsafeGuaranteedRef { $0.newer = first }
+            first._withUnsafeGuaranteedRef { $0.older = newest }
+        } else {
+            oldest = first
+        }
+        newest = other.newest
+        other = BackgroundTaskList()
+    }
+
+    func forEach(_ body: (BackgroundTaskRecord) -> Void) {
+        var next = oldest
+        while let record = next {
+            record._withUnsafeGuaranteedRef {
+                body($0)
+                next = $0.newer
+            }
+        }
+    }
+}

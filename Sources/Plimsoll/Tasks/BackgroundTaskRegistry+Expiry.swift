@@ -1,0 +1,229 @@
+import Synchronization
+
+/// Asking all tasks to stop, and what comes of it.
+extension BackgroundTaskRegistry {
+    /// Asks every running task to stop: all handlers at once, under one deadline (T6). What has not ended by then is given up.
+    ///
+    /// - Parameters:
+    ///   - grace: by running time. If tasks are being asked already the earlier deadline holds.
+    ///   - done: gets the names of those given up, on whichever thread finds the end.
+    ///   - condition: asked within the lock; false for no sweep.
+    /// - Returns: the number of tasks asked.
+    @discardableResult
+    func expire(
+        _ reason: ExpirationReason, within grace: Duration, done: (@Sendable ([String]) -> Void)? = nil,
+        if condition: (inout TaskGate) -> Bool = { _ in true }
+    ) -> Int {
+        let running = alarms.heartbeat.running
+        let number: Int? = gate.withLock { gate in
+            guard condition(&gate) else { return nil }
+            let isNew = gate.sweep(reason, until: running + grace, done: done)
+            decree(gate, condemning: true)
+            guard let number = gate.sweep?.number else { return nil }
+            // An alarm takes a thread, which for nothing is too much.
+            if isNew, gate.offers > 0 || tally.count > 0 {
+                gate.sweep?.alarm?.cancel()
+                gate.sweep?.alarm = alarms.set(.deadline, after: grace) { [self] in _ = giveUp(number) }
+            }
+            return number
+        }
+        guard let number else { return 0 }
+        var asked = 0
+        for shard in shards {
+            while case let some = shard.expireSome(), !some.isEmpty {
+                asked += some.count
+                threads.run(some.compactMap { Self.call(of: $0, $1, reason) })
+            }
+        }
+        gate.withLock { if $0.sweep?.number == number { $0.sweep?.askers -= 1 } }
+        settle()
+        return asked
+    }
+
+    private static func call(
+        of record: BackgroundTaskRecord, _ handler: BackgroundTaskRecord.Handler?, _ reason: ExpirationReason
+    ) -> (@Sendable () -> Void)? {
+        switch handler {
+        case .blocking(let body):
+            let task = BackgroundTask(record)
+            // Work that came to its own end meanwhile has nothing left to save.
+            return { if record.phase != .ended { body(task, reason) } }
+        case .scope(let scope): return { scope.expire(reason) }
+        case nil: return nil
+        }
+    }
+
+    /// The last of some tasks has ended: the sweep may be over, or the unit idle.
+    func settle() {
+        let (ended, isIdle) = gate.withLock { gate in
+            let tally = tally
+            var ended: TaskGate.Sweep?
+            if let sweep = gate.sweep, sweep.askers == 0, !sweep.isEnding, tally.expiring == 0, gate.offers == 0 {
+                ended = sweep
+                gate.sweep = nil
+                decree(gate)
+            }
+            let isIdle = gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
+            if isIdle { gate.toldIdleAt = tally.ended }
+            return (ended, isIdle)
+        }
+        if let ended { finish(ended, []) }
+        if isIdle { tell(\.whenIdle) }
+    }
+
+    /// Whether any task that was asked to stop still runs.
+    var isExpiring: Bool { tally.expiring > 0 }
+
+    /// Gives up what is still expiring, now.
+    ///
+    /// - Returns: the names of the tasks given up.
+    func giveUpStragglers() -> [String] { giveUp(nil) }
+
+    private func giveUp(_ number: Int?) -> [String] {
+        let sweep: TaskGate.Sweep? = gate.withLock { gate in
+            guard let sweep = gate.sweep, !sweep.isEnding, number == nil || sweep.number == number else { return nil }
+            gate.sweep?.isEnding = true
+            return sweep
+        }
+        guard let sweep else { return [] }
+        var stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)] = []
+        for shard in shards {
+            while case let some = shard.giveUpSome(), !some.isEmpty { stragglers += some }
+        }
+        let left = stragglers.compactMap(\.handler)
+        if !left.isEmpty {
+            // Cancelling a scope's handler runs the application's code, and so may releasing what a handler captured.
+            threads.run { for case .scope(let scope) in left { scope.giveUp() } }
+        }
+        var names = stragglers.map(\.record).sorted { $0.begun < $1.begun }.map(\.name)
+        gate.withLock { gate in
+            if gate.offers > 0 { names.append("\(gate.offers) handed over") }
+            gate.sweep = nil
+            decree(gate)
+        }
+        finish(sweep, names)
+        settle()
+        return names
+    }
+
+    private func finish(_ sweep: TaskGate.Sweep, _ names: [String]) {
+        sweep.alarm?.cancel()
+        for done in sweep.waiting { done(names) }
+        if !names.isEmpty { tellGivenUp(sweep.reason, names) }
+        tell(\.whenOpened)
+    }
+
+    // MARK: Waiting for the end
+
+    /// Asks every running task to stop, blocks until none of them runs, at most for `grace`, and gives up the rest.
+    ///
+    /// - Parameter isExtended: whether time is asked for: before the wait begins and again whenever half of it has passed, while a task lives.
+    /// - Returns: the names of those given up.
+    func expireAndWait(_ reason: ExpirationReason, within grace: Duration, isExtended: Bool = false) -> [String] {
+        let heartbeat = alarms.heartbeat
+        let parker = Parker(), outcome = Outcome(parker)
+        let deadline = heartbeat.running + grace
+        let extend = isExtended ? timeIsNeeded : nil
+
+        /// When to ask again.
+        func ask(_ left: Duration) -> Duration? {
+            guard let extend, left > .zero, hasLiveTasks else { return nil }
+            extend(left)
+            // Halves of halves come to nothing in the end.
+            let pause = max(left / 2, Self.leastPause)
+            alarms.set(.deadline, after: pause) { parker.unpark() }
+            return heartbeat.running + pause
+        }
+
+        var next = ask(grace)
+        expire(reason, within: grace) { outcome.set($0) }
+        // An alarm gives up what is left; should there be no thread for it, this one does. A freeze counts as no more than the pause it fell into.
+        var waited = Duration.zero
+        while true {
+            if let names = outcome.names { return names }
+            if let due = next, heartbeat.running >= due { next = ask(deadline - heartbeat.running) }
+            if !parker.park(atMost: Self.leastPause) { waited += Self.leastPause }
+            if waited > grace + .seconds(1) { _ = giveUpStragglers() }
+        }
+    }
+
+    private static var leastPause: Duration { .milliseconds(500) }
+
+    private final class Outcome: Sendable {
+        private let value = Mutex<[String]?>(nil)
+        private let parker: Parker
+
+        init(_ parker: Parker) { self.parker = parker }
+
+        var names: [String]? { value.withLock { $0 } }
+
+        func set(_ names: [String]) {
+            value.withLock { $0 = names }
+            parker.unpark()
+        }
+    }
+
+    // MARK: Edges
+
+    /// The unit has gone into the background: its allowance begins to run (C28). Does nothing there.
+    func enterBackground() {
+        let running = alarms.heartbeat.running
+        gate.withLock { gate in
+            guard gate.enterBackground(at: running) else { return }
+            gate.toldIdleAt = tally.ended
+            let stay = gate.stay
+            gate.allowanceAlarm = alarms.set(.deadline, after: limits.allowance) { [self] in allowanceIsSpent(stay) }
+            decree(gate)
+        }
+    }
+
+    private func allowanceIsSpent(_ stay: Int) {
+        expire(
+            .allowance, within: limits.grace,
+            if: { gate in
+                guard gate.inBackgroundSince != nil, gate.stay == stay else { return false }
+                gate.isSpent = true
+                return true
+            })
+    }
+
+    /// The unit is back: the allowance is whole again, and tasks may begin even while others overrun it.
+    func enterForeground() {
+        let isBack = gate.withLock { gate in
+            guard gate.enterForeground() else { return false }
+            gate.allowanceAlarm?.cancel()
+            gate.allowanceAlarm = nil
+            decree(gate)
+            return true
+        }
+        if isBack { tell(\.whenOpened) }
+    }
+
+    /// While suspended nothing may begin (T5).
+    func suspended(_ isSuspended: Bool) {
+        gate.withLock { gate in
+            gate.isSuspended = isSuspended
+            decree(gate)
+        }
+        if !isSuspended { tell(\.whenOpened) }
+    }
+
+    /// From now on nothing may begin, for good.
+    func close() {
+        gate.withLock { gate in
+            gate.isClosed = true
+            decree(gate)
+        }
+    }
+
+    var isInBackground: Bool { gate.withLock { $0.inBackgroundSince != nil } }
+
+    /// Whether a task could begin now, as far as the unit goes.
+    var mayBegin: Bool { gate.withLock { $0.refusal == nil } }
+
+    /// What is left of the allowance; `nil` in the foreground.
+    var allowanceLeft: Duration? {
+        let running = alarms.heartbeat.running
+        return gate.withLock { $0.allowanceLeft(of: limits.allowance, at: running) }
+    }
+}

@@ -1,0 +1,77 @@
+import Synchronization
+
+/// Handlers that are called beside each other on threads of their own and waited for, no longer than a deadline.
+final class BoundedCalls: Sendable {
+    /// Something to call.
+    typealias Body = @Sendable () async throws -> Void
+
+    /// How one of them ended.
+    enum Outcome: Sendable, Hashable {
+        case done
+        case failed(String)
+        /// Not, so far.
+        case late
+    }
+
+    private struct State {
+        var outcomes: [Outcome]
+        var left: Int
+        var isOver = false
+    }
+
+    private let state: Mutex<State>
+    private let parker = Parker()
+
+    private init(_ count: Int) { state = Mutex(State(outcomes: Array(repeating: .late, count: count), left: count)) }
+
+    /// Calls `bodies` and blocks until all have returned or `budget` of running time is spent. Not for the alarms' thread nor the cooperative pool.
+    static func run(
+        _ bodies: [Body], within budget: Duration, alarms: Alarms, threads: HandlerThreads
+    ) -> [Outcome] {
+        let calls = BoundedCalls(bodies.count)
+        for (index, body) in bodies.enumerated() {
+            threads.run {
+                do {
+                    try await body()
+                    calls.finish(index, .done)
+                } catch {
+                    calls.finish(index, .failed("\(error)"))
+                }
+            }
+        }
+        return calls.wait(budget, alarms)
+    }
+
+    /// The same for bodies that cannot wait for anything but by blocking: they need no thread of the cooperative pool whatever they do.
+    static func run(blocking bodies: [@Sendable () -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads) -> [Outcome] {
+        let calls = BoundedCalls(bodies.count)
+        for (index, body) in bodies.enumerated() {
+            threads.run { () -> Void in
+                body()
+                calls.finish(index, .done)
+            }
+        }
+        return calls.wait(budget, alarms)
+    }
+
+    private func finish(_ index: Int, _ outcome: Outcome) {
+        state.withLock { state in
+            state.outcomes[index] = outcome
+            state.left -= 1
+        }
+        parker.unpark()
+    }
+
+    private func wait(_ budget: Duration, _ alarms: Alarms) -> [Outcome] {
+        let alarm: Alarms.Alarm? =
+            budget <= .zero
+            ? nil
+            : alarms.set(.deadline, after: budget) { [self] in
+                state.withLock { $0.isOver = true }
+                parker.unpark()
+            }
+        while alarm != nil, state.withLock({ $0.left > 0 && !$0.isOver }) { parker.park() }
+        alarm?.cancel()
+        return state.withLock { $0.outcomes }
+    }
+}

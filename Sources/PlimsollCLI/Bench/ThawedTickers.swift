@@ -1,0 +1,42 @@
+import Plimsoll
+import PlimsollTesting
+
+/// What tickers of various periods do when the process runs again after a freeze, by a clock that is moved by hand.
+struct ThawedTickers {
+    struct Result {
+        /// The most calls by one ticker at the end of the freeze.
+        var most: UInt64
+        /// Calls by all of them at the end of the freeze and in the tenth of a second after it.
+        var first: UInt64
+        /// Calls by all of them in a tenth of a second at other times, on average.
+        var usual: Double
+    }
+
+    let count: Int
+    let freeze: Duration
+
+    func run() async -> Result {
+        let clock = ManualClock(), set = QuiesceSet(time: clock.timekeeper)
+        // From one second to 38; each tenth makes up for a tick that it missed.
+        let tickers = (0..<count).map { Ticker("\($0)", every: .milliseconds(1000 + 37_000 * $0 / count), makesUp: $0 % 10 == 0) { _ in } }
+        for ticker in tickers { set.add(ticker) }
+        func settled() async -> [UInt64] {
+            for ticker in tickers { while ticker.isRunning { await Task.yield() } }
+            return tickers.map(\.ticks)
+        }
+        // Longer than the longest period.
+        let steps = 400
+        for _ in 0..<steps {
+            clock.advance(by: ManualClock.step)
+            _ = await settled()
+        }
+        let before = await settled()
+        clock.freeze(for: freeze)
+        let thawed = await settled()
+        clock.advance(by: .milliseconds(100))
+        let after = await settled()
+        return Result(
+            most: zip(thawed, before).map { $0 - $1 }.max() ?? 0, first: zip(after, before).reduce(0) { $0 + $1.0 - $1.1 },
+            usual: Double(before.reduce(0, +)) / Double(steps))
+    }
+}

@@ -1,0 +1,44 @@
+import ArgumentParser
+import Foundation
+import Plimsoll
+
+/// A service process taken through its whole life cycle.
+struct LifecycleDemoCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "lifecycle", abstract: "Take a service process through its life cycle, freezes included, and draw it.",
+        discussion: """
+            Launch, an interruption, the background with a task that is too long, SIGSTOP, the return, the control group's freezer where there is \
+            one, termination, and a second launch: about half a minute. Exit status: 0 if all that must be seen was, 1 if not (it is listed).
+            """)
+
+    @ParentCommand var demo: DemoCommand
+    @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/lifecycle.svg"
+    @Flag(help: "Exit with 69 where no group can be made to be frozen, instead of leaving that out.") var requireFreezer = false
+
+    func run() throws {
+        try reportingFailure {
+            let (group, refusal) = makeGroup()
+            if requireFreezer, let refusal { throw Failure.unavailable("nothing can be frozen here: \(refusal)") }
+            let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-lifecycle"
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(atPath: directory) }
+            let record = try LifecycleDemo(directory: directory, group: group, refusal: refusal).play()
+            // An option that both commands have is taken by the one before.
+            let svg = demo.svg ?? svg
+            try File.write(LifecycleChart(record).svg, to: svg)
+            Output.line("drawn: \(printable(svg))")
+            try judge(record)
+        }
+    }
+
+    private func makeGroup() -> (FreezerGroup?, refusal: String?) {
+        do { return (try FreezerGroup("lifecycle"), nil) } catch { return (nil, "\(error)") }
+    }
+
+    private func judge(_ record: LifecycleRecord) throws {
+        let all = LifecycleExpectation.all(for: record), missed = LifecycleExpectation.missed(by: record)
+        for expectation in all { Output.line("\(missed.contains(expectation.name) ? "NOT SEEN" : "seen")  \(expectation.name)") }
+        Output.line("result: \(all.count - missed.count) of \(all.count) seen" + (record.freezerRefusal == nil ? "" : ", the freezer left out"))
+        if !missed.isEmpty { throw ExitCode.failure }
+    }
+}

@@ -1,0 +1,54 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// A group of our own whose processes the kernel can stop and start again all at once: `cgroup.freeze` of cgroup version 2, Linux 5.2 and later.
+struct FreezerGroup {
+    let directory: String
+    private let program: String
+
+    /// Why there is none; one sentence.
+    struct Refusal: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    /// Makes one below the own group, and tries whether a process can get in: `program`, which is this one.
+    init(_ name: String, program: String = ChildProcess.itself, own: ControlGroup = ControlGroup(HostKernel())) throws(Refusal) {
+        guard case .directory(let parent, _) = own.unified else {
+            if case .hidden(let reason) = own.unified { throw Refusal(description: reason) }
+            throw Refusal(description: "no cgroup version 2")
+        }
+        let directory = parent + "/plimsoll-\(getpid())-\(name)"
+        guard mkdir(directory, 0o755) == 0 else { throw Refusal(description: "\(directory): \(String(cString: strerror(errno)))") }
+        self.directory = directory
+        self.program = program
+        guard access(directory + "/cgroup.freeze", W_OK) == 0 else {
+            let reason = String(cString: strerror(errno))
+            rmdir(directory)
+            throw Refusal(description: "\(directory)/cgroup.freeze: \(reason) (Linux 5.2 and later have it)")
+        }
+        let guest = try? start(["--help"])
+        guard let guest, guest.waitForEnd() == .exited(0) else {
+            remove()
+            throw Refusal(description: "no process can be put into \(directory)")
+        }
+    }
+
+    /// Starts this program in it.
+    func start(_ arguments: [String], leashed: Bool = false) throws -> ChildProcess {
+        try ChildProcess(
+            program, ["plimsoll", "_enter", "--group", directory, "--path", program, "--", "plimsoll"] + arguments,
+            readsOutput: true, leashed: leashed)
+    }
+
+    /// Asks the kernel to stop its processes; it is done when `isFrozen`.
+    func freeze() throws(ControlFileError) { try ControlFile.write("1", to: directory + "/cgroup.freeze") }
+    func thaw() throws(ControlFileError) { try ControlFile.write("0", to: directory + "/cgroup.freeze") }
+
+    /// Whether they all stand still: freezing takes its time (K36).
+    var isFrozen: Bool { ControlFile.number(directory + "/cgroup.events", key: "frozen") == 1 }
+
+    /// Removes it. Its processes must have ended.
+    @discardableResult
+    func remove() -> Bool { LimitedGroup(version: .v2, memory: directory, stall: directory).remove() }
+}

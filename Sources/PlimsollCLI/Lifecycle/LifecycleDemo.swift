@@ -1,0 +1,205 @@
+import Glibc
+import Plimsoll
+
+/// Takes a service through its life, in a process of its own, and books what is seen.
+final class LifecycleDemo {
+    /// What its tasks may take in the background, and to stop.
+    static let allowance = Duration.seconds(3), grace = Duration.seconds(1)
+    /// How often it ticks in the foreground, and in the background.
+    static let period = Duration.milliseconds(250), backgroundPeriod = Duration.seconds(1)
+    /// A slow machine (one that is emulated) takes seconds for what is done at once elsewhere.
+    private static let patience = Duration.seconds(30)
+    private static let look = Duration.milliseconds(10)
+
+    private let directory: String
+    private let group: FreezerGroup?
+    private let start: Duration
+    private let signals: SignalQueue
+    private let client = RequestClient()
+    private var record = LifecycleRecord()
+    private var timeline = LifecycleTimeline()
+    private var child: ChildProcess?
+    private var run = 0
+
+    /// - Parameters:
+    ///   - directory: an empty one, for the service's state and its configuration.
+    ///   - group: to freeze it in; `nil` to leave that out, for the reason in `refusal`.
+    init(directory: String, group: FreezerGroup?, refusal: String?) {
+        self.directory = directory
+        self.group = group
+        signals = SignalQueue()
+        start = SteadyClock.now
+        record.freezerRefusal = refusal
+    }
+
+    private var now: Duration { SteadyClock.now - start }
+    private var file: String { directory + "/service.conf" }
+
+    /// - Throws: `Failure` if it could not be carried through.
+    func play() throws -> LifecycleRecord {
+        defer { cleanUp() }
+        let client = client
+        guard let thread = PlainThread({ client.run() }) else { throw Failure.failed("no thread could be started for the client") }
+        defer {
+            client.stop()
+            thread.join()
+        }
+        try writeFile("threads=1")
+        try launch(.launch)
+        try pass(.seconds(2.5))
+
+        try ask(.interrupt, for: .interrupt, until: "it is inactive") { $0 == .inactive }
+        try pass(.seconds(1.5))
+        try ask(.resume, for: .resume, until: "it is active again") { $0 == .active }
+        try pass(.seconds(1))
+
+        try ask(.task, for: .task)
+        try see("the task has begun") { !$0.events(.began).isEmpty }
+        try ask(.background, for: .background, until: "it is in the background") { $0 == .background }
+        try see("the task has ended") { !$0.events(.ended).isEmpty }
+        try pass(.seconds(1))
+
+        try standStill(.stop, .go, for: .seconds(4), isFreezer: false)
+        try pass(.seconds(2))
+        try ask(.foreground, for: .foreground, until: "it is active again") { $0 == .active }
+        try pass(.seconds(2))
+
+        if group != nil {
+            try standStill(.freeze, .thaw, for: .seconds(3), isFreezer: true)
+            try pass(.seconds(2))
+        } else if let refusal = record.freezerRefusal {
+            timeline.tell("left out: freezing by the control group; \(refusal)", record, at: now)
+        }
+        try terminate(.terminate)
+        try launch(.relaunch)
+        try pass(.seconds(1))
+        try terminate(.over)
+        return record
+    }
+
+    // MARK: What is done to it
+
+    private func launch(_ step: LifecycleRecord.Step) throws {
+        begin(step, "launched")
+        run += 1
+        let arguments = [
+            "_lifecycle-service", "--directory", directory, "--allowance", "\(Self.allowance.inSeconds)", "--grace", "\(Self.grace.inSeconds)",
+        ]
+        child =
+            try group?.start(arguments, leashed: true)
+            ?? ChildProcess(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: true, leashed: true)
+        let run = run
+        try see("it listens") { !$0.events(.listening, run: run).isEmpty }
+        try see("its scenes are connected") { Set($0.events(.transition, run: run).compactMap(\.event.unit)).count == 3 }
+    }
+
+    /// Asks it for something, and waits until it is in that state.
+    private func ask(
+        _ request: LifecycleRequest, for step: LifecycleRecord.Step, until what: String = "", _ isThere: ((LifecycleState) -> Bool)? = nil
+    )
+        throws
+    {
+        begin(step, "asked: \(request.rawValue)")
+        child?.tell(request.rawValue)
+        guard let isThere else { return }
+        try see(what) { isThere($0.events(.transition).last { $0.event.unit == LifecycleEvent.process }?.event.state ?? .notRunning) }
+    }
+
+    /// Keeps it from running for a while, in which its file changes.
+    private func standStill(_ begin: LifecycleRecord.Step, _ end: LifecycleRecord.Step, for length: Duration, isFreezer: Bool) throws {
+        guard let child else { return }
+        let resumes = record.events(.resumed).count
+        self.begin(begin, isFreezer ? "frozen by its control group" : "SIGSTOP")
+        if isFreezer {
+            try write { group throws(ControlFileError) in try group.freeze() }
+            try see("the kernel says it is frozen") { [group] _ in group?.isFrozen ?? false }
+        } else {
+            child.signal(SIGSTOP)
+        }
+        let from = now
+        try changeFile(isFreezer: isFreezer)
+        try pass(from + length - now)
+        // At the beginning of the step, so that nothing can come before it.
+        self.begin(end, isFreezer ? "thawed" : "SIGCONT")
+        record.standstills.append(.init(from: from, to: now, isFreezer: isFreezer))
+        if isFreezer { try write { group throws(ControlFileError) in try group.thaw() } } else { child.signal(SIGCONT) }
+        try see("it has noticed that it stood still") { $0.events(.resumed).count > resumes }
+    }
+
+    private func write(_ body: (FreezerGroup) throws(ControlFileError) -> Void) throws {
+        guard let group else { return }
+        do { try body(group) } catch { throw Failure.failed("\(error)") }
+    }
+
+    /// Many changes with one result the first time; the second time what it said before in the end.
+    private func changeFile(isFreezer: Bool) throws {
+        let before = ControlFile.text(file) ?? "", changes = isFreezer ? 2 : 200
+        for number in 1...changes { try writeFile(isFreezer ? (number == 1 ? "threads=0" : before) : "threads=\(number)") }
+        if !isFreezer { record.fileChanges = changes }
+        timeline.tell("its file changes \(changes) times" + (isFreezer ? ", back to what it said" : ""), record, at: now)
+    }
+
+    private func writeFile(_ text: String) throws { try File.write(text, to: file) }
+
+    /// Has it end in good order.
+    private func terminate(_ step: LifecycleRecord.Step) throws {
+        guard let child else { return }
+        begin(step, "SIGTERM")
+        child.signal(SIGTERM)
+        try see("it has ended") { _ in child.poll() != nil }
+        try look()
+        let status = child.ending?.status ?? 0
+        record.endings.append((now, status))
+        self.child = nil
+        if step == .terminate { begin(.end, "ended with status \(status)") } else { timeline.tell("ended with status \(status)", record, at: now) }
+    }
+
+    // MARK: Watching
+
+    private func begin(_ step: LifecycleRecord.Step, _ text: String) {
+        let at = now
+        record.steps[step] = at
+        timeline.tell(text, record, at: at)
+    }
+
+    /// Lets time pass.
+    private func pass(_ length: Duration) throws {
+        let end = now + length
+        while now < end { try look() }
+    }
+
+    private func see(_ what: String, _ isSo: (LifecycleRecord) -> Bool) throws {
+        let deadline = now + Self.patience
+        while !isSo(record) {
+            guard now < deadline else { throw Failure.failed("not seen within \(Text.number(Self.patience.inSeconds)) s: \(what)") }
+            if let ending = child?.poll(), child?.output?.isAtEnd ?? true, !isSo(record) {
+                throw Failure.failed("the service ended with status \(ending.status) before \(what)")
+            }
+            try look()
+        }
+    }
+
+    private func look() throws {
+        for line in child?.output?.lines() ?? [] {
+            guard let event = try? JSONLine.decode(LifecycleEvent.self, from: line) else { continue }
+            if event.kind == .listening, let port = event.number { client.ask(at: UInt16(port)) }
+            let seen = LifecycleRecord.Seen(run: run, at: event.at - start, event: event)
+            record.seen.append(seen)
+            timeline.tell(seen, record)
+        }
+        for request in client.taken() {
+            let request = LifecycleRecord.Request(at: request.at - start, outcome: request.outcome)
+            record.requests.append(request)
+            timeline.tell(request, record)
+        }
+        if let signal = signals.next(within: Self.look), SignalQueue.endings.contains(signal) {
+            throw Failure.failed("interrupted; the service is ended")
+        }
+    }
+
+    /// Ends it, whatever it does, also while it stands still.
+    private func cleanUp() {
+        child?.end(within: .zero)
+        if let group, !group.remove() { Output.error("plimsoll: \(group.directory) could not be removed") }
+    }
+}

@@ -1,0 +1,119 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// The service of `demo lifecycle`: it answers requests and counts them, and tells what becomes of it on the way.
+final class LifecycleService: Sendable {
+    let manager: ResourceManager
+    let directory: String
+    /// Requests answered, in this run and those before.
+    let orders = Counter()
+
+    var lifecycle: Lifecycle { manager.lifecycle }
+
+    /// - Parameters:
+    ///   - directory: where it keeps its state, and where its configuration is.
+    ///   - allowance: what its tasks may take in the background.
+    ///   - grace: what they have to stop.
+    init(directory: String, allowance: Duration, grace: Duration) {
+        self.directory = directory
+        var policy = PressurePolicy.standard
+        policy.backgroundAllowance = allowance
+        policy.expirationGrace = grace
+        manager = ResourceManager(source: LinuxPressureSource(), policy: policy, time: SteadyClock.timekeeper)
+    }
+
+    /// Sets everything up and goes through its life until the task is cancelled.
+    func run() async throws {
+        let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
+        lifecycle.quiesce.add(limiter)
+        let door = Door { [self] in
+            (try? await limiter.run(waitingAtMost: .zero) { orders.add() }) != nil
+        }
+        let ticker = Ticker("ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)) {
+            LifecycleEvent(.tick, number: $0.missed).emit()
+        }
+        lifecycle.quiesce.add(ticker)
+        preserveOrders()
+        watchFile()
+        let key = try keepKey()
+        let (listener, lock) = try holdExclusively(door)
+        lifecycle.onResume("gap") { context in
+            var event = LifecycleEvent(.resumed, number: Int(lock.epoch), cause: context.gap?.kind.rawValue)
+            event.microseconds = context.gap.map { Int($0.length.inNanoseconds / 1000) }
+            event.emit()
+        }
+        lifecycle.onTerminate("last word") { _ in LifecycleEvent(.terminating).emit() }
+        let steps = lifecycle.transitions
+        let teller = Task {
+            for await step in steps {
+                // A key has no hook for being wiped: it must not depend on anybody's.
+                if step.from == .inactive, step.to == .background, key.isWiped { LifecycleEvent(.wiped).emit() }
+                LifecycleEvent(LifecycleEvent.process, step.from, step.to, step.cause).emit()
+                if step.to == .notRunning { break }
+            }
+        }
+
+        try await lifecycle.launch()
+        LifecycleEvent(.restored, number: orders.count, cause: lifecycle.previousRun?.rawValue).emit()
+        try await lock.acquire()
+        try await listener.acquire()
+        await connectScene("tenant-42", .userRequest)
+        await connectScene("archive", .systemRequest)
+        try await manager.run()
+        ticker.cancel()
+        door.close()
+        await teller.value
+    }
+
+    private func connectScene(_ id: String, _ reason: Scene.Reason) async {
+        let tell: @Sendable (LifecycleContext) -> Void = { LifecycleEvent(id, $0.from, $0.to, $0.cause).emit() }
+        let scene = lifecycle.connectScene(id, reason: reason) { scene in
+            scene.observe("teller", onInactive: tell, onActive: tell, onBackground: tell, onForeground: tell)
+        }
+        await scene.connected()
+        // Who comes up in the background has nothing to do on the way there.
+        if scene.state == .background { LifecycleEvent(id, .notRunning, .background, .launch).emit() }
+    }
+
+    /// Does what the demo asks for.
+    func take(_ request: LifecycleRequest) async throws {
+        switch request {
+        case .interrupt: try await lifecycle.interrupt()
+        case .resume: try await lifecycle.endInterruption()
+        case .background: try await lifecycle.enterBackground(cause: .operator)
+        case .foreground: try await lifecycle.enterForeground(cause: .operator)
+        case .task: beginExport()
+        }
+    }
+
+    /// Work that takes longer than the background lets it.
+    private func beginExport() {
+        let name = "export", parts = 100
+        Task {
+            let done = Counter()
+            try? await manager.withBackgroundTask(name) { task in
+                LifecycleEvent(.began).emit()
+                for part in 1...parts {
+                    try await Task.sleep(for: .milliseconds(100))
+                    task.progress(completed: part, total: parts)
+                    done.set(part)
+                }
+            } onExpiration: { _, reason in
+                LifecycleEvent(.expired, cause: reason.rawValue).emit()
+            }
+            LifecycleEvent(.ended, number: done.count).emit()
+        }
+    }
+}
+
+/// A number that several threads add to.
+final class Counter: Sendable {
+    // Relaxed throughout: a number on its own.
+    private let number = Atomic<Int>(0)
+
+    var count: Int { number.load(ordering: .relaxed) }
+    func add() { number.wrappingAdd(1, ordering: .relaxed) }
+    func set(_ count: Int) { number.store(count, ordering: .relaxed) }
+}

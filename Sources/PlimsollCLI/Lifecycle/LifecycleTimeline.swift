@@ -1,0 +1,59 @@
+import Plimsoll
+
+/// The demo as it happens, a line for whatever happens: seconds, the state of the process, what. Ticks and answered requests are not told each.
+struct LifecycleTimeline {
+    private var outcome: LifecycleRecord.Outcome?
+
+    mutating func tell(_ text: String, _ record: LifecycleRecord, at: Duration) {
+        Output.line(Self.line(text, record.state(at: at), at: at))
+    }
+
+    mutating func tell(_ seen: LifecycleRecord.Seen, _ record: LifecycleRecord) {
+        guard let text = Self.text(seen.event) else { return }
+        tell(text, record, at: seen.at)
+    }
+
+    /// Requests whose fate changes.
+    mutating func tell(_ request: LifecycleRecord.Request, _ record: LifecycleRecord) {
+        guard request.outcome != outcome else { return }
+        outcome = request.outcome
+        tell(Self.text(request.outcome), record, at: request.at)
+    }
+
+    static func line(_ text: String, _ state: LifecycleState, at: Duration) -> String {
+        Text.right(Text.fixed(at.inSeconds, decimals: 2), 6) + " s  " + Text.left(state == .notRunning ? "-" : "\(state)", 11) + text
+    }
+
+    static func text(_ outcome: LifecycleRecord.Outcome) -> String {
+        switch outcome {
+        case .answered: "  requests are answered"
+        case .refused: "  requests are refused (503)"
+        case .closed: "  nobody listens"
+        case .silent: "  requests are not answered"
+        }
+    }
+
+    /// What an event is told as; `nil` if it is only drawn.
+    static func text(_ event: LifecycleEvent) -> String? {
+        let cause = event.cause ?? "", number = event.number ?? 0
+        switch event.kind {
+        case .restored: return "  state restored: \(number) requests answered so far (run before: \(cause))"
+        case .transition: return "\(event.unit ?? ""): \(event.from ?? "") → \(event.to ?? "") (\(cause))"
+        case .listening: return "  listens on port \(number)"
+        case .closed: return "  listens no longer"
+        case .locked: return "  lock taken, epoch \(number)"
+        case .unlocked: return "  lock given back"
+        case .filled: return "  key read"
+        case .wiped: return "  key wiped"
+        case .saved: return "  state saved: \(number) requests answered"
+        case .tick: return nil
+        case .began: return "  long task begun"
+        case .expired: return "  long task asked to stop (\(cause))"
+        case .ended: return "  long task ended after \(number) parts of 100"
+        case .resumed:
+            return "  runs again: \(cause) for \(Text.number(Double(event.microseconds ?? 0) / 1e6)) s"
+        case .changed: return "  file changed \(number) times, one event: \(event.to ?? "")"
+        case .terminating: return "  last word"
+        }
+    }
+}

@@ -1,0 +1,249 @@
+import Glibc
+import Plimsoll
+
+/// The system calls, in their order. Every one that can fail is looked at, and names itself and its file when it does.
+extension StateDirectory {
+    func at(_ file: String) -> String { path + "/" + file }
+
+    /// The file that says so if somebody ends the process by hand.
+    private var mark: String { at("killed-by-operator") }
+
+    // MARK: - Writing
+
+    /// Puts a new file in the place of the old one: whoever reads finds either, whatever happens.
+    func replace(_ name: StateFileName, _ bytes: [UInt8]) throws(FileStateStoreError) -> Tail {
+        let unharmed = "the state saved before is untouched"
+        let nonce = UInt64.random(in: .min ... .max)
+        var head = StateFile.header(nonce: nonce)
+        head += StateFile.recordHeader(bytes, number: 0, at: head.count, nonce: nonce)
+        let new = at(name.new), path = at(name.file)
+        let file = kernel.open(new, .replacing)
+        if file < 0 { throw FileStateStoreError("open", new, number: -file, consequence: unharmed) }
+        var failure = fill(file, new, head, at: 0) ?? fill(file, new, bytes, at: head.count)
+        if failure == nil {
+            let result = kernel.synchronize(file)
+            if result < 0 { failure = FileStateStoreError("fsync", new, number: -result) }
+        }
+        kernel.close(file)
+        if failure == nil {
+            let result = kernel.rename(new, to: path)
+            if result < 0 { failure = FileStateStoreError("rename", new, number: -result) }
+        }
+        if var failure {
+            _ = kernel.unlink(new)
+            failure.consequence = unharmed
+            throw failure
+        }
+        try synchronizeDirectory("the new state is in place, but a power failure may still bring the old one back")
+        return Tail(nonce: nonce, length: head.count + bytes.count)
+    }
+
+    /// Adds a record at the end of the file. If that fails it is cut off again, and where it cannot be, nothing is appended any more: the next
+    /// write is a whole one, as the state of a file whose `fsync` has failed is unknown.
+    func extend(_ name: StateFileName, _ tail: Tail, _ delta: [UInt8]) throws(FileStateStoreError) -> Tail {
+        let path = at(name.file), unharmed = "the state saved before is untouched"
+        let record = StateFile.recordHeader(delta, number: tail.count, at: tail.end, nonce: tail.nonce) + delta
+        let file = kernel.open(path, .changing)
+        if file < 0 { throw FileStateStoreError("open", path, number: -file, consequence: unharmed) }
+        defer { kernel.close(file) }
+        if tail.isTorn {
+            let result = kernel.truncate(file, to: tail.end)
+            if result < 0 { throw FileStateStoreError("ftruncate", path, number: -result, consequence: unharmed) }
+        }
+        var failure = fill(file, path, record, at: tail.end)
+        if failure == nil {
+            let result = kernel.synchronize(file)
+            if result < 0 { failure = FileStateStoreError("fsync", path, number: -result) }
+        }
+        if var failure {
+            let isCut = kernel.truncate(file, to: tail.end) >= 0
+            failure.consequence = isCut ? unharmed : "the change may be there or not; the next checkpoint writes the whole"
+            throw failure
+        }
+        var grown = tail
+        grown.end += record.count
+        grown.count += 1
+        grown.isTorn = false
+        return grown
+    }
+
+    private func fill(_ file: Int32, _ path: String, _ bytes: [UInt8], at offset: Int) -> FileStateStoreError? {
+        bytes.withUnsafeBytes { bytes in
+            var done = 0
+            while done < bytes.count {
+                let count = kernel.write(file, at: offset + done, UnsafeRawBufferPointer(rebasing: bytes[done...]))
+                if count < 0 { return FileStateStoreError("pwrite", path, number: Int32(clamping: -count)) }
+                // A medium that takes nothing and gives no reason would keep us here for ever.
+                if count == 0 { return FileStateStoreError("pwrite", path, number: EIO) }
+                done += count
+            }
+            return nil
+        }
+    }
+
+    private func synchronizeDirectory(_ consequence: String) throws(FileStateStoreError) {
+        let file = kernel.open(path, .directory)
+        if file < 0 { throw FileStateStoreError("open", path, number: -file, consequence: consequence) }
+        defer { kernel.close(file) }
+        let result = kernel.synchronize(file)
+        if result < 0 { throw FileStateStoreError("fsync", path, number: -result, consequence: consequence) }
+    }
+
+    // MARK: - Reading
+
+    /// All of a file: `nil` if there is none, damage if it cannot be ours.
+    func contents(_ name: StateFileName) throws(FileStateStoreError) -> Result<[UInt8], StateFile.Damage>? {
+        let path = at(name.file)
+        let file = kernel.open(path, .reading)
+        if file == -ENOENT { return nil }
+        if file < 0 { throw FileStateStoreError("open", path, number: -file) }
+        defer { kernel.close(file) }
+        let length = kernel.length(file)
+        if length < 0 { throw FileStateStoreError("fstat", path, number: Int32(clamping: -length)) }
+        guard length <= 2 * Self.mostBytes + 4096 else {
+            return .failure(StateFile.Damage(description: "its \(length) bytes are more than any state has"))
+        }
+        var number = 0
+        let bytes = [UInt8](unsafeUninitializedCapacity: length) { buffer, count in
+            let buffer = UnsafeMutableRawBufferPointer(buffer)
+            count = 0
+            while count < length {
+                let read = kernel.read(file, from: count, into: UnsafeMutableRawBufferPointer(rebasing: buffer[count..<length]))
+                if read < 0 { number = -read }
+                if read <= 0 { return }
+                count += read
+            }
+        }
+        if number > 0 { throw FileStateStoreError("pread", path, number: Int32(clamping: number)) }
+        return .success(bytes)
+    }
+
+    // MARK: - Moving
+
+    /// Renames the file, and the ones set aside before it, the oldest of which goes; `nil` if there is none.
+    func putAside(_ name: StateFileName, _ title: String, _ reason: String) throws(FileStateStoreError) -> StateStoreReport? {
+        guard try exists(at(name.file)) else { return nil }
+        var places = [name.file] + (0..<StateFileName.mostAside).map { name.aside($0) }
+        // From the oldest on, so that each moves into a place that is free or whose file is to go.
+        while let to = places.popLast(), let from = places.last {
+            let result = kernel.rename(at(from), to: at(to))
+            if result < 0, result != -ENOENT {
+                throw FileStateStoreError("rename", at(from), number: -result, consequence: "the state is where it was")
+            }
+        }
+        try synchronizeDirectory("the state is aside, but a power failure may still bring it back")
+        return .keptAside(name: title, path: at(name.aside(0)), reason: reason)
+    }
+
+    /// Removes a file, if it is there.
+    func take(_ file: String) throws(FileStateStoreError) {
+        let result = kernel.unlink(at(file))
+        if result == -ENOENT { return }
+        if result < 0 { throw FileStateStoreError("unlink", at(file), number: -result, consequence: "the state is where it was") }
+        try synchronizeDirectory("the state is gone, but a power failure may still bring it back")
+    }
+
+    // MARK: - The directory
+
+    /// Opens and locks the file `lock`, which then says who holds it.
+    func takeLock() throws(FileStateStoreError) -> Int32 {
+        let path = at("lock")
+        var file = kernel.open(path, .locking)
+        if file == -ENOENT {
+            try makeDirectories()
+            file = kernel.open(path, .locking)
+        }
+        if file < 0 { throw FileStateStoreError("open", path, number: -file) }
+        let result = kernel.lock(file)
+        if result < 0 {
+            let holder = holder(file)
+            kernel.close(file)
+            if result == -EWOULDBLOCK { throw FileStateStoreError(.heldByAnother(process: holder), self.path, consequence: "nothing was changed") }
+            throw FileStateStoreError("flock", path, number: -result, consequence: "nothing was changed")
+        }
+        // For whoever finds it locked; it holds without.
+        let line = Array("\(kernel.processID)\n".utf8)
+        if kernel.truncate(file, to: 0) >= 0 { _ = fill(file, path, line, at: 0) }
+        return file
+    }
+
+    private func holder(_ file: Int32) -> Int32? {
+        var bytes = [UInt8](repeating: 0, count: 16)
+        let count = bytes.withUnsafeMutableBytes { kernel.read(file, from: 0, into: $0) }
+        return count > 0 ? Int32(String(decoding: bytes[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)) : nil
+    }
+
+    private func makeDirectories() throws(FileStateStoreError) {
+        var missing: [String] = [], made: [String] = []
+        var next = path
+        while true {
+            let result = kernel.makeDirectory(next)
+            if result == -EEXIST { break }
+            if result >= 0 {
+                made.append(next)
+                break
+            }
+            guard result == -ENOENT, let slash = next.lastIndex(of: "/"), slash > next.startIndex else {
+                throw FileStateStoreError("mkdir", next, number: -result)
+            }
+            missing.append(next)
+            next = String(next[..<slash])
+        }
+        for directory in missing.reversed() {
+            let result = kernel.makeDirectory(directory)
+            if result < 0, result != -EEXIST { throw FileStateStoreError("mkdir", directory, number: -result) }
+            made.append(directory)
+        }
+        // Each new name is an entry of the directory above it.
+        for directory in made {
+            let above = directory.lastIndex(of: "/").map { $0 > directory.startIndex ? String(directory[..<$0]) : "/" } ?? "."
+            let file = kernel.open(above, .directory)
+            // A directory that may not be read, of somebody else's, is made durable by whoever set it up.
+            guard file >= 0 else { continue }
+            let result = kernel.synchronize(file)
+            kernel.close(file)
+            if result < 0 { throw FileStateStoreError("fsync", above, number: -result) }
+        }
+    }
+
+    /// Removes what interrupted writes have left; how many files that were. What cannot be removed now is written over later.
+    func sweep() -> Int {
+        guard case .success(let names) = kernel.names(in: path) else { return 0 }
+        return names.count { StateFileName.isLeftover($0) && kernel.unlink(at($0)) >= 0 }
+    }
+
+    // MARK: - The operator's mark
+
+    func putMark() throws(FileStateStoreError) {
+        var file = kernel.open(mark, .replacing)
+        if file == -ENOENT {
+            try makeDirectories()
+            file = kernel.open(mark, .replacing)
+        }
+        if file < 0 { throw FileStateStoreError("open", mark, number: -file) }
+        kernel.close(file)
+        try synchronizeDirectory("the mark is there, but a power failure may still take it away")
+    }
+
+    func hasMark() throws(FileStateStoreError) -> Bool { try exists(mark) }
+    func clearMark() throws(FileStateStoreError) { try take("killed-by-operator") }
+
+    private func exists(_ path: String) throws(FileStateStoreError) -> Bool {
+        let file = kernel.open(path, .reading)
+        if file == -ENOENT { return false }
+        if file < 0 { throw FileStateStoreError("open", path, number: -file) }
+        kernel.close(file)
+        return true
+    }
+}
+
+extension StateDirectory.Tail {
+    /// That of a file just written whole.
+    fileprivate init(nonce: UInt64, length: Int) {
+        self.nonce = nonce
+        end = length
+        count = 1
+        baseLength = length
+        isTorn = false
+    }
+}

@@ -1,0 +1,198 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// The time a unit has in the background.
+@Suite(.timeLimit(.minutes(1))) struct BackgroundTaskAllowanceTests {
+    let clock = ManualClock()
+    let manager: ResourceManager
+    var tasks: BackgroundTaskRegistry { manager.parts.tasks }
+
+    init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
+
+    /// A task that notes why it was asked to stop, and ends then if it is told to.
+    private func begin(_ name: String, _ reasons: Log<ExpirationReason>, ends: Bool = true) -> BackgroundTask {
+        manager.beginBackgroundTask(name) { task, reason in
+            reasons.add(reason)
+            if ends { task.end() }
+        }
+    }
+
+    @Test func `C28 a task begun in the foreground sleeps there, and has the unit's allowance in the background`() async {
+        let reasons = Log<ExpirationReason>()
+        let task = begin("upload", reasons)
+        clock.advance(by: .seconds(3600))
+        #expect(task.isActive && task.timeRemaining == nil && manager.backgroundTimeRemaining == nil)
+        tasks.enterBackground()
+        #expect(task.timeRemaining == .seconds(30) && manager.backgroundTimeRemaining == .seconds(30))
+        clock.advance(by: .seconds(20))
+        #expect(manager.backgroundTimeRemaining == .seconds(10) && reasons.all.isEmpty)
+        // The allowance is the unit's: one begun later has no more.
+        let late = begin("late", reasons)
+        #expect(late.timeRemaining == .seconds(10))
+        clock.advance(by: .seconds(10))
+        while task.isActive || late.isActive { await Task.yield() }
+        #expect(reasons.all == [.allowance, .allowance] && manager.backgroundTimeRemaining == .zero)
+    }
+
+    @Test func `C28 the foreground gives the allowance back whole`() async {
+        let reasons = Log<ExpirationReason>()
+        let task = begin("upload", reasons)
+        for _ in 0..<5 {
+            tasks.enterBackground()
+            tasks.enterBackground()
+            clock.advance(by: .seconds(29))
+            tasks.enterForeground()
+            tasks.enterForeground()
+            clock.advance(by: .seconds(60))
+        }
+        #expect(task.isActive && reasons.all.isEmpty && task.timeRemaining == nil)
+        task.end()
+    }
+
+    @Test func `C29 the callback's time and the allowance are two clocks`() async {
+        // A live task moves neither: the allowance starts when the edge has been taken, whenever the task was begun, and other alarms go off in their time.
+        let reasons = Log<ExpirationReason>(), edge = Counter()
+        let task = begin("upload", reasons)
+        manager.parts.alarms.set(.deadline, after: .seconds(5)) { edge.add(1) }
+        clock.advance(by: .milliseconds(4900))
+        #expect(edge.value == 0 && task.timeRemaining == nil)
+        clock.advance(by: .milliseconds(100))
+        #expect(edge.value == 1 && task.isActive)
+        tasks.enterBackground()
+        #expect(task.timeRemaining == .seconds(30))
+        task.end()
+    }
+
+    @Test func `T5 what can't begin says why: allowance spent, suspended, shut down`() async throws {
+        let reasons = Log<ExpirationReason>()
+        tasks.enterBackground()
+        clock.advance(by: .seconds(31))
+        let late = begin("late", reasons)
+        #expect(!late.isActive && late.timeRemaining == nil && late.refusal?.contains("time its unit has in the background is spent") == true)
+        await #expect(throws: BackgroundTaskRefusal.self) { try await manager.withBackgroundTask("late") { _ in } }
+        tasks.suspended(true)
+        #expect(begin("frozen", reasons).refusal?.contains("suspended") == true)
+        tasks.suspended(false)
+        tasks.enterForeground()
+        let fine = begin("fine", reasons)
+        #expect(fine.refusal == nil && fine.isActive)
+        tasks.close()
+        #expect(begin("over", reasons).refusal?.contains("shutdown") == true && fine.isActive)
+        fine.end()
+        #expect(reasons.all.isEmpty && manager.backgroundTasks.isEmpty && manager.leakedBackgroundTasks.isEmpty)
+    }
+
+    @Test func `T8 T33 a task is honoured up to its bound, then given up by name`() async {
+        let reasons = Log<ExpirationReason>()
+        let hung = begin("hung", reasons, ends: false), slow = begin("slow", reasons, ends: false)
+        tasks.enterBackground()
+        clock.advance(by: .seconds(30))
+        while reasons.all.count < 2 { await Task.yield() }
+        #expect(hung.timeRemaining == .seconds(5))
+        clock.advance(by: .milliseconds(4900))
+        #expect(hung.isActive && slow.isActive)
+        slow.end()
+        clock.advance(by: .milliseconds(100))
+        #expect(!hung.isActive && hung.timeRemaining == nil && !tasks.hasLiveTasks)
+        #expect(manager.reports.map(\.outcome) == [.overran(["hung"])])
+        // A late end is for the old task alone.
+        tasks.enterForeground()
+        let new = begin("hung", reasons)
+        hung.end()
+        #expect(new.isActive && manager.backgroundTasks.count == 1)
+        new.end()
+    }
+
+    @Test func `T8 work begun after the return ends not with those that overran`() async {
+        let reasons = Log<ExpirationReason>()
+        let hung = begin("hung", reasons, ends: false)
+        tasks.enterBackground()
+        clock.advance(by: .seconds(30))
+        while reasons.all.isEmpty { await Task.yield() }
+        tasks.enterForeground()
+        let new = begin("new", reasons)
+        #expect(new.refusal == nil)
+        clock.advance(by: .seconds(10))
+        #expect(!hung.isActive && new.isActive && reasons.all == [.allowance])
+        new.end()
+    }
+
+    @Test func `T30 K35 a freeze in the middle eats neither the allowance nor the grace`() async {
+        let reasons = Log<ExpirationReason>()
+        let task = begin("upload", reasons, ends: false)
+        tasks.enterBackground()
+        clock.advance(by: .seconds(10))
+        clock.freeze(for: .seconds(3600))
+        let left = manager.backgroundTimeRemaining ?? .zero
+        #expect(left > .seconds(19) && left <= .seconds(20) && reasons.all.isEmpty)
+        clock.advance(by: left)
+        while reasons.all.isEmpty { await Task.yield() }
+        clock.advance(by: .seconds(1))
+        clock.freeze(for: .seconds(3600))
+        #expect(task.isActive && task.timeRemaining ?? .zero > .seconds(3.5))
+        clock.advance(by: .seconds(5))
+        #expect(!task.isActive)
+    }
+
+    @Test func `a host that sleeps stops the clock of the allowance`() async {
+        let task = begin("upload", Log())
+        tasks.enterBackground()
+        clock.sleepHost(for: .seconds(3600))
+        #expect(task.isActive && manager.backgroundTimeRemaining == .seconds(30))
+        task.end()
+    }
+
+    @Test func `the end of the last task in the background is told once, in the foreground never`() async {
+        let idle = Counter()
+        tasks.listen { $0.whenIdle = { idle.add(1) } }
+        let first = begin("first", Log())
+        first.end()
+        tasks.enterBackground()
+        #expect(idle.value == 0 && !tasks.hasLiveTasks)
+        let two = [begin("a", Log()), begin("b", Log())]
+        #expect(tasks.hasLiveTasks)
+        two[0].end()
+        #expect(idle.value == 0)
+        two[1].end()
+        two[1].end()
+        #expect(idle.value == 1 && !tasks.hasLiveTasks)
+        tasks.settle()
+        #expect(idle.value == 1)
+        begin("c", Log()).end()
+        #expect(idle.value == 2)
+        tasks.enterForeground()
+        begin("d", Log()).end()
+        #expect(idle.value == 2)
+    }
+
+    @Test func `each unit has an allowance of its own`() async {
+        let scene = BackgroundTaskRegistry(
+            time: clock.timekeeper, alarms: manager.parts.alarms, threads: manager.parts.threads, limits: .init(allowance: .seconds(10)), width: 1)
+        let reasons = Log<ExpirationReason>()
+        let mine = begin("process", reasons)
+        let theirs = scene.begin("scene", #fileID, #line, handler: .blocking { task, _ in task.end() })
+        scene.enterBackground()
+        clock.advance(by: .seconds(10))
+        while theirs.isActive { await Task.yield() }
+        #expect(mine.isActive && reasons.all.isEmpty && manager.backgroundTimeRemaining == nil)
+        mine.end()
+    }
+
+    @Test func `a policy says how long the allowance and the grace are`() async {
+        let manager = ResourceManager(
+            source: ScriptedPressureSource(), policy: PressurePolicy(backgroundAllowance: .seconds(7), expirationGrace: .seconds(2)),
+            time: clock.timekeeper)
+        let asked = Counter()
+        let task = manager.beginBackgroundTask("short") { _, _ in asked.add(1) }
+        manager.parts.tasks.enterBackground()
+        #expect(manager.backgroundTimeRemaining == .seconds(7))
+        clock.advance(by: .seconds(7))
+        while asked.value == 0 { await Task.yield() }
+        #expect(task.timeRemaining == .seconds(2))
+        clock.advance(by: .seconds(2))
+        #expect(!task.isActive)
+    }
+}

@@ -1,0 +1,211 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Work in `withBackgroundTask`, the context of handlers, and shutdown.
+@Suite(.timeLimit(.minutes(1))) struct BackgroundTaskScopeTests {
+    enum Trace { @TaskLocal static var id = "none" }
+
+    let clock = ManualClock()
+    let manager: ResourceManager
+
+    init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
+
+    /// Suspends until it is cancelled.
+    private static func untilCancelled() async throws {
+        while true {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
+    }
+
+    @Test func `C28 C32 the handler of a scope sees the context of the place it was begun in`() async {
+        let seen = Log<String>()
+        let work = Task {
+            try await Trace.$id.withValue("request-7") {
+                try await manager.withBackgroundTask("export") { _ in
+                    seen.add("body " + Trace.id)
+                    try await Self.untilCancelled()
+                } onExpiration: { _, _ in
+                    seen.add("handler " + Trace.id)
+                }
+            }
+        }
+        while seen.all.isEmpty { await Task.yield() }
+        await manager.expired(.operator)
+        await #expect(throws: CancellationError.self) { try await work.value }
+        #expect(seen.all == ["body request-7", "handler request-7"])
+    }
+
+    @Test func `the context of a token is captured at its begin and restored around its handler, if anybody asked for it`() async {
+        let seen = Log<String>(), captured = Counter()
+        func begin() -> BackgroundTask {
+            manager.beginBackgroundTask("flush") { task, _ in
+                seen.add(Trace.id)
+                task.end()
+            }
+        }
+        let before = begin()
+        await manager.expired(.operator)
+        let capture: @Sendable () -> @Sendable (() -> Void) -> Void = {
+            captured.add(1)
+            let id = Trace.id
+            return { body in Trace.$id.withValue(id) { body() } }
+        }
+        #expect(manager.carryContext(capture) && !manager.carryContext(capture))
+        let after = Trace.$id.withValue("request-8") { begin() }
+        await manager.expired(.operator)
+        #expect(seen.all == ["none", "request-8"] && captured.value == 1)
+        withExtendedLifetime((before, after)) {}
+    }
+
+    @Test func `T8 a handler of a scope that hangs is bounded: cancelled, given up, and not waited for`() async throws {
+        let hung = Counter(), ended = Counter()
+        let work = Task {
+            defer { ended.add(1) }
+            return try await manager.withBackgroundTask("export") { _ in
+                try? await Self.untilCancelled()
+                return 7
+            } onExpiration: { _, _ in
+                hung.add(1)
+                while !Task.isCancelled { await Task.yield() }
+                hung.add(1)
+            }
+        }
+        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        manager.parts.tasks.expire(.pressure, within: .seconds(5))
+        while hung.value == 0 { await Task.yield() }
+        clock.advance(by: .milliseconds(4900))
+        #expect(hung.value == 1 && ended.value == 0 && manager.backgroundTasks.count == 1)
+        clock.advance(by: .milliseconds(100))
+        #expect(try await work.value == 7)
+        while hung.value < 2 { await Task.yield() }
+        #expect(manager.backgroundTasks.isEmpty)
+    }
+
+    @Test func `a scope lives until its handler is done, so that nobody freezes it in the middle`() async throws {
+        let goOn = Counter(), reached = Counter()
+        let work = Task {
+            try await manager.withBackgroundTask("export") { _ in
+                try? await Self.untilCancelled()
+                reached.add(1)
+            } onExpiration: { _, _ in
+                while goOn.value == 0 { await Task.yield() }
+            }
+        }
+        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        manager.parts.tasks.expire(.pressure, within: .seconds(5))
+        while reached.value == 0 { await Task.yield() }
+        #expect(manager.backgroundTasks.count == 1 && manager.parts.tasks.hasLiveTasks)
+        goOn.add(1)
+        try await work.value
+        #expect(manager.backgroundTasks.isEmpty)
+    }
+
+    @Test func `T7 work that fills the pool and polls for cancellation is cancelled`() async throws {
+        let started = Counter(), done = Counter()
+        let work = (0..<8).map { _ in
+            Task {
+                defer { done.add(1) }
+                try await manager.withBackgroundTask("busy") { _ in
+                    started.add(1)
+                    // Never suspends: nothing else gets its thread until it is cancelled.
+                    let parker = Parker()
+                    while !Task.isCancelled { parker.park(atMost: .milliseconds(1)) }
+                }
+            }
+        }
+        // On a thread of its own, as the pool is taken; those that get a thread of the pool only later are asked later.
+        _ = Thread.start("test") { [manager] in
+            let parker = Parker()
+            while done.value < 8 {
+                parker.park(atMost: .milliseconds(1))
+                if started.value > 0 { manager.parts.tasks.expire(.pressure, within: .seconds(60)) }
+            }
+        }
+        for task in work { _ = try? await task.value }
+        #expect(done.value == 8 && manager.backgroundTasks.isEmpty)
+    }
+
+    @Test func `a scope that expires before its work runs is cancelled from the start`() async {
+        let scope = BackgroundScope()
+        scope.expire(.operator)
+        let wasCancelled = try? await scope.run { Task.isCancelled }
+        await scope.leave()
+        #expect(wasCancelled == true)
+    }
+
+    @Test func `a scope whose caller is cancelled ends like any child`() async {
+        let work = Task {
+            try await manager.withBackgroundTask("export") { _ in
+                try await Self.untilCancelled()
+            } onExpiration: { _, _ in
+            }
+        }
+        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        work.cancel()
+        await #expect(throws: CancellationError.self) { try await work.value }
+        #expect(manager.backgroundTasks.isEmpty)
+    }
+
+    @Test func `more time is asked for while a task lives in a shutdown, at the beginning and at each half`() async throws {
+        let source = ScriptedPressureSource()
+        let manager = ResourceManager(source: source, policy: PressurePolicy(shutdownBudget: .seconds(60)), time: clock.timekeeper)
+        let asked = Log<Duration>(), told = Counter()
+        manager.onStopTimeoutExtension { asked.add($0) }
+        let task = manager.beginBackgroundTask("flush") { _, _ in told.add(1) }
+        let running = Task { try await manager.run() }
+        await source.settled()
+        #expect(asked.all.isEmpty)
+        running.cancel()
+        while told.value == 0 { await Task.yield() }
+        #expect(asked.all == [.seconds(60)])
+        clock.advance(by: .seconds(29))
+        #expect(asked.all.count == 1)
+        clock.advance(by: .seconds(1))
+        while asked.all.count < 2 { await Task.yield() }
+        #expect(asked.all[1] <= .seconds(30) && asked.all[1] > .seconds(29))
+        task.end()
+        try await running.value
+        clock.advance(by: .seconds(60))
+        #expect(asked.all.count == 2)
+    }
+
+    @Test func `no time is asked for when no task lives, nor for any other reason than shutdown`() async throws {
+        let source = ScriptedPressureSource()
+        let manager = ResourceManager(source: source, time: clock.timekeeper)
+        let asked = Counter()
+        manager.onStopTimeoutExtension { _ in asked.add(1) }
+        let task = manager.beginBackgroundTask("flush") { task, _ in task.end() }
+        await manager.expired(.operator)
+        #expect(!task.isActive)
+        let running = Task { try await manager.run() }
+        await source.settled()
+        running.cancel()
+        try await running.value
+        #expect(asked.value == 0)
+    }
+
+    @Test func `a shutdown that hurries a sweep under way keeps its own deadline`() async {
+        let told = Counter()
+        let task = manager.beginBackgroundTask("hung") { _, _ in told.add(1) }
+        let names = Log<[String]>()
+        manager.parts.tasks.expire(.allowance, within: .seconds(30)) { names.add($0) }
+        manager.parts.tasks.expire(.shutdown, within: .seconds(5)) { names.add($0) }
+        #expect(task.timeRemaining == .seconds(5))
+        clock.advance(by: .seconds(5))
+        #expect(names.all == [["hung"], ["hung"]] && !task.isActive)
+    }
+}
+
+extension ResourceManager {
+    /// Asks every running task to stop and waits for that without keeping a thread of the pool, which scopes need.
+    ///
+    /// - Returns: the names of those given up.
+    @discardableResult
+    func expired(_ reason: ExpirationReason) async -> [String] {
+        await withCheckedContinuation { done in parts.tasks.expire(reason, within: .seconds(60)) { done.resume(returning: $0) } }
+    }
+}

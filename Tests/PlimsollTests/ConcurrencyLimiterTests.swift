@@ -1,0 +1,254 @@
+import CAllocationCounter
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct ConcurrencyLimiterTests {
+    let clock = ManualClock()
+    let set: QuiesceSet
+
+    init() { set = QuiesceSet(time: clock.timekeeper) }
+
+    private func limiter(_ limit: Int, whenPaused: ConcurrencyLimiter.WhenPaused = .keep, mostWaiting: Int = 1 << 16) -> ConcurrencyLimiter {
+        let limiter = ConcurrencyLimiter("render", limit: limit, mostWaiting: mostWaiting, whenPaused: whenPaused)
+        set.add(limiter)
+        return limiter
+    }
+
+    /// Starts one after the other, so that they wait in this order; each runs until its latch is open.
+    private func start(_ count: Int, _ limiter: ConcurrencyLimiter, patience: Duration? = nil) async -> [Piece] {
+        var pieces: [Piece] = []
+        for number in 0..<count {
+            let before = limiter.statistics
+            pieces.append(Piece(number, limiter, patience))
+            while limiter.statistics == before { await Task.yield() }
+        }
+        return pieces
+    }
+
+    @Test func `it runs as many as its limit, then one for each that ends, in the order of arrival`() async throws {
+        let limiter = ConcurrencyLimiter("alone", limit: 2)
+        let pieces = await start(5, limiter)
+        #expect(limiter.statistics == .init(running: 2, waiting: 3, limit: 2, admitted: 2, refused: 0, expired: 0))
+        for piece in pieces {
+            #expect(try await piece.finish() == piece.number)
+            #expect(limiter.statistics.admitted == UInt64(min(5, piece.number + 3)))
+        }
+        #expect(limiter.statistics == .init(running: 0, waiting: 0, limit: 2, admitted: 5, refused: 0, expired: 0))
+        await #expect(throws: Odd.self) { try await limiter.run { throw Odd() } }
+        #expect(limiter.statistics.running == 0)
+    }
+
+    @Test func `C82 less memory, fewer at once, and all again when it falls; what runs goes on`() async throws {
+        let limiter = limiter(8)
+        let pieces = await start(20, limiter)
+        func running(_ level: PressureLevel, _ isQuiescing: Bool) -> (Int, Int) {
+            set.setPressure(level, isQuiescing: isQuiescing)
+            return (limiter.statistics.limit, limiter.statistics.running)
+        }
+        #expect(running(.warning, false) == (4, 8))
+        for piece in pieces[..<4] { #expect(try await piece.finish() == piece.number) }
+        #expect(limiter.statistics.running == 4 && limiter.statistics.admitted == 8)
+        #expect(try await pieces[4].finish() == 4)
+        #expect(limiter.statistics.running == 4 && limiter.statistics.admitted == 9)
+        #expect(running(.critical, false) == (2, 4) && running(.critical, true) == (1, 4))
+        for piece in pieces[5..<8] { #expect(try await piece.finish() == piece.number) }
+        #expect(limiter.statistics.running == 1 && limiter.statistics.admitted == 9)
+        #expect(running(.warning, false) == (4, 4) && running(.normal, false) == (8, 8))
+        for piece in pieces[8...] { #expect(try await piece.finish() == piece.number) }
+        #expect(limiter.statistics.admitted == 20)
+    }
+
+    @Test func `C35 in the background one at a time, or what it is told`() {
+        let ordinary = limiter(8), wide = ConcurrencyLimiter("wide", limit: 8, inBackground: 3),
+            none = ConcurrencyLimiter("none", limit: 8, inBackground: 0)
+        set.add(wide)
+        set.add(none)
+        set.setState(.background)
+        #expect([ordinary, wide, none].map(\.statistics.limit) == [1, 3, 0])
+        set.setPressure(.critical, isQuiescing: false)
+        #expect([ordinary, wide, none].map(\.statistics.limit) == [1, 2, 0])
+    }
+
+    @Test func `C54 who waits while nobody is admitted waits on, if it is to be kept`() async throws {
+        let limiter = limiter(1)
+        let pieces = await start(3, limiter)
+        set.setState(.inactive)
+        #expect(try await pieces[0].finish() == 0)
+        clock.advance(by: .seconds(3600))
+        #expect(limiter.statistics.running == 0 && limiter.statistics.waiting == 2)
+        set.setState(.active)
+        #expect(try await pieces[1].finish() == 1)
+        #expect(try await pieces[2].finish() == 2)
+    }
+
+    @Test func `C54 who waits when a pause begins, or comes later, is refused with the reason, if it is to be`() async throws {
+        let limiter = limiter(1, whenPaused: .refuse)
+        let pieces = await start(3, limiter)
+        set.close()
+        #expect(limiter.statistics.waiting == 2, "the way back from a freeze is no pause")
+        set.open()
+        set.setState(.inactive)
+        for piece in pieces[1...] { await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await piece.finish() } }
+        await #expect(throws: AdmissionRefusal(limiter: "render", reason: .paused)) { try await limiter.run {} }
+        #expect(try await pieces[0].finish() == 0)
+        #expect(limiter.statistics.refused == 3)
+        #expect("\(AdmissionRefusal(limiter: "render", reason: .paused))".hasPrefix("limiter \"render\" did not admit the work: it is paused"))
+    }
+
+    @Test func `C54 who waits may get an end to its wait, which holds only while paused and leaves out a freeze`() async throws {
+        let limiter = limiter(1, whenPaused: .expire(after: .seconds(10)))
+        let pieces = await start(2, limiter)
+        clock.advance(by: .seconds(60))
+        #expect(limiter.statistics.waiting == 1, "nobody expires while it is not paused")
+        set.setState(.inactive)
+        clock.advance(by: .seconds(8))
+        set.setState(.active)
+        clock.advance(by: .seconds(8))
+        set.setState(.inactive)
+        clock.advance(by: .seconds(8))
+        clock.freeze(for: .seconds(60))
+        #expect(limiter.statistics.waiting == 1, "each pause counts by itself, by running time")
+        let late = await start(1, limiter)
+        clock.advance(by: .seconds(3))
+        let refusal = AdmissionRefusal(limiter: "render", reason: .pausedTooLong(.seconds(10)))
+        await #expect(throws: refusal) { try await pieces[1].finish() }
+        #expect(limiter.statistics.waiting == 1 && limiter.statistics.expired == 1)
+        clock.advance(by: .seconds(8))
+        await #expect(throws: refusal) { try await late[0].finish() }
+        #expect(try await pieces[0].finish() == 0)
+    }
+
+    @Test func `the queue has a bound, with an error that says so`() async throws {
+        let limiter = limiter(1, mostWaiting: 2)
+        let pieces = await start(3, limiter)
+        await #expect(throws: AdmissionRefusal(limiter: "render", reason: .queueIsFull(mostWaiting: 2))) { try await limiter.run {} }
+        for piece in pieces { #expect(try await piece.finish() == piece.number) }
+        #expect(limiter.statistics.refused == 1)
+    }
+
+    @Test func `T28 a wait ends when its time is up, and freeing memory waits for no admission`() async throws {
+        let limiter = limiter(1)
+        let cache = PurgeableCache<Int, [UInt8]>("cache", cost: { $1.count })
+        for key in 0..<16 { cache.insert(Array(repeating: 1, count: 4096), forKey: key) }
+        let pieces = await start(2, limiter), patient = await start(1, limiter, patience: .seconds(5))
+        await #expect(throws: AdmissionRefusal(limiter: "render", reason: .waitedTooLong(.zero))) { try await limiter.run(waitingAtMost: .zero) {} }
+        set.setState(.inactive)
+        clock.advance(by: .seconds(4))
+        clock.freeze(for: .seconds(60))
+        #expect(limiter.statistics.waiting == 2)
+        #expect(cache.release(.max) > .zero, "whoever purges is no member and asks nobody")
+        clock.advance(by: .seconds(2))
+        await #expect(throws: AdmissionRefusal(limiter: "render", reason: .waitedTooLong(.seconds(5)))) { try await patient[0].finish() }
+        #expect(limiter.statistics.waiting == 1 && limiter.statistics.expired == 1)
+        set.setState(.active)
+        for piece in pieces { #expect(try await piece.finish() == piece.number) }
+    }
+
+    @Test func `T28 a limiter by itself keeps time too, and whoever waits in it keeps on when it is added to a set`() async throws {
+        let limiter = ConcurrencyLimiter("alone", limit: 1)
+        let pieces = await start(1, limiter)
+        await #expect(throws: AdmissionRefusal.self) { try await limiter.run(waitingAtMost: .milliseconds(1)) {} }
+        let patient = await start(1, limiter, patience: .seconds(3600))
+        clock.advance(by: .seconds(10_000))
+        let registration = set.add(limiter)
+        clock.advance(by: .seconds(3590))
+        #expect(limiter.statistics.waiting == 1)
+        clock.advance(by: .seconds(20))
+        await #expect(throws: AdmissionRefusal.self) { try await patient[0].finish() }
+        registration.cancel()
+        #expect(try await pieces[0].finish() == 0)
+    }
+
+    @Test func `a cancelled wait ends with CancellationError and leaves no hole`() async throws {
+        let limiter = limiter(1)
+        let pieces = await start(4, limiter)
+        pieces[1].task.cancel()
+        pieces[2].task.cancel()
+        for piece in pieces[1...2] { await #expect(throws: CancellationError.self) { try await piece.task.value } }
+        #expect(limiter.statistics.waiting == 1)
+        #expect(try await pieces[0].finish() == 0)
+        #expect(try await pieces[3].finish() == 3)
+        #expect(limiter.statistics == .init(running: 0, waiting: 0, limit: 1, admitted: 2, refused: 0, expired: 0))
+        let cancelled = Task {
+            while !Task.isCancelled { await Task.yield() }
+            return try await limiter.run { 5 }
+        }
+        cancelled.cancel()
+        #expect(try await cancelled.value == 5, "there is room: what to do about it is the body's business")
+    }
+
+    @Test func `a storm of arrivals, cancellations and changes loses nobody and runs no more than the limit`() async {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        let limiter = ConcurrencyLimiter("storm", limit: 4)
+        set.add(limiter)
+        let inside = Tally(), begun = Tally(), ended = Tally()
+        await withTaskGroup(of: Void.self) { group in
+            for number in 0..<2000 {
+                group.addTask { [set] in
+                    var random = SeededGenerator(seed: seed &+ UInt64(number))
+                    let chance = Int.random(in: 0..<10, using: &random), yields = Int.random(in: 0..<4, using: &random)
+                    if number % 50 == 0 {
+                        set.setPressure([.normal, .warning, .critical][chance % 3], isQuiescing: chance == 9)
+                        set.setState(chance % 2 == 0 ? .inactive : .active)
+                        set.setState(.active)
+                    }
+                    let work = Task {
+                        try await limiter.run(waitingAtMost: chance == 0 ? .zero : nil) {
+                            begun.add(1)
+                            inside.add(1)
+                            for _ in 0..<yields { await Task.yield() }
+                            inside.add(-1)
+                        }
+                    }
+                    if chance < 4 {
+                        for _ in 0..<yields { await Task.yield() }
+                        work.cancel()
+                    }
+                    _ = await work.result
+                    ended.add(1)
+                }
+            }
+        }
+        let statistics = limiter.statistics
+        #expect(ended.count == 2000 && statistics.running == 0 && statistics.waiting == 0, "seed \(seed)")
+        #expect((1...4).contains(inside.most) && statistics.admitted == UInt64(begun.count), "seed \(seed)")
+    }
+
+    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    func `being admitted at once allocates nothing`() async throws {
+        let limiter = limiter(4)
+        func work() async throws -> Int { try await limiter.run { 1 } }
+        for _ in 0..<100 { _ = try await work() }
+        let before = allocation_count()
+        var sum = 0
+        for _ in 0..<1000 { sum += try await work() }
+        #expect(allocation_count() == before && sum == 1000)
+    }
+}
+
+private struct Odd: Error {}
+
+/// A piece of work that ends when it is told to.
+private struct Piece {
+    let number: Int
+    let task: Task<Int, any Error>
+    private let latch = Latch()
+
+    init(_ number: Int, _ limiter: ConcurrencyLimiter, _ patience: Duration?) {
+        self.number = number
+        task = Task { [latch] in
+            try await limiter.run(waitingAtMost: patience) {
+                await latch.wait()
+                return number
+            }
+        }
+    }
+
+    func finish() async throws -> Int {
+        latch.open()
+        return try await task.value
+    }
+}

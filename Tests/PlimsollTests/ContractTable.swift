@@ -1,0 +1,117 @@
+/// A test by the names it is known by.
+struct NamedTest: Hashable, Comparable, CustomStringConvertible {
+    var suite: String
+    var name: String
+
+    /// `C31` and `T4` of `C31 T4 a task ends once`.
+    var ids: [String] { name.split(separator: " ").prefix(while: Self.isID).map(String.init) }
+
+    /// Ids further back, where they count for nothing.
+    var misplacedIDs: [String] {
+        name.split(separator: " ").drop(while: Self.isID).map { $0.filter { !",.:;()".contains($0) } }.filter { Self.isID($0[...]) }
+    }
+
+    var description: String { "\(suite).\(name)" }
+
+    static func < (left: NamedTest, right: NamedTest) -> Bool { (left.suite, left.name) < (right.suite, right.name) }
+
+    static func isID(_ word: Substring) -> Bool {
+        word.count > 1 && "CTK".contains(word.first!) && word.dropFirst().allSatisfy { $0.isASCII && $0.isNumber }
+    }
+
+    /// The tests in the text of a source that are named by a sentence.
+    static func all(in source: String) -> [NamedTest] {
+        var suite = "", tests: [NamedTest] = []
+        for line in source.split(separator: "\n") {
+            if let type = typeDeclared(by: line) { suite = type }
+            let parts = line.split(separator: "`", omittingEmptySubsequences: false)
+            if parts.count > 2, parts[0].hasSuffix("func "), !parts[0].contains("//") {
+                tests.append(NamedTest(suite: suite, name: String(parts[1])))
+            }
+        }
+        return tests
+    }
+
+    /// The type that a line at the margin declares or extends.
+    private static func typeDeclared(by line: Substring) -> String? {
+        guard let first = line.first, first != " ", !line.hasPrefix("//") else { return nil }
+        let words = line.split(separator: " ")
+        guard let keyword = words.firstIndex(where: { ["struct", "class", "actor", "enum", "extension"].contains($0) }) else { return nil }
+        return words.dropFirst(keyword + 1).first.map { String($0.prefix { $0.isLetter || $0.isNumber || $0 == "_" }) }
+    }
+}
+
+/// The tables of docs/Contracts.md: the ids and promises stand there, the last column follows from the tests.
+struct ContractTable {
+    /// The lines of the document.
+    var lines: [String]
+
+    init(_ text: String) { lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init) }
+
+    /// Every id there is, in order.
+    static let ids = [("C", 98), ("T", 40), ("K", 44)].flatMap { kind, count in (1...count).map { "\(kind)\($0)" } }
+
+    /// What only a process beside this one can keep. C4 and C27 have halves of which the same holds; the halves in here have tests.
+    static let supervised: Set = [
+        "C13", "C15", "C33", "C36", "C37", "C75", "C77", "C90", "C91", "T31", "T32", "T34", "K31", "K33", "K34", "K36", "K37", "K38", "K39", "K41",
+        "K42", "K43",
+    ]
+    /// What a server has nothing of.
+    static let withoutEquivalent: Set = ["C47", "C68", "C72", "C92"]
+    /// Mistakes that the life cycle must not make: these have tests as the promises do.
+    static let ofTheLifecycle = Set((Array(1...9) + Array(29...40)).map { "T\($0)" })
+
+    /// Rows that must have a test.
+    static var required: Set<String> {
+        Set(ids.filter { $0.hasPrefix("C") }).union(ofTheLifecycle).subtracting(supervised).subtracting(withoutEquivalent)
+    }
+
+    /// The ids of the rows, in their order.
+    var ids: [String] { lines.compactMap { Self.cells($0)?.first }.filter { NamedTest.isID($0[...]) } }
+
+    /// The document as the tests' names would have it.
+    func written(for tests: [NamedTest]) -> [String] {
+        let holding = Self.holding(tests)
+        return lines.map { line in
+            guard let cells = Self.cells(line), let first = cells.first else { return line }
+            if first.contains(" to ") { return "| \(first) | \(Self.counts(of: first, holding)) |" }
+            guard NamedTest.isID(first[...]), cells.count == 3 else { return line }
+            return "| \(first) | \(cells[1]) | \(Self.tests(for: first, holding)) |"
+        }
+    }
+
+    /// The tests of each id.
+    static func holding(_ tests: [NamedTest]) -> [String: [NamedTest]] {
+        var holding: [String: [NamedTest]] = [:]
+        for test in tests.sorted() { for id in test.ids { holding[id, default: []].append(test) } }
+        return holding
+    }
+
+    private static func tests(for id: String, _ holding: [String: [NamedTest]]) -> String {
+        if let tests = holding[id] {
+            return tests.map { $0.description.replacing("|", with: "\\|").replacing("<", with: "&lt;") }.joined(separator: "<br>")
+        }
+        if withoutEquivalent.contains(id) { return "none" }
+        return supervised.contains(id) ? "with the supervisor" : "no test names it"
+    }
+
+    /// The row of counts for ids of the kind that `range` begins with.
+    private static func counts(of range: String, _ holding: [String: [NamedTest]]) -> String {
+        let all = ids.filter { $0.first == range.first }
+        let untested = all.filter { holding[$0] == nil }
+        let later = untested.filter(supervised.contains).count, never = untested.filter(withoutEquivalent.contains).count
+        let numbers = [all.count, all.count - untested.count, later, never, untested.count - later - never]
+        return numbers.map(String.init).joined(separator: " | ")
+    }
+
+    /// What stands between the bars of a table's row; a bar after a backslash is none.
+    static func cells(_ line: String) -> [String]? {
+        guard line.hasPrefix("|"), line.hasSuffix("|"), line.count > 1 else { return nil }
+        var cells = [""], isEscaped = false
+        for character in line.dropFirst().dropLast() {
+            if character == "|", !isEscaped { cells.append("") } else { cells[cells.count - 1].append(character) }
+            isEscaped = character == "\\" && !isEscaped
+        }
+        return cells.map { cell in String(cell.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()) }
+    }
+}

@@ -1,0 +1,61 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct DirtySetTests {
+    let set = QuiesceSet(time: ManualClock().timekeeper)
+
+    @Test(arguments: [LifecycleState.background, .inactive, .suspended])
+    func `C55 C57 what is marked while the process is away is rebuilt once on return`(state: LifecycleState) async {
+        let rebuilt = Log<Set<Int>>()
+        let views = DirtySet<Int>("views") { rebuilt.add($0) }
+        set.add(views)
+        set.setState(state)
+        for mark in 0..<10_000 { views.mark(mark % 100) }
+        #expect(views.rebuilds == 0 && views.marked.count == 100)
+        for state in [LifecycleState.inactive, .active, .inactive, .active] { set.setState(state) }
+        while rebuilt.all.isEmpty { await Task.yield() }
+        #expect(rebuilt.all == [Set(0..<100)] && views.rebuilds == 1 && views.marked.isEmpty)
+    }
+
+    @Test func `C57 at most one rebuild at a time, and one more for all that is marked meanwhile`() async {
+        let rebuilt = Log<Set<String>>(), held = Latch()
+        let views = DirtySet<String>("views") { elements in
+            rebuilt.add(elements)
+            await held.wait()
+        }
+        views.mark("a")
+        while rebuilt.all.isEmpty { await Task.yield() }
+        for name in ["b", "c", "b"] { views.mark(name) }
+        views.mark(contentsOf: ["c", "d"])
+        #expect(views.rebuilds == 1)
+        held.open()
+        while rebuilt.all.count < 2 { await Task.yield() }
+        #expect(rebuilt.all == [["a"], ["b", "c", "d"]])
+        views.mark("e")
+        while rebuilt.all.count < 3 { await Task.yield() }
+        #expect(rebuilt.all.last == ["e"] && views.rebuilds == 3)
+    }
+
+    @Test func `C55 a rebuild that runs is finished, and the next one waits for the return`() async {
+        let rebuilt = Log<Set<Int>>(), held = Latch()
+        let views = DirtySet<Int>("views") { elements in
+            rebuilt.add(elements)
+            await held.wait()
+        }
+        set.add(views)
+        views.mark(1)
+        while rebuilt.all.isEmpty { await Task.yield() }
+        set.setState(.background)
+        views.mark(2)
+        held.open()
+        set.setPressure(.critical, isQuiescing: true)
+        set.setState(.active)
+        #expect(views.marked == [2], "memory is too short for it")
+        set.setPressure(.normal, isQuiescing: false)
+        while rebuilt.all.count < 2 { await Task.yield() }
+        #expect(rebuilt.all == [[1], [2]])
+    }
+}

@@ -1,0 +1,468 @@
+import Glibc
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct ExclusiveTests {
+    let clock = ManualClock()
+    let calls = Log<String>()
+    let manager: ResourceManager
+    var exclusive: ExclusiveResources { manager.lifecycle.exclusive }
+
+    init() {
+        manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        // Gaps are told by hand here; that the life cycle does so by itself is tested last.
+        exclusive.alarms.whenGapEnds { _ in }
+    }
+
+    /// A resource that notes what is done to it.
+    private func noting(
+        _ name: String, kind: ExclusiveResource.Kind = .lock, after: [String] = [], lease: Duration? = nil
+    ) throws -> ExclusiveResource {
+        let resource = ExclusiveResource(
+            name, kind: kind, after: after, lease: lease, drain: { [calls] _ in calls.add("drain \(name)") },
+            release: { [calls] in calls.add("release \(name)") }, forceClose: { [calls] in calls.add("force \(name)") },
+            reacquire: { [calls] epoch in calls.add("acquire \(name) \(epoch)") })
+        try exclusive.add(resource)
+        return resource
+    }
+
+    private func release(within budget: Duration = .seconds(5)) async -> ExclusiveReport {
+        let exclusive = exclusive
+        return await onThread { exclusive.release(within: budget) }
+    }
+
+    private func reacquire(within budget: Duration = .seconds(5)) async -> ExclusiveReport {
+        let exclusive = exclusive
+        return await onThread { exclusive.reacquire(within: budget) }
+    }
+
+    /// The same for what is not done in time: its budget passes as soon as it waits.
+    private func passing(_ budget: Duration, _ body: @escaping @Sendable () -> ExclusiveReport) async -> ExclusiveReport {
+        let report = Log<ExclusiveReport>(), alarms = exclusive.alarms, before = alarms.pending
+        async let run: Void = onThread { report.add(body()) }
+        while alarms.pending == before { await Task.yield() }
+        clock.advance(by: budget)
+        while report.all.isEmpty { await Task.yield() }
+        await run
+        return report.all[0]
+    }
+
+    @Test func `C48 dependents are given back first, and taken again last, each in a new epoch`() async throws {
+        let database = try noting("database", after: ["jobs", "http"])
+        let (jobs, http) = (try noting("jobs", after: ["http"]), try noting("http", kind: .listener))
+        let out = await release()
+        #expect(out.done == ["http", "jobs", "database"] && out.stillHeld.isEmpty && out.overran.isEmpty)
+        #expect(calls.all == ["drain http", "release http", "drain jobs", "release jobs", "drain database", "release database"])
+        #expect(!database.isHeld && !jobs.isHeld && !http.isHeld && manager.lifecycle.heldResources.isEmpty)
+        // Again, as in a flapping interruption: nothing is left to give back.
+        #expect(await release().done.isEmpty)
+        let back = await reacquire()
+        #expect(back.done == ["database", "jobs", "http"] && calls.all.suffix(3) == ["acquire database 2", "acquire jobs 2", "acquire http 2"])
+        #expect(manager.lifecycle.heldResources == ["database", "jobs", "http"] && database.epoch == 2)
+        #expect(await reacquire().done.isEmpty && calls.all.count == 9)
+        #expect(exclusive.history.map(\.step) == [.release, .release, .reacquire, .reacquire])
+    }
+
+    @Test func `C48 an order that goes round is refused when it is closed, with the way round`() throws {
+        _ = try noting("a", after: ["b"])
+        _ = try noting("b", after: ["c"])
+        #expect(throws: ExclusiveResourceError(resource: "c", reason: .cycle(["c", "a", "b", "c"]))) { try noting("c", after: ["a"]) }
+        #expect(throws: ExclusiveResourceError(resource: "self", reason: .cycle(["self", "self"]))) { try noting("self", after: ["self"]) }
+        #expect(throws: ExclusiveResourceError(resource: "a", reason: .duplicateName)) { try noting("a") }
+        let c = try noting("c")
+        #expect(manager.lifecycle.heldResources == ["a", "b", "c"] && c.isHeld)
+    }
+
+    @Test func `C48 a lock on a file can be had by others while this process is in the background`() async throws {
+        let path = "/tmp/plimsoll-lock-\(getpid())-\(UInt32.random(in: 0...(.max)))"
+        let file = open(path, O_RDWR | O_CREAT, 0o600), other = open(path, O_RDWR)
+        defer {
+            close(file)
+            close(other)
+            unlink(path)
+        }
+        try #require(file >= 0 && other >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0)
+        try exclusive.add(
+            ExclusiveResource(
+                "file", release: { flock(file, LOCK_UN) }, reacquire: { _ in if flock(file, LOCK_EX | LOCK_NB) != 0 { throw CancellationError() } }))
+        #expect(flock(other, LOCK_EX | LOCK_NB) != 0)
+        _ = await release()
+        #expect(flock(other, LOCK_EX | LOCK_NB) == 0)
+        #expect(await reacquire().failed.keys.sorted() == ["file"] && manager.lifecycle.heldResources.isEmpty)
+        flock(other, LOCK_UN)
+        #expect(await reacquire().done == ["file"] && flock(other, LOCK_EX | LOCK_NB) != 0)
+    }
+
+    @Test(arguments: [true, false]) func `C49 a listener is closed before a freeze, by force if need be: nobody is left waiting in its backlog`(
+        isStuck: Bool
+    ) async throws {
+        let listener = try LoopbackListener()
+        let stuck = AsyncStream.makeStream(of: Void.self)
+        try exclusive.add(
+            ExclusiveResource(
+                "http", kind: .listener, drain: { _ in if isStuck { for await _ in stuck.stream {} } }, release: { listener.close() },
+                forceClose: { listener.close() }, reacquire: { _ in try listener.open() }))
+        #expect(listener.accepts())
+        let exclusive = exclusive
+        let report = isStuck ? await passing(.seconds(1)) { exclusive.release(within: .seconds(1)) } : await release()
+        #expect(report.overran == (isStuck ? ["http"] : []) && report.stillHeld.isEmpty && !listener.accepts())
+        stuck.continuation.finish()
+        #expect(await reacquire().done == ["http"] && listener.accepts())
+        listener.close()
+    }
+
+    @Test func `C52 what is in flight ends before it is given back, and nothing new begins`() async throws {
+        let resource = try noting("gpu", kind: .session)
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        async let use: Void = resource.withUse { epoch in
+            calls.add("begin \(epoch)")
+            for await _ in gate.stream {}
+            calls.add("end \(resource.isCurrent(epoch))")
+        }
+        while calls.all.isEmpty { await Task.yield() }
+        async let out = release()
+        while !calls.all.contains("drain gpu") { await Task.yield() }
+        #expect(throws: ExclusiveResourceError(resource: "gpu", reason: .inBackground)) { try resource.withUse { _ in } }
+        gate.continuation.finish()
+        try await use
+        #expect(await out.done == ["gpu"] && calls.all == ["begin 1", "drain gpu", "end true", "release gpu"])
+    }
+
+    @Test func `C52 what is not drained by the deadline is closed by force and named; coming late it touches nothing`() async throws {
+        let resource = try noting("gpu"), after = try noting("other", after: ["gpu"])
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        async let use: Void = resource.withUse { epoch in
+            calls.add("begin")
+            for await _ in gate.stream {}
+            calls.add("end \(resource.isCurrent(epoch))")
+        }
+        while calls.all.isEmpty { await Task.yield() }
+        let exclusive = exclusive
+        let report = await passing(.seconds(5)) { exclusive.release(within: .seconds(5)) }
+        #expect(report.overran.contains("gpu") && report.stillHeld.isEmpty && calls.all.contains("force gpu") && !resource.isHeld && !after.isHeld)
+        #expect(await reacquire().done.contains("gpu"))
+        gate.continuation.finish()
+        try await use
+        #expect(calls.all.last == "end false" && !calls.all.contains("release gpu"))
+        // The old use no longer counts: the next way out waits for nobody.
+        #expect(await release().done.contains("gpu"))
+    }
+
+    @Test func `C48 what cannot even be closed by force is named as still held`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self)
+        try exclusive.add(ExclusiveResource("stuck", release: { for await _ in gate.stream {} }))
+        let exclusive = exclusive
+        let report = await passing(.seconds(1)) { exclusive.release(within: .seconds(1)) }
+        #expect(report.overran == ["stuck"] && report.stillHeld == ["stuck"] && manager.lifecycle.heldResources == ["stuck"])
+        gate.continuation.finish()
+        while !manager.lifecycle.heldResources.isEmpty { await Task.yield() }
+    }
+
+    @Test func `C48 whoever takes all the time does not keep others from giving back, and comes back late to what is wanted again`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        let slow = ExclusiveResource("slow", release: { for await _ in gate.stream {} }, reacquire: { calls.add("acquire slow \($0)") })
+        let lock = ExclusiveResource("lock", after: ["slow"], release: { calls.add("release lock") }, reacquire: { calls.add("acquire lock \($0)") })
+        try exclusive.add(slow)
+        try exclusive.add(lock)
+        let exclusive = exclusive
+        let report = await passing(.seconds(1)) { exclusive.release(within: .seconds(1)) }
+        #expect(report.overran.contains("slow") && report.stillHeld.contains("slow"))
+        while lock.isHeld { await Task.yield() }
+        #expect(await reacquire().done == ["lock"] && slow.isHeld)
+        // So late that the process is in front again.
+        gate.continuation.finish()
+        while slow.epoch != 2 || !slow.isHeld { await Task.yield() }
+        #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
+    }
+
+    @Test func `C51 using or taking it in the background throws and is reported`() async throws {
+        let resource = try noting("gpu", kind: .session)
+        _ = await release()
+        let refusal = ExclusiveResourceError(resource: "gpu", reason: .inBackground)
+        #expect(throws: refusal) { try resource.withUse { _ in calls.add("used") } }
+        await #expect(throws: refusal) { try await resource.acquire() }
+        #expect(exclusive.violations == [refusal, refusal] && exclusive.violationCount == 2 && !calls.all.contains("used"))
+        _ = await reacquire()
+        #expect(try resource.withUse { $0 } == 2)
+        for _ in 0..<100 {
+            _ = await release()
+            _ = try? resource.withUse { $0 }
+        }
+        #expect(exclusive.violations.count == 64 && exclusive.violationCount == 102)
+    }
+
+    @Test func `C53 a session with somebody outside is opened and closed in pairs, whatever goes wrong`() async throws {
+        let balance = Log<Int>(), failing = Log<Bool>()
+        struct Refused: Error {}
+        let session = ExclusiveResource(
+            "licence", kind: .session, isHeld: false, release: { balance.add(-1) },
+            reacquire: { _ in
+                if failing.all.last == true { throw Refused() }
+                balance.add(1)
+            })
+        try exclusive.add(session)
+        // Not held: the way out and back leaves it alone.
+        _ = await release()
+        #expect(await reacquire().done.isEmpty && balance.all.isEmpty)
+        try await session.acquire()
+        try await session.acquire()
+        _ = await release()
+        failing.add(true)
+        #expect(await reacquire().failed.count == 1)
+        _ = await release()
+        failing.add(false)
+        #expect(await reacquire().done == ["licence"])
+        _ = await release()
+        #expect(balance.all == [1, -1, 1, -1])
+    }
+
+    @Test func `T8 what is taken too late is given back at once`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), calls = calls
+        let slow = ExclusiveResource(
+            "slow", release: { calls.add("release") },
+            reacquire: { _ in
+                calls.add("asked")
+                for await _ in gate.stream {}
+                calls.add("got")
+            })
+        try exclusive.add(slow)
+        _ = await release()
+        let exclusive = exclusive
+        #expect(await passing(.seconds(1)) { exclusive.reacquire(within: .seconds(1)) }.overran == ["slow"])
+        #expect(await release().done.isEmpty)
+        gate.continuation.finish()
+        while calls.all.count < 4 { await Task.yield() }
+        #expect(calls.all == ["release", "asked", "got", "release"] && !slow.isHeld)
+    }
+
+    @Test func `a failure of what others depend on leaves those alone, and a failing drain does not keep it`() async throws {
+        struct Failure: Error {}
+        let database = ExclusiveResource(
+            "database", after: ["http"], drain: { _ in throw Failure() }, release: { [calls] in calls.add("release database") },
+            forceClose: { [calls] in calls.add("force database") }, reacquire: { _ in throw Failure() })
+        try exclusive.add(database)
+        _ = try noting("http")
+        let out = await release()
+        #expect(out.done == ["http"] && out.failed.keys.sorted() == ["database"] && out.stillHeld.isEmpty)
+        #expect(calls.all.suffix(1) == ["release database"])
+        let back = await reacquire()
+        #expect(back.done.isEmpty && back.failed.keys.sorted() == ["database", "http"] && !calls.all.contains { $0.hasPrefix("acquire") })
+    }
+
+    // MARK: Fencing
+
+    @Test func `T29 after a freeze, work that began before fails its check before anybody has taken stock`() async throws {
+        let lock = try noting("lock"), leader = try noting("leader", kind: .lease)
+        // Something looks at the time while the process runs: the manager's loop, or an alarm.
+        let alarm = exclusive.alarms.set(.deadline, after: .seconds(1000)) {}
+        defer { alarm.cancel() }
+        clock.advance(by: .seconds(1))
+        let epoch = try leader.withUse { $0 }
+        #expect(leader.isCurrent(epoch) && lock.isCurrent(1))
+        let exclusive = exclusive
+        exclusive.alarms.whenGapEnds { [leader, lock] gap in
+            // The very first thing that runs after the freeze.
+            #expect(!leader.isCurrent(epoch) && !lock.isCurrent(epoch) && leader.epoch == epoch)
+            exclusive.gapEnded(gap)
+            #expect(!leader.isCurrent(epoch) && !lock.isCurrent(1))
+        }
+        clock.freeze(for: .seconds(60))
+        #expect(throws: ExclusiveResourceError(resource: "leader", reason: .stale(epoch: 1, current: 2))) { try leader.check(epoch) }
+        // A lock outlives a freeze, leadership need not.
+        #expect(lock.isHeld && lock.epoch == 2 && !leader.isHeld)
+        #expect(throws: ExclusiveResourceError(resource: "leader", reason: .notHeld)) { try leader.withUse { $0 } }
+        #expect(try lock.withUse { $0 } == 2)
+        #expect(await reacquire().done == ["leader"] && leader.isCurrent(3))
+    }
+
+    @Test func `T29 between a sleep and the taking of stock nothing may be used`() throws {
+        let lock = try noting("lock")
+        clock.sleepHost(for: .seconds(10))
+        #expect(!lock.isCurrent(1))
+        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unsettled)) { try lock.withUse { $0 } }
+        #expect(throws: ExclusiveResourceError(resource: "lock", reason: .unsettled)) { try lock.check(1) }
+        exclusive.gapEnded(RunningGap(.hostSleep, .seconds(10)))
+        #expect(try lock.withUse { $0 } == 2)
+    }
+
+    @Test(arguments: [true, false]) func `T29 a lease runs out by a time that neither freeze nor sleep stops`(isSleep: Bool) async throws {
+        let lease = try noting("lease", kind: .lease, lease: .seconds(15))
+        clock.advance(by: .seconds(10))
+        #expect(lease.isHeld)
+        try await lease.renew {}
+        clock.advance(by: .seconds(10))
+        #expect(lease.isHeld && lease.isCurrent(1))
+        if isSleep { clock.sleepHost(for: .seconds(4)) } else { clock.freeze(for: .seconds(4)) }
+        exclusive.gapEnded(RunningGap(isSleep ? .hostSleep : .frozen, .seconds(4)))
+        // Shorter than what is left: still held, but what began before must look again.
+        #expect(lease.isHeld && !lease.isCurrent(1) && lease.isCurrent(2))
+        if isSleep { clock.sleepHost(for: .seconds(4)) } else { clock.freeze(for: .seconds(4)) }
+        #expect(!lease.isHeld && !lease.isCurrent(2))
+        exclusive.gapEnded(RunningGap(isSleep ? .hostSleep : .frozen, .seconds(4)))
+        #expect(!lease.isHeld && manager.lifecycle.heldResources.isEmpty)
+        #expect(await reacquire().done == ["lease"] && lease.isHeld && lease.isCurrent(4))
+        clock.advance(by: .seconds(15))
+        #expect(!lease.isHeld)
+        #expect(throws: ExclusiveResourceError(resource: "lease", reason: .leaseExpired)) { try lease.withUse { $0 } }
+        // It is another's now: it is not given back.
+        #expect(await release().done.isEmpty && !calls.all.contains("release lease"))
+    }
+
+    @Test func `T29 a freeze while it is being taken makes what was being taken stale`() async throws {
+        let gate = AsyncStream.makeStream(of: Void.self), epochs = Log<UInt64>()
+        let lock = ExclusiveResource(
+            "lock", isHeld: false, release: {},
+            reacquire: { epoch in
+                epochs.add(epoch)
+                for await _ in gate.stream {}
+            })
+        try exclusive.add(lock)
+        async let taken: Void = lock.acquire()
+        while epochs.all.isEmpty { await Task.yield() }
+        exclusive.gapEnded(RunningGap(.frozen, .seconds(9)))
+        gate.continuation.finish()
+        try await taken
+        #expect(epochs.all == [2] && lock.isHeld && !lock.isCurrent(2) && lock.isCurrent(3))
+    }
+
+    @Test(arguments: [true, false]) func `T29 C50 the life cycle takes stock of a gap by itself, and has what was lost taken again`(isSleep: Bool)
+        async throws
+    {
+        let clock = ManualClock(), source = ScriptedPressureSource()
+        let lifecycle = ResourceManager(source: source, time: clock.timekeeper).lifecycle
+        try await lifecycle.launch(into: .active)
+        let taken = Log<UInt64>()
+        let leader = ExclusiveResource("leader", kind: .lease, release: {}, reacquire: { taken.add($0) })
+        try lifecycle.exclusive.add(leader)
+        let connection = lifecycle.exclusive.pooled(1), epoch = try leader.withUse { $0 }
+        if isSleep { clock.sleepHost(for: .seconds(60)) } else { clock.freeze(for: .seconds(60)) }
+        #expect(!leader.isCurrent(epoch) && connection.isSuspect)
+        while !leader.isHeld { await Task.yield() }
+        #expect(taken.all == [3] && leader.isCurrent(3))
+    }
+
+    // MARK: Connections
+
+    @Test func `C50 T29 pooled connections are suspect after every gap until they were validated`() async throws {
+        let old = exclusive.pooled("a"), second = exclusive.pooled("b")
+        #expect(!old.isSuspect && old.connection == "a")
+        clock.sleepHost(for: .seconds(10))
+        #expect(old.isSuspect, "before anybody has noticed")
+        exclusive.gapEnded(RunningGap(.hostSleep, .seconds(10)))
+        #expect(old.isSuspect && second.isSuspect && !exclusive.pooled("c").isSuspect)
+        old.validated()
+        #expect(!old.isSuspect && second.isSuspect)
+        // Another gap while looking: what was found is worth nothing.
+        let began = second.currentEpoch
+        exclusive.gapEnded(RunningGap(.frozen, .seconds(10)))
+        second.validated(since: began)
+        #expect(second.isSuspect && old.isSuspect)
+        old.validated()
+        _ = await release()
+        _ = await reacquire()
+        #expect(old.isSuspect, "after the background")
+    }
+
+    @Test func `C50 T29 connections are made anew over a stretch of time, a few at once`() async throws {
+        let limiter = exclusive.reconnectLimiter(most: 3, spread: .seconds(5), seed: 42)
+        let same = exclusive.reconnectLimiter(most: 3, spread: .seconds(5), seed: 42)
+        #expect(limiter.reconnectDelay() == .zero, "no gap, no delay")
+        exclusive.gapEnded(RunningGap(.frozen, .seconds(60)))
+        let delays = (0..<100).map { _ in limiter.reconnectDelay() }
+        #expect(delays == (0..<100).map { _ in same.reconnectDelay() })
+        #expect(delays.allSatisfy { $0 >= .zero && $0 < .seconds(5) } && Set(delays).count > 90)
+        #expect(delays.contains { $0 < .seconds(1) } && delays.contains { $0 > .seconds(4) })
+
+        let running = Log<Int>(), done = Log<Int>(), clock = clock
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<40 {
+                group.addTask {
+                    try await limiter.run {
+                        running.add(1)
+                        for _ in 0..<10 { await Task.yield() }
+                        running.add(-1)
+                        done.add(number)
+                    }
+                }
+            }
+            while done.all.count < 40 {
+                clock.advance(by: .milliseconds(100))
+                await Task.yield()
+            }
+            try await group.waitForAll()
+        }
+        let most = running.all.reduce(into: (now: 0, most: 0)) { $0 = ($0.now + $1, max($0.most, $0.now + $1)) }.most
+        #expect(Set(done.all).count == 40 && most <= 3)
+        clock.advance(by: .seconds(6))
+        #expect(limiter.reconnectDelay() == .zero)
+    }
+
+    @Test func `who waits to reconnect can be cancelled, and takes nobody's place`() async throws {
+        let limiter = exclusive.reconnectLimiter(most: 1, spread: .zero, seed: 1)
+        let gate = AsyncStream.makeStream(of: Void.self), begun = Log<Int>()
+        async let first: Void = limiter.run {
+            begun.add(1)
+            for await _ in gate.stream {}
+        }
+        while begun.all.isEmpty { await Task.yield() }
+        let second = Task { try await limiter.run { begun.add(2) } }
+        second.cancel()
+        await #expect(throws: CancellationError.self) { try await second.value }
+        async let third: Void = limiter.run { begun.add(3) }
+        gate.continuation.finish()
+        _ = try await (first, third)
+        #expect(begun.all == [1, 3])
+    }
+}
+
+/// A socket that listens on the loopback.
+final class LoopbackListener: Sendable {
+    private let descriptor = Mutex<Int32>(-1)
+    private let port = Mutex<in_port_t>(0)
+
+    struct Failure: Error { var code = errno }
+
+    init() throws { try open() }
+
+    func open() throws {
+        let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var on: Int32 = 1
+        setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, socklen_t(MemoryLayout<Int32>.size))
+        var address = self.address
+        let bound = withUnsafePointer(to: &address) { $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(socket, $0, length) } }
+        guard bound == 0, listen(socket, 16) == 0 else { throw Failure() }
+        var room = length
+        withUnsafeMutablePointer(to: &address) { $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = getsockname(socket, $0, &room) } }
+        port.withLock { $0 = address.sin_port }
+        descriptor.withLock { $0 = socket }
+    }
+
+    func close() {
+        descriptor.withLock { descriptor in
+            // A process just being started by another test may have it as well.
+            if descriptor >= 0 { shutdown(descriptor, Int32(SHUT_RDWR)) }
+            if descriptor >= 0 { Glibc.close(descriptor) }
+            descriptor = -1
+        }
+    }
+
+    /// Whether the kernel completes a handshake for it.
+    func accepts() -> Bool {
+        let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { Glibc.close(socket) }
+        var address = self.address
+        return withUnsafePointer(to: &address) { $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(socket, $0, length) } } == 0
+    }
+
+    private var length: socklen_t { socklen_t(MemoryLayout<sockaddr_in>.size) }
+    private var address: sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        address.sin_port = port.withLock { $0 }
+        return address
+    }
+}

@@ -1,0 +1,276 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct LifecycleDeadlineTests {
+    let stage = Stage()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    @Test func `C26 C27 C30 T6 one deadline for all: who blocks is named with its place, the others are served`() async throws {
+        let release = Blockade(), lifecycle = lifecycle, blocked = Counter()
+        for index in 0..<20 {
+            lifecycle.observe(
+                "blocker \(index)",
+                onBackground: { _ in
+                    blocked.add(1)
+                    release.wait()
+                })
+        }
+        for index in 0..<50 { stage.observe("quick \(index)") }
+        try await lifecycle.launch()
+        let log = stage.log
+        let report = try await stage.whileTimePasses(until: { blocked.value == 20 && log.all.count == 150 }) {
+            try await lifecycle.enterBackground(cause: .operator)
+        }
+        let here = report.overran.filter { $0.origin.contains("LifecycleDeadlineTests.swift") }
+        #expect(lifecycle.state == .background && here.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted(), "\(report)")
+        #expect(report.took >= .seconds(5) && report.unreached.isEmpty)
+        #expect(stage.log.all.filter { $0.hasSuffix("background") }.count == 50)
+        release.open()
+    }
+
+    @Test func `C26 inactive and background share the five seconds`() async throws {
+        let left = Log<Duration>(), clock = stage.clock, lifecycle = lifecycle
+        lifecycle.observe("slow", onInactive: { _ in clock.advance(by: .seconds(2)) }, onBackground: { left.add($0.timeRemaining) })
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(left.all == [.seconds(3)])
+    }
+
+    @Test func `C27 by policy an overrun ends the process with a line that names who is to blame`() async throws {
+        let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
+        let release = Blockade(), lifecycle = stage.lifecycle
+        let entered = Counter()
+        lifecycle.observe(
+            "culprit",
+            onBackground: { _ in
+                entered.add(1)
+                release.wait()
+            })
+        try await lifecycle.launch()
+        _ = try await stage.whileTimePasses(until: { entered.value > 0 }) { try await lifecycle.enterBackground(cause: .operator) }
+        let exit = try #require(stage.exits.first)
+        #expect(exit.status == 70 && exit.line.contains("culprit (PlimsollTests/LifecycleDeadlineTests.swift"))
+        release.open()
+    }
+
+    @Test func `C6 T38 what timed out half-way is undone when it is done, never beside it; what failed is not`() async throws {
+        let release = Blockade(), log = stage.log, lifecycle = lifecycle
+        struct Failed: Error {}
+        lifecycle.observe(
+            "late",
+            onBackground: { _ in
+                log.add("late begins")
+                release.wait()
+                log.add("late ends")
+            }, onForeground: { _ in log.add("late undone") })
+        lifecycle.observe("failing", onBackground: { _ in throw Failed() }, onForeground: { _ in log.add("never") })
+        try await lifecycle.launch()
+        let down = try await stage.whileTimePasses(until: { log.all.count == 1 }) { try await lifecycle.enterBackground(cause: .operator) }
+        #expect(down.overran.map(\.name) == ["late"] && down.failures.count == 1 && down.failures[0].hasPrefix("failing: Failed"))
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(log.all == ["late begins"])
+        release.open()
+        while log.all.count < 3 { await Task.yield() }
+        #expect(log.all == ["late begins", "late ends", "late undone"])
+        // The next round is an ordinary one.
+        release.open()
+        try await lifecycle.enterBackground(cause: .operator)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(log.all == ["late begins", "late ends", "late undone", "late begins", "late ends", "late undone"])
+    }
+
+    @Test func `C6 an inverse that blocks holds up the others for a moment, and all are called`() async throws {
+        let release = Blockade(), lifecycle = lifecycle, entered = Counter(), log = stage.log
+        stage.observe("first")
+        lifecycle.observe(
+            "blocker", onBackground: { _ in },
+            onForeground: { _ in
+                entered.add(1)
+                release.wait()
+            })
+        stage.observe("last")
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.contains("first foreground") }) {
+            try await lifecycle.enterForeground(cause: .operator)
+        }
+        #expect(report.overran.map(\.name) == ["blocker"] && lifecycle.state == .active)
+        #expect(stage.log.all.suffix(4) == ["last foreground", "first foreground", "last active", "first active"])
+        release.open()
+    }
+
+    @Test func `T7 steps are taken although the cooperative pool is blocked`() async throws {
+        stage.observe("a")
+        let lifecycle = lifecycle, log = stage.log
+        try await lifecycle.launch()
+        let went = Counter()
+        // The request itself comes from a thread of ours, as a signal handler's would.
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    let parker = Parker()
+                    while went.value == 0 { parker.park(atMost: .milliseconds(1)) }
+                }
+            }
+            lifecycle.threads.run {
+                _ = try? await lifecycle.enterBackground(cause: .signal)
+                went.add(1)
+            }
+        }
+        #expect(lifecycle.state == .background && log.all.contains("a background"))
+    }
+
+    @Test func `T30 a freeze in the middle of a step does not count against its deadline`() async throws {
+        let clock = stage.clock, left = Log<Duration>(), lifecycle = lifecycle
+        lifecycle.observe(
+            "frozen",
+            onBackground: { context in
+                clock.advance(by: .seconds(1))
+                clock.freeze(for: .seconds(3600))
+                left.add(context.timeRemaining)
+            })
+        try await lifecycle.launch()
+        let report = try await lifecycle.enterBackground(cause: .operator)
+        #expect(report.overran.isEmpty && left.all[0] > .seconds(3.5), "\(report) \(left.all)")
+    }
+
+    @Test func `C61 the slowest are told by name`() async throws {
+        let clock = stage.clock, lifecycle = lifecycle
+        lifecycle.observe("slow", onBackground: { _ in clock.advance(by: .seconds(1)) })
+        stage.observe("quick")
+        try await lifecycle.launch()
+        let report = try await lifecycle.enterBackground(cause: .operator)
+        #expect(report.slowest.first?.name == "slow" && report.slowest.first?.took == .seconds(1))
+        #expect(lifecycle.reports.last == report && report.description.contains("inactive → background"))
+    }
+
+    @Test func `C22 C23 termination stops all work, then cleans up, within a budget of its own`() async throws {
+        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle, entered = Counter()
+        stage.observe("a")
+        lifecycle.onTerminate("files") { context in log.add("clean, \(manager.backgroundTasks.count) tasks, \(context.timeRemaining)") }
+        lifecycle.onTerminate("stuck") { _ in
+            entered.add(1)
+            release.wait()
+        }
+        try await lifecycle.launch()
+        let task = manager.beginBackgroundTask("flush") { task, reason in
+            log.add("expired \(reason)")
+            task.end()
+        }
+        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.count == 4 }) {
+            await lifecycle.terminate(cause: .signal, within: .seconds(2))
+        }
+        #expect(log.all == ["a active", "a inactive", "expired shutdown", "clean, 0 tasks, 2.0 seconds"], "\(log.all)")
+        #expect(report.overran.map(\.name) == ["stuck"] && lifecycle.state == .notRunning && !task.isActive)
+        release.open()
+    }
+
+    @Test func `C11 the host's sleep: tasks expire, the process goes into the background and comes back when it has woken`() async throws {
+        let log = stage.log, lifecycle = lifecycle
+        stage.observe("a")
+        try await lifecycle.launch()
+        let task = stage.manager.beginBackgroundTask("upload") { task, reason in
+            log.add("expired \(reason)")
+            task.end()
+        }
+        let report = try await lifecycle.hostWillSleep()
+        #expect(lifecycle.state == .background && report.transitions.allSatisfy { $0.cause == .hostSleep } && !task.isActive)
+        stage.clock.sleepHost(for: .seconds(3600))
+        while lifecycle.state != .active { await Task.yield() }
+        #expect(log.all.contains("expired hostSleep") && log.all.suffix(2) == ["a foreground", "a active"])
+        // A sleep that nobody announced is noticed afterwards.
+        let gaps = Log<RunningGap?>()
+        lifecycle.onResume("gap") { gaps.add($0.gap) }
+        stage.clock.sleepHost(for: .seconds(60))
+        while gaps.all.isEmpty { await Task.yield() }
+        #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
+    }
+
+    @Test func `C17 K35 after a freeze in the background: suspended and back are recorded, then who asked is told`() async throws {
+        let lifecycle = lifecycle, seen = Log<String>()
+        lifecycle.onResume("pools") { context in seen.add("\(context.from) \(context.to) \(context.cause) \(context.gap?.kind.rawValue ?? "")") }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        var transitions = lifecycle.transitions.makeAsyncIterator()
+        stage.clock.freeze(for: .seconds(60))
+        let (down, up) = (await transitions.next(), await transitions.next())
+        #expect(down?.to == .suspended && up?.to == .background && up?.cause == .thaw)
+        while seen.all.isEmpty { await Task.yield() }
+        #expect(seen.all == ["suspended background thaw frozen"] && lifecycle.state == .background)
+        // In the foreground no state is left, but it is told as well.
+        try await lifecycle.enterForeground(cause: .operator)
+        stage.clock.freeze(for: .seconds(60))
+        while seen.all.count < 2 { await Task.yield() }
+        #expect(seen.all[1] == "active active thaw frozen" && lifecycle.state == .active)
+    }
+
+    @Test func `C74 an activation brings the process to the front and is answered there, once, by who comes later too`() async throws {
+        let lifecycle = lifecycle, seen = Log<String>()
+        try await lifecycle.launch(into: .background)
+        try await lifecycle.activate(ActivationRequest("open", payload: [1]))
+        #expect(lifecycle.state == .active)
+        lifecycle.onActivation("links") { request in seen.add("\(request.name) \(request.payload) \(lifecycle.state)") }
+        while seen.all.isEmpty { await Task.yield() }
+        try await lifecycle.activate(ActivationRequest("again"))
+        #expect(seen.all == ["open [1] active", "again [] active"])
+    }
+
+    @Test func `C22 C85 a process that ends itself under pressure ends in good order: saved, then cleaned up, then the last line`() async throws {
+        let log = stage.log, manager = stage.manager, clock = stage.clock
+        stage.observe("a")
+        manager.beforeTermination("cart") { _ in log.add("saved") }
+        manager.lifecycle.onTerminate("files") { context in log.add("clean, \(context.cause)") }
+        try await manager.lifecycle.launch()
+        await withCheckedContinuation { done in
+            manager.parts.threads.run {
+                Ending(parts: manager.parts, time: clock.timekeeper).end(within: .seconds(3), after: .seconds(30), PressureReading(at: .zero))
+                done.resume()
+            }
+        }
+        #expect(Set(log.all) == ["a active", "a inactive", "saved", "clean, pressure"] && stage.exits.first?.status == 75)
+    }
+
+    @Test func `a thousand observers in seeded storms of requests: each is done exactly as often as undone`() async throws {
+        let seed = UInt64.random(in: .min ... .max)
+        print("seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        let balance = (0..<200).map { _ in Atomic64() }
+        for (index, counter) in balance.enumerated() {
+            lifecycle.observe(
+                "o\(index)", onInactive: { _ in counter.add(1) }, onActive: { _ in counter.add(-1) }, onBackground: { _ in counter.add(10) },
+                onForeground: { _ in counter.add(-10) })
+        }
+        try await lifecycle.launch()
+        let lifecycle = lifecycle
+        for _ in 0..<30 {
+            let choices = (0..<4).map { _ in Int.random(in: 0..<4, using: &random) }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for choice in choices {
+                    group.addTask {
+                        switch choice {
+                        case 0: try await lifecycle.enterBackground(cause: .simulated)
+                        case 1: try await lifecycle.enterForeground(cause: .simulated)
+                        case 2: try await lifecycle.interrupt()
+                        default: try await lifecycle.endInterruption()
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            for counter in balance { #expect([-1, 0, 10].contains(counter.value), "seed \(seed)") }
+        }
+        while lifecycle.wish.withLock({ $0.interruptions > 0 }) { try await lifecycle.endInterruption() }
+        try await lifecycle.enterForeground(cause: .simulated)
+        #expect(lifecycle.state == .active && balance.allSatisfy { $0.value == -1 }, "seed \(seed)")
+    }
+}
+
+/// A count that goes both ways.
+final class Atomic64: Sendable {
+    private let count = Atomic<Int>(0)
+    func add(_ step: Int) { count.wrappingAdd(step, ordering: .relaxed) }
+    var value: Int { count.load(ordering: .relaxed) }
+}

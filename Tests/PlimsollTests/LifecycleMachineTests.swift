@@ -1,0 +1,68 @@
+import Testing
+
+@testable import Plimsoll
+
+@Suite struct LifecycleMachineTests {
+    @Test func `C1 exactly the steps of the life cycle are legal`() {
+        let legal: Set<[LifecycleState]> = [
+            [.notRunning, .inactive], [.notRunning, .background], [.inactive, .active], [.active, .inactive], [.inactive, .background],
+            [.background, .inactive], [.background, .suspended], [.suspended, .background], [.inactive, .notRunning],
+            [.background, .notRunning], [.suspended, .notRunning],
+        ]
+        for from in LifecycleState.allCases {
+            for to in LifecycleState.allCases { #expect(LifecycleMachine.isLegal(from, to) == legal.contains([from, to]), "\(from) \(to)") }
+        }
+    }
+
+    @Test func `C1 an illegal step is refused and changes nothing`() throws {
+        var machine = LifecycleMachine()
+        _ = try machine.take(.inactive, cause: .launch, at: .zero)
+        let before = machine
+        #expect(throws: LifecycleError.self) { try machine.take(.suspended, cause: .operator, at: .zero) }
+        #expect(machine == before)
+        do { _ = try machine.take(.suspended, cause: .operator, at: .zero) } catch {
+            #expect(error.description.contains("from inactive to suspended (operator)"))
+        }
+    }
+
+    @Test func `C1 C5 every state is reached from every other by legal steps, the shortest way`() {
+        for from in LifecycleState.allCases {
+            for target in LifecycleState.allCases {
+                var state = from, steps = 0
+                while let next = LifecycleMachine.step(from: state, toward: target) {
+                    #expect(LifecycleMachine.isLegal(state, next))
+                    state = next
+                    steps += 1
+                    if steps > 4 { break }
+                }
+                #expect(state == target, "from \(from) to \(target)")
+            }
+        }
+        #expect(LifecycleMachine.step(from: .active, toward: .background) == .inactive)
+        #expect(LifecycleMachine.step(from: .suspended, toward: .active) == .background)
+    }
+
+    @Test func `C10 a transition is a value: from, to, cause, sequence`() throws {
+        var machine = LifecycleMachine()
+        _ = try machine.take(.inactive, cause: .launch, at: .zero)
+        let step = try machine.take(.active, cause: .operator, at: .seconds(1))
+        #expect(step == LifecycleTransition(from: .inactive, to: .active, cause: .operator, sequence: 2, at: .seconds(1)))
+        #expect(step.description == "2: inactive → active (operator)")
+    }
+
+    @Test func `C94 C98 the process is where the greatest of its scenes and holds is, below the ceiling`() {
+        var wish = LifecycleWish()
+        #expect(wish.process == .active)
+        wish.hasHadScenes = true
+        #expect(wish.process == .background)
+        wish.claims[1] = .init(state: .background, isScene: true)
+        wish.claims[2] = .init(state: .active, isScene: true)
+        #expect(wish.process == .active)
+        wish.interruptions = 1
+        #expect(wish.process == .inactive && wish.scene(.active) == .inactive && wish.scene(.background) == .background)
+        wish.isInBackground = true
+        #expect(wish.process == .background && wish.scene(.active) == .background)
+        wish.isTerminating = true
+        #expect(wish.process == .notRunning && wish.scene(.background) == .notRunning)
+    }
+}

@@ -1,0 +1,245 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// A manager that does not run, on a clock moved by hand.
+struct Stage {
+    let clock = ManualClock()
+    let log = Log<String>()
+    let exits = RunningManager.Exits()
+    let manager: ResourceManager
+    var lifecycle: Lifecycle { manager.lifecycle }
+
+    init(_ policy: LifecyclePolicy = .standard) {
+        let exits = exits
+        manager = ResourceManager(
+            source: ScriptedPressureSource(), policy: PressurePolicy(lifecycle: policy), time: clock.timekeeper, exit: { exits.add($0, $1) })
+    }
+
+    /// Logs each of its four calls.
+    @discardableResult
+    func observe(_ name: String) -> Registration {
+        let log = log
+        return lifecycle.observe(
+            name, onInactive: { _ in log.add("\(name) inactive") }, onActive: { _ in log.add("\(name) active") },
+            onBackground: { _ in log.add("\(name) background") }, onForeground: { _ in log.add("\(name) foreground") })
+    }
+
+    /// Begins something and moves time on, a stride at a time, until it has ended. Until `isSettled` it goes on no faster than real time after the first
+    /// second and a half: threads of a busy machine may come late, and time moved by hand does not wait for them.
+    func whileTimePasses<Result: Sendable>(
+        until isSettled: @escaping @Sendable () -> Bool = { true }, _ body: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        let task = Task { try await body() }
+        let done = Counter()
+        Task {
+            _ = try? await task.value
+            done.add(1)
+        }
+        var passed = Duration.zero
+        let pause = Parker()
+        while done.value == 0 {
+            let isQuick = passed < .seconds(1.5) || isSettled()
+            let step = Duration.milliseconds(isQuick ? 100 : 1)
+            if !isQuick { pause.park(atMost: step) }
+            clock.advance(by: step)
+            passed += step
+            for _ in 0..<100 { await Task.yield() }
+        }
+        return try await task.value
+    }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct LifecycleTests {
+    let stage = Stage()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    @Test func `C5 C6 down in order, up in reverse, each step complete before the next`() async throws {
+        stage.observe("a")
+        stage.observe("b")
+        try await lifecycle.launch()
+        #expect(stage.log.all == ["b active", "a active"] && lifecycle.state == .active)
+        let down = try await lifecycle.enterBackground(cause: .operator)
+        #expect(Set(stage.log.all[2..<4]) == ["a inactive", "b inactive"] && Set(stage.log.all[4..<6]) == ["a background", "b background"])
+        #expect(lifecycle.state == .background && down.transitions.map(\.to) == [.inactive, .background])
+        let up = try await lifecycle.enterForeground(cause: .operator)
+        #expect(stage.log.all[6...] == ["b foreground", "a foreground", "b active", "a active"])
+        #expect(up.transitions.map(\.to) == [.inactive, .active] && up.transitions.map(\.sequence) == [5, 6] && !up.isSuperseded)
+    }
+
+    @Test func `C2 C18 on the way down the new state is seen at once, on the way up when all is ready`() async throws {
+        let seen = stage.log, lifecycle = lifecycle
+        lifecycle.observe(
+            "reader", onInactive: { _ in seen.add("\(lifecycle.state)") }, onActive: { _ in seen.add("\(lifecycle.state)") },
+            onBackground: { _ in seen.add("\(lifecycle.state)") }, onForeground: { _ in seen.add("\(lifecycle.state)") })
+        #expect(lifecycle.state == .notRunning)
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .idle)
+        try await lifecycle.enterForeground(cause: .idle)
+        #expect(seen.all == ["inactive", "inactive", "background", "background", "inactive"])
+    }
+
+    @Test func `C7 C10 a handler is told from, to, cause, sequence and what time is left`() async throws {
+        let contexts = Log<LifecycleContext>()
+        lifecycle.observe("reader", onBackground: { contexts.add($0) })
+        for cause in [LifecycleCause.operator, .idle, .pressure, .signal, .hostSleep, .simulated] {
+            try await lifecycle.enterBackground(cause: cause)
+            try await lifecycle.enterForeground(cause: cause)
+        }
+        #expect(contexts.all.map(\.cause) == [.operator, .idle, .pressure, .signal, .hostSleep, .simulated])
+        #expect(contexts.all.allSatisfy { $0.from == .inactive && $0.to == .background && $0.timeRemaining == .seconds(5) })
+        #expect(contexts.all.map(\.sequence) == [4, 8, 12, 16, 20, 24])
+    }
+
+    @Test func `C8 C10 an interruption goes no further than inactive, and is told from a return from the background`() async throws {
+        stage.observe("a")
+        try await lifecycle.launch()
+        let causes = Log<String>()
+        lifecycle.observe("cause", onActive: { causes.add("\($0.from) \($0.cause.rawValue)") })
+        try await lifecycle.interrupt()
+        #expect(lifecycle.state == .inactive)
+        // Two at a time: only the end of both ends it.
+        try await lifecycle.interrupt()
+        try await lifecycle.endInterruption()
+        #expect(lifecycle.state == .inactive)
+        try await lifecycle.endInterruption()
+        #expect(lifecycle.state == .active && stage.log.all == ["a active", "a inactive", "a active"])
+        #expect(causes.all == ["inactive interruption"])
+    }
+
+    @Test func `C9 T38 one interruption that resigns and returns twice runs each inverse once a step`() async throws {
+        stage.observe("a")
+        try await lifecycle.launch()
+        for _ in 0..<2 {
+            try await lifecycle.interrupt()
+            try await lifecycle.endInterruption()
+        }
+        #expect(stage.log.all == ["a active", "a inactive", "a active", "a inactive", "a active"])
+    }
+
+    @Test func `C9 opposite steps that have not begun are left out`() async throws {
+        let release = Blockade(), entered = Counter()
+        lifecycle.observe(
+            "slow",
+            onInactive: { _ in
+                entered.add(1)
+                release.wait()
+            })
+        stage.observe("a")
+        try await lifecycle.launch()
+        let lifecycle = lifecycle
+        let first = Task { try await lifecycle.interrupt() }
+        while entered.value == 0 { await Task.yield() }
+        // While the first step runs: back, and away again, and back.
+        let back = Task { try await lifecycle.endInterruption() }
+        while lifecycle.wish.withLock({ $0.interruptions }) > 0 { await Task.yield() }
+        let away = Task { try await lifecycle.enterBackground(cause: .operator) }
+        while !lifecycle.wish.withLock({ $0.isInBackground }) { await Task.yield() }
+        let again = Task { try await lifecycle.enterForeground(cause: .operator) }
+        while lifecycle.wish.withLock({ $0.isInBackground }) { await Task.yield() }
+        release.open()
+        _ = try await (first.value, back.value, away.value, again.value)
+        #expect(lifecycle.state == .active && !stage.log.all.contains("a background"))
+        #expect(entered.value == 1)
+    }
+
+    @Test func `C12 from an interruption straight to termination`() async throws {
+        stage.observe("a")
+        try await lifecycle.launch()
+        try await lifecycle.interrupt()
+        let report = await lifecycle.terminate(cause: .signal)
+        #expect(report.transitions.map(\.to) == [.notRunning] && !stage.log.all.contains("a background"))
+        await #expect(throws: LifecycleError.self) { try await lifecycle.enterForeground(cause: .operator) }
+    }
+
+    @Test func `C16 a launch into the background sets up nothing of the foreground, which comes with the first return`() async throws {
+        stage.observe("a")
+        let report = try await lifecycle.launch(into: .background)
+        #expect(lifecycle.state == .background && stage.log.all.isEmpty && report.transitions.map(\.to) == [.background])
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(stage.log.all == ["a foreground", "a active"])
+    }
+
+    @Test func `C16 a second launch is refused`() async throws {
+        try await lifecycle.launch()
+        await #expect(throws: LifecycleError.self) { try await lifecycle.launch(into: .background) }
+    }
+
+    @Test func `C19 C20 C21 launching: before and after the state is restored, then ready with what still loads`() async throws {
+        let log = stage.log, lifecycle = lifecycle
+        lifecycle.observeLaunch("hooks") {
+            log.add("will, \(lifecycle.readiness.stage)")
+        } didRestore: { _ in
+            log.add("did, \(lifecycle.state)")
+        }
+        stage.observe("a")
+        let release = Blockade(), loading = Counter()
+        lifecycle.warmUp("index") { progress in
+            progress(0.5)
+            loading.add(1)
+            release.wait()
+        }
+        #expect(!lifecycle.readiness.isReady && lifecycle.readiness.stage == .starting)
+        let report = try await lifecycle.launch()
+        #expect(log.all == ["will, restoring", "did, notRunning", "a active"] && report.took == .zero)
+        while loading.value == 0 { await Task.yield() }
+        #expect(lifecycle.readiness.isReady && lifecycle.readiness.stage == .warming && lifecycle.readiness.warming == ["index": 0.5])
+        release.open()
+        while lifecycle.readiness.stage != .complete { await Task.yield() }
+        try await lifecycle.interrupt()
+        #expect(lifecycle.readiness.reason == "the process is inactive")
+    }
+
+    @Test func `C25 with a manual resume the end of an interruption waits for a word`() async throws {
+        let stage = Stage(LifecyclePolicy(resumesManually: true))
+        try await stage.lifecycle.launch()
+        try await stage.lifecycle.interrupt()
+        try await stage.lifecycle.endInterruption()
+        #expect(stage.lifecycle.state == .inactive)
+        try await stage.lifecycle.resume()
+        #expect(stage.lifecycle.state == .active)
+    }
+
+    @Test func `transitions are told as they are complete, to who listens`() async throws {
+        var transitions = lifecycle.transitions.makeAsyncIterator()
+        try await lifecycle.launch()
+        try await lifecycle.interrupt()
+        var seen: [LifecycleState] = []
+        for _ in 0..<3 { if let next = await transitions.next() { seen.append(next.to) } }
+        #expect(seen == [.inactive, .active, .inactive])
+    }
+
+    @Test func `a handler that asks for a state does not wait for itself`() async throws {
+        let lifecycle = lifecycle
+        lifecycle.observe(
+            "bouncer",
+            onBackground: { _ in
+                let report = try await lifecycle.enterForeground(cause: .operator)
+                #expect(report.isSuperseded)
+            })
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .operator)
+        while lifecycle.state != .active { await Task.yield() }
+    }
+
+    @Test func `T1 a cancelled observer is never called again, and may cancel itself`() async throws {
+        let registration = stage.observe("gone")
+        let box = Mutex<Registration?>(nil)
+        let own = lifecycle.observe(
+            "self",
+            onBackground: { [log = stage.log] _ in
+                log.add("self")
+                box.withLock { $0 }?.cancel()
+            })
+        box.withLock { $0 = own }
+        try await lifecycle.launch()
+        registration.cancel()
+        for _ in 0..<2 {
+            try await lifecycle.enterBackground(cause: .operator)
+            try await lifecycle.enterForeground(cause: .operator)
+        }
+        #expect(stage.log.all == ["gone active", "self"])
+    }
+}

@@ -1,0 +1,268 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// How a memory warning travels, and what may be asked to give way.
+@Suite(.timeLimit(.minutes(1))) struct MemoryWarningTests {
+    /// Holds bytes and notes what it is asked.
+    final class Holder: Purgeable {
+        let name: String
+        let rebuildCost: RebuildCost
+        private let held: Mutex<Int>
+        private let spares: Mutex<Int>
+        let asked = Log<Int>()
+
+        init(_ name: String, _ bytes: ByteCount, _ rebuildCost: RebuildCost = .cheap, spares: ByteCount = .zero) {
+            self.name = name
+            self.rebuildCost = rebuildCost
+            held = Mutex(bytes.bytes)
+            self.spares = Mutex(spares.bytes)
+        }
+
+        var heldBytes: ByteCount { ByteCount(held.withLock { $0 }) }
+
+        func release(_ target: ByteCount) -> ByteCount {
+            asked.add(target.bytes)
+            return held.withLock { held in
+                let gone = min(held, target.bytes)
+                held -= gone
+                return ByteCount(gone)
+            }
+        }
+
+        func dropSpares() -> ByteCount {
+            spares.withLock { spares in
+                defer { spares = 0 }
+                return ByteCount(spares)
+            }
+        }
+    }
+
+    private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper) }
+
+    // MARK: Routes
+
+    @Test func `C78 T11 a warning comes by four routes as one event, and its work is done once`() async throws {
+        try await RunningManager.run { running in
+            let ids = Log<String>(), work = Log<UInt64>(), once = OncePerEvent()
+            let heard: @Sendable (String, PressureEvent) -> Void = { route, event in
+                ids.add("\(route) \(event.id) \(event.level)")
+                once.run(event) { work.add(event.id) }
+            }
+            // The observer first, yet the process's own route goes before it.
+            running.manager.observe { heard("observer", $0) }
+            running.manager.levelSource(mask: [.warning, .critical]).handle { heard("source", $0) }
+            running.manager.onMemoryWarning { heard("process", $0) }
+            async let streamed: PressureEvent? = running.manager.pressureEvents.first { $0.level == .critical }
+            async let sourced: PressureEvent? = running.manager.levelSource(mask: .critical).first { _ in true }
+            // Both streams are observers once they are begun.
+            while running.manager.parts.observers.count < 5 { await Task.yield() }
+            await running.available(.mebibytes(40))
+            let events = await (streamed, sourced)
+            #expect(events.0 == events.1 && events.0?.level == .critical)
+            await running.until { ids.all.count >= 3 }
+            let id = try #require(events.0?.id)
+            if let event = events.0 { heard("stream", event) }
+            if let event = events.1 { heard("stream", event) }
+            #expect(ids.all.prefix(3) == ["process \(id) critical", "observer \(id) critical", "source \(id) critical"] && work.all == [id])
+        }
+    }
+
+    @Test func `T11 T9 what was done for an event is not done for an older one that comes late, nor by two at once`() async {
+        func event(_ id: UInt64) -> PressureEvent {
+            PressureEvent(id: id, level: .warning, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: [])
+        }
+        let once = OncePerEvent(), work = Log<UInt64>()
+        for id: UInt64 in [1, 1, 3, 2, 3, 4] { once.run(event(id)) { work.add(id) } }
+        #expect(work.all == [1, 3, 4])
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 { group.addTask { for id: UInt64 in 5..<1000 { once.run(event(id)) { work.add(id) } } } }
+        }
+        #expect(Set(work.all).count == work.all.count && work.all.contains(999))
+    }
+
+    @Test func `T10 recovery is no warning: nobody is asked for memory by it, and only who asked hears of it`() async throws {
+        try await RunningManager.run { running in
+            let warnings = Log<PressureLevel>(), masked = Log<PressureLevel>(), all = Log<PressureLevel>()
+            let holder = Holder("holder", .gibibytes(1))
+            running.manager.register(holder)
+            running.manager.onMemoryWarning { warnings.add($0.level) }
+            running.manager.levelSource(mask: .warning).handle { masked.add($0.level) }
+            running.manager.levelSource(mask: [.normal, .warning, .critical]).handle { all.add($0.level) }
+            await running.available(.mebibytes(40))
+            await running.until { all.all == [.critical] && !holder.asked.all.isEmpty }
+            for _ in 0..<60 { await running.available(.mebibytes(900), after: .seconds(1)) }
+            await running.until { all.all.last == .normal }
+            let asked = holder.asked.all.count
+            for _ in 0..<20 { await running.available(.mebibytes(900), after: .seconds(1)) }
+            #expect(holder.asked.all.count == asked && warnings.all.allSatisfy { $0 != .normal } && masked.all.allSatisfy { $0 == .warning })
+        }
+    }
+
+    @Test func `C84 C83 a rehearsal asked for by the environment walks the real path from the first turn`() async throws {
+        let source = ScriptedPressureSource(), clock = ManualClock(), events = Log<PressureEvent>()
+        let manager = ResourceManager(source: source, time: clock.timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? "critical:5s" : nil })
+        manager.onMemoryWarning { events.add($0) }
+        source.push(usage: .mebibytes(100), limit: .gibibytes(1))
+        let run = Task { try await manager.run() }
+        while events.all.isEmpty { await Task.yield() }
+        #expect(events.all[0].level == .critical && events.all[0].isSimulated && manager.level == .critical)
+        run.cancel()
+        try await run.value
+    }
+
+    @Test(arguments: ["critical", "critical:", "critical:5", "critical:0s", "critical:-5s", "severe:5s", "", "critical:5s ", "critical:99999999999s"])
+    func `C84 bad input: a rehearsal that makes no sense stops the start, with the value and what is allowed`(text: String) async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper, environment: { _ in text })
+        let error = await #expect(throws: ResourceManagerError.self) { try await manager.run() }
+        #expect(error?.description.contains("PLIMSOLL_SIMULATE is \"\(text)\"; allowed is LEVEL:DURATION") == true)
+    }
+
+    @Test func `C84 a rehearsal is a level and a time`() throws {
+        for (text, duration) in [("warning:500ms", Duration.milliseconds(500)), ("warning:5s", .seconds(5)), ("warning:2m", .seconds(120))] {
+            let request = try SimulationRequest(text)
+            #expect(request.level == .warning && request.duration == duration)
+        }
+        #expect(SimulationRequest.environment("PATH")?.isEmpty == false && SimulationRequest.environment("PLIMSOLL_NO_SUCH_VARIABLE") == nil)
+    }
+
+    // MARK: Choosing
+
+    @Test func `C81 managers of much register, in groups, and an operator names a part of them`() async {
+        let manager = manager()
+        let images = manager.registerGroup("images"), thumbnails = images.registerGroup("thumbnails")
+        let (large, small, rows, dear) = (
+            Holder("large", .mebibytes(100)), Holder("small", .mebibytes(10)), Holder("rows", .mebibytes(50), .trivial),
+            Holder("dear", .mebibytes(70), .precious)
+        )
+        images.register(large)
+        let registration = thumbnails.register(small, tags: ["tenant-42"])
+        manager.register(rows, tags: ["tenant-42"])
+        manager.register(dear)
+        #expect(images.heldBytes == .mebibytes(110) && thumbnails.heldBytes == .mebibytes(10) && thumbnails.name == "images/thumbnails")
+        #expect(manager.heldBytes() == .mebibytes(230) && manager.heldBytes(in: .tag("tenant-42")) == .mebibytes(60))
+
+        #expect(thumbnails.release(.mebibytes(4)).released == .mebibytes(4) && small.heldBytes == .mebibytes(6))
+        #expect(await manager.release(.mebibytes(20), from: .named("large")).released == .mebibytes(20))
+        // Cheapest first, no more than asked.
+        let report = await manager.release(.mebibytes(60), from: .all)
+        #expect(rows.heldBytes == .zero && large.heldBytes == .mebibytes(70) && small.heldBytes == .mebibytes(6) && report.released == .mebibytes(60))
+        let rest = await manager.release(from: .all.upTo(.cheap))
+        #expect(rest.released == .mebibytes(76) && dear.heldBytes == .mebibytes(70) && images.heldBytes == .zero)
+        #expect(rest.origin == .operator && manager.reports.map(\.origin) == [.operator, .operator, .operator, .operator])
+        #expect("\(rest)".hasPrefix("normal (operator): release"))
+        registration.cancel()
+        #expect(await manager.release(from: .tag("tenant-42")).released == .zero && small.asked.all.count == 2)
+        #expect(await manager.release(from: .group("image")).released == .zero, "no group by half its name")
+    }
+
+    @Test func `C81 a thousand members of a group are asked as one`() {
+        let manager = manager()
+        let group = manager.registerGroup("buffers")
+        let holders = (0..<1000).map { Holder("buffer \($0)", .kibibytes(1)) }
+        for holder in holders { group.register(holder) }
+        #expect(group.heldBytes == .kibibytes(1000) && group.release(.kibibytes(300)).released == .kibibytes(300))
+        #expect(holders.filter { !$0.asked.all.isEmpty }.count == 300 && group.release().released == .kibibytes(700))
+    }
+
+    @Test func `C81 a holder that is being asked already, or lies, is left out or not believed`() async {
+        let manager = manager(), inside = Log<Bool>(), parker = Parker()
+        manager.register("stuck", byteCount: { 1000 }) { (target: Int) in
+            inside.add(true)
+            parker.park()
+            return target
+        }
+        manager.register("liar", byteCount: { 1000 }) { (_: Int) in Int.max }
+        async let first = onThread { () -> ActionReport in manager.release(from: .named("stuck")) }
+        while inside.all.isEmpty { await Task.yield() }
+        let report = await manager.release()
+        #expect(report.outcome == .overran(["stuck"]) && report.released == 1000)
+        parker.unpark()
+        #expect(await first.released == 1000)
+    }
+
+    // MARK: The background
+
+    @Test func `C87 C88 what is kept for speed only goes on the way to the background, the rest gives its spares, and handles stay good`()
+        async throws
+    {
+        let manager = manager()
+        let speed = PurgeableCache<Int, Int>("speed", cost: { _, _ in 100 }), state = PurgeableCache<Int, Int>("state", cost: { _, _ in 100 })
+        let pages = VolatileCache<Int, [UInt8]>("pages", limit: .mebibytes(4)), pool = Holder("pool", .mebibytes(1), spares: .kibibytes(64))
+        for key in 0..<10 {
+            speed.insert(key, forKey: key)
+            state.insert(key, forKey: key)
+            pages.insert([1, 2], forKey: key)
+        }
+        _ = pages.withBytes(forKey: 1) { $0.byteCount }
+        manager.register(speed, purgesOnBackground: true)
+        manager.register(state)
+        manager.register(pages)
+        manager.register(pool)
+        manager.register("idle connections", purgesOnBackground: true, byteCount: { 5000 }, release: { $0 })
+        let report = await onThread { manager.parts.purgeForBackground() }
+        #expect(speed.count == 0 && state.count == 10 && pages.count == 10 && pool.heldBytes == .mebibytes(1))
+        #expect(report.origin == .background && report.outcome == .done && manager.reports == [report])
+        // What was purged, the connections, the pool's spares, and the volatile cache's buffer of 4 KiB.
+        #expect(report.released == .bytes(1000 + 5000) + .kibibytes(64 + 4))
+        // The same handles go on.
+        speed.insert(1, forKey: 1)
+        #expect(speed.value(forKey: 1) == 1 && pages.withBytes(forKey: 1) { $0.byteCount } == 2)
+    }
+
+    @Test func `C87 the way to the background purges, and nothing is purged before`() async throws {
+        let clock = ManualClock()
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        let speed = Holder("speed", .mebibytes(1)), key = manager.lifecycle.keep(try SecretTests.secret())
+        manager.register(speed, purgesOnBackground: true)
+        let lock = ExclusiveResource("lock", release: {}, reacquire: { _ in })
+        try manager.lifecycle.exclusive.add(lock)
+        manager.lifecycle.observe(
+            "all",
+            onBackground: { _ in
+                #expect(speed.heldBytes == .mebibytes(1) && !key.isWiped && lock.isHeld)
+            })
+        try await manager.lifecycle.launch(into: .active)
+        try await manager.lifecycle.enterBackground(cause: .operator)
+        #expect(speed.heldBytes == .zero && key.isWiped && manager.lifecycle.heldResources.isEmpty)
+        #expect(manager.lifecycle.lastScrub?.reason == .background)
+        try await manager.lifecycle.enterForeground(cause: .operator)
+        #expect(lock.isHeld && lock.epoch == 2)
+    }
+
+    @Test func `C88 a holder that hangs on the way to the background is named, and the way goes on`() async {
+        let clock = ManualClock(), parker = Parker(), inside = Log<Bool>()
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        manager.register("stuck", purgesOnBackground: true, byteCount: { 1000 }) { (_: Int) in
+            inside.add(true)
+            parker.park()
+            return 0
+        }
+        async let purge = onThread { manager.parts.purgeForBackground(within: .seconds(1)) }
+        while inside.all.isEmpty { await Task.yield() }
+        while manager.reports.isEmpty {
+            clock.advance(by: .seconds(1))
+            await Task.yield()
+        }
+        #expect(await purge.outcome == .overran(["stuck"]))
+        parker.unpark()
+    }
+
+    @Test func `C89 a payload goes and its handle stays: an access then fails, and another payload can be made`() async {
+        let manager = manager()
+        let image = PurgeableBuffer("image", byteCount: 100_000)
+        #expect(image.withAccess { _ in 1 } == 1)
+        manager.register(image, purgesOnBackground: true)
+        _ = await onThread { manager.parts.purgeForBackground() }
+        #expect(image.isDiscarded && !image.beginAccess() && image.withAccess { _ in 1 } == nil && image.byteCount == 100_000)
+        let again = PurgeableBuffer("image", byteCount: 100_000)
+        #expect(again.beginAccess())
+        // In use it stays, whatever is asked.
+        manager.register(again, purgesOnBackground: true)
+        _ = await onThread { manager.parts.purgeForBackground() }
+        #expect(!again.isDiscarded)
+        again.endAccess()
+    }
+}

@@ -1,0 +1,120 @@
+import PlimsollTesting
+import Testing
+
+@testable import Plimsoll
+
+/// The form of state in a file, against all that can become of a file.
+@Suite(.timeLimit(.minutes(1))) struct PreservationFileTests {
+    /// A file of a whole and changes.
+    static func file(_ records: [[UInt8]], nonce: UInt64 = 0x0123_4567_89ab_cdef) -> [UInt8] {
+        var file = StateFile.header(nonce: nonce)
+        for (number, record) in records.enumerated() {
+            file += StateFile.recordHeader(record, number: UInt32(number), at: file.count, nonce: nonce) + record
+        }
+        return file
+    }
+
+    static func read(_ file: [UInt8]) -> [[UInt8]]? {
+        (try? StateFile(parsing: file)).map { parsed in parsed.records.map { Array(file[$0]) } }
+    }
+
+    static let records: [[UInt8]] = [Array("the whole".utf8), [1, 2, 3], [], Array("last".utf8)]
+
+    @Test func `the checksum is CRC-32C`() {
+        // The check value of the catalogue of parametrised CRC algorithms, and those of RFC 3720, B.4.
+        #expect(CRC32C.checksum(Array("123456789".utf8)) == 0xe306_9283)
+        #expect(CRC32C.checksum([UInt8](repeating: 0, count: 32)) == 0x8a91_36aa)
+        #expect(CRC32C.checksum([UInt8](repeating: 0xff, count: 32)) == 0x62a8_ab43)
+        #expect(CRC32C.checksum((0..<32).map { $0 }) == 0x46dd_794e)
+        #expect(CRC32C.checksum([]) == 0)
+        var pieces = CRC32C()
+        for byte in "123456789".utf8 { pieces.add(byte) }
+        #expect(pieces.value == 0xe306_9283)
+    }
+
+    @Test func `what is written is read`() throws {
+        for count in 1...Self.records.count {
+            let file = Self.file(Array(Self.records.prefix(count)))
+            let parsed = try StateFile(parsing: file)
+            #expect(Self.read(file) == Array(Self.records.prefix(count)) && parsed.end == file.count)
+            #expect(parsed.journalLength == file.count - 24 - 24 - 9)
+        }
+        // The form on the disk is a promise to the next version.
+        let hex = Self.file([[0x61]]).map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+        #expect(hex.hasPrefix("504c4d535441544501000000") && hex.hasSuffix("61") && hex.count == 2 * 49)
+    }
+
+    @Test func `C42 cut anywhere, the whole is there with the changes before the cut, or nothing is`() {
+        let file = Self.file(Self.records)
+        let ends = (0...Self.records.count).map { Self.file(Array(Self.records.prefix($0))).count }
+        for length in 0..<file.count {
+            let whole = ends.lastIndex { $0 <= length } ?? 0
+            #expect(Self.read(Array(file[..<length])) == (whole == 0 ? nil : Array(Self.records.prefix(whole))), "cut to \(length)")
+        }
+    }
+
+    @Test func `C42 no single bit that flips makes wrong bytes`() {
+        let file = Self.file(Self.records)
+        let lastStart = Self.file(Array(Self.records.dropLast())).count
+        for bit in 0..<file.count * 8 {
+            var flipped = file
+            flipped[bit / 8] ^= 1 << UInt8(bit % 8)
+            // Within the last record it looks like an append that was interrupted; anywhere else it is damage.
+            #expect(Self.read(flipped) == (bit / 8 < lastStart ? nil : Array(Self.records.dropLast())), "bit \(bit)")
+        }
+    }
+
+    @Test func `C42 no file whatever crashes the reader or makes bytes that were not written`() {
+        let file = Self.file(Self.records)
+        var accepted = 0
+        for seed in UInt64(0)..<4000 {
+            var random = SeededGenerator(seed: seed)
+            var bytes: [UInt8]
+            switch seed % 4 {
+            case 0:
+                // Anything.
+                bytes = (0..<Int.random(in: 0..<300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+            case 1:
+                // Behind a header that is right.
+                bytes = Array(file[..<24]) + (0..<Int.random(in: 0..<300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+            case 2:
+                // Some bytes are others.
+                bytes = file
+                for _ in 0..<Int.random(in: 1...8, using: &random) { bytes[Int.random(in: 0..<bytes.count, using: &random)] = random.next() as UInt8 }
+            default:
+                // A piece of it is moved, doubled or left out.
+                let from = Int.random(in: 0..<file.count, using: &random), to = Int.random(in: 0..<file.count, using: &random)
+                bytes = Array(file[..<from]) + file[to...]
+            }
+            guard let read = Self.read(bytes) else { continue }
+            accepted += 1
+            #expect(Self.records.starts(with: read) && !read.isEmpty, "seed \(seed)")
+        }
+        #expect(accepted > 100, "the property was hardly exercised")
+    }
+
+    @Test func `a state file inside a state is bytes like any`() throws {
+        let inner = Self.file(Self.records)
+        let outer = Self.file([inner, inner])
+        #expect(Self.read(outer) == [inner, inner])
+        // Torn in the middle of its copy, the last record is an interrupted append, though whole records are in what is left of it.
+        #expect(Self.read(Array(outer.dropLast(3))) == [inner])
+        #expect(throws: StateFile.Damage(description: "record 1 stands in the place of record 0")) {
+            try StateFile(parsing: StateFile.header(nonce: 1) + StateFile.recordHeader([1], number: 1, at: 24, nonce: 1) + [1])
+        }
+    }
+
+    @Test func `lengths beyond all bounds are refused`() {
+        for length in [UInt64.max, UInt64(Int64.max), 1 << 40] {
+            var sum = CRC32C()
+            let rest = withUnsafeBytes(of: length.littleEndian) { Array($0) } + [UInt8](repeating: 0, count: 8)
+            rest.withUnsafeBytes { sum.add($0) }
+            sum.add(UInt64(7))
+            sum.add(UInt64(24))
+            var file = StateFile.header(nonce: 7)
+            file +=
+                withUnsafeBytes(of: UInt32(0x4345_5250).littleEndian) { Array($0) } + withUnsafeBytes(of: sum.value.littleEndian) { Array($0) } + rest
+            #expect(throws: StateFile.Damage.self) { try StateFile(parsing: file) }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import PlimsollTesting
+import Testing
+
+@testable import Plimsoll
+
+/// What a process knows at launch of the run before, and does about it.
+@Suite(.timeLimit(.minutes(1))) struct PreservationLaunchTests {
+    let store = MemoryStateStore()
+
+    /// A process as far as it matters: one lifecycle with one state.
+    private func process(limit: Int? = nil, restored: Log<[UInt8]> = Log()) -> Lifecycle {
+        let lifecycle = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper).lifecycle
+        if let limit { lifecycle.countLaunches(in: store, cleanStartAfter: limit) }
+        lifecycle.preserve("cart", in: store, snapshot: { [1, 2, 3] }, restore: { restored.add($0) })
+        return lifecycle
+    }
+
+    @Test func `C24 how the last run ended is known`() throws {
+        var lifecycle = process()
+        #expect(lifecycle.previousRun == nil)
+        #expect(lifecycle.preservation.restore().previousRun == .none && lifecycle.previousRun == PreviousRun.none)
+        #expect(lifecycle.preservation.launched() == nil && lifecycle.preservation.ended() == nil)
+        lifecycle = process()
+        #expect(lifecycle.preservation.restore().previousRun == .clean)
+        _ = lifecycle.preservation.launched()
+        // No end: killed, crashed, or the power went.
+        lifecycle = process()
+        #expect(lifecycle.preservation.restore().previousRun == .crashed)
+        // No launch either.
+        lifecycle = process()
+        let outcome = lifecycle.preservation.restore()
+        #expect(outcome.previousRun == .failedLaunch && outcome.cleanStartReason == nil && outcome.problems.isEmpty)
+        try store.write(StateName.launches, [1, 2, 3])
+        lifecycle = process()
+        #expect(lifecycle.preservation.restore().previousRun == .unknown)
+    }
+
+    @Test(arguments: [nil, 1, 2, 5]) func `T36 launches that do not come up are counted, and end in a clean start`(limit: Int?) throws {
+        let restored = Log<[UInt8]>()
+        var lifecycle = process(limit: limit, restored: restored)
+        _ = lifecycle.preservation.restore()
+        _ = lifecycle.preservation.launched()
+        #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
+        // The run crashes; that alone costs nothing. Then each launch dies of what it restored.
+        for launch in 1...(limit ?? 2) + 1 {
+            lifecycle = process(limit: limit, restored: restored)
+            #expect(lifecycle.preservation.restore()["cart"] == .restored && restored.all.count == launch)
+            if launch == (limit ?? 2) { break }
+        }
+        lifecycle = process(limit: limit, restored: restored)
+        let outcome = lifecycle.preservation.restore()
+        let reason = (limit ?? 2) == 1 ? "the last launch did not come up" : "the last \(limit ?? 2) launches did not come up"
+        #expect(outcome.cleanStartReason == reason && outcome["cart"] == .cleanStart(reason: reason))
+        #expect(restored.all.count == limit ?? 2 && store.aside.map(\.reason) == [reason])
+        #expect(store.aside[0].bytes == PreservedState.wrap([1, 2, 3], version: 1))
+        // It comes up; what it saves is restored again.
+        _ = lifecycle.preservation.launched()
+        #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
+        lifecycle = process(limit: limit, restored: restored)
+        #expect(lifecycle.preservation.restore()["cart"] == .restored)
+    }
+
+    @Test func `T36 what is registered after a clean start starts clean, too`() throws {
+        var lifecycle = process(limit: 1)
+        _ = lifecycle.preservation.restore()
+        #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
+        try store.write("scene", PreservedState.wrap([9], version: 1))
+        lifecycle = process(limit: 1)
+        let outcome = lifecycle.preservation.restore()
+        let restored = Log<[UInt8]>()
+        lifecycle.preserve("scene", in: store, snapshot: { [] }, restore: { restored.add($0) })
+        #expect(restored.all.isEmpty && store.aside.map(\.name) == ["cart", "scene"])
+        #expect(store.aside.allSatisfy { $0.reason == outcome.cleanStartReason })
+    }
+
+    @Test func `C24 after a kill by hand nothing is restored, until a launch has come up`() throws {
+        let restored = Log<[UInt8]>()
+        var lifecycle = process(restored: restored)
+        _ = lifecycle.preservation.restore()
+        _ = lifecycle.preservation.launched()
+        #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
+        try lifecycle.markKilledByOperator()
+        lifecycle = process(restored: restored)
+        var outcome = lifecycle.preservation.restore()
+        #expect(outcome.previousRun == .killedByOperator && outcome.cleanStartReason == "an operator ended the run before by hand")
+        #expect(outcome["cart"] == .cleanStart(reason: "an operator ended the run before by hand"))
+        #expect(store.aside.map(\.name) == ["cart"] && restored.all.isEmpty)
+        #expect(try !store.isMarkedKilledByOperator())
+        // This launch is killed before it came up, with some state still to be set aside: the next does not restore it either.
+        try store.write("cart", PreservedState.wrap([1, 2, 3], version: 1))
+        lifecycle = process(restored: restored)
+        outcome = lifecycle.preservation.restore()
+        #expect(outcome.previousRun == .failedLaunch && outcome.cleanStartReason?.contains("no launch has come up since") == true)
+        _ = lifecycle.preservation.launched()
+        lifecycle = process(restored: restored)
+        #expect(lifecycle.preservation.restore()["cart"] == RestoreOutcome.Result.none && restored.all.isEmpty)
+    }
+
+    @Test func `a launch that cannot be counted goes on and says so`() {
+        struct Full: Error {}
+        let lifecycle = process()
+        store.fail(with: Full())
+        let outcome = lifecycle.preservation.restore()
+        #expect(outcome.previousRun == .unknown && outcome.problems.count == 3)
+        #expect(outcome.problems.contains { $0.contains("this launch is not counted: Full()") })
+        #expect(lifecycle.preservation.launched() == "Full()")
+    }
+
+    @Test func `the record of a launch is read as it was written, and nothing else is`() {
+        for phase in [LaunchRecord.Phase.launching, .running, .ended] {
+            for failures in [UInt32(0), 1, 300, .max] {
+                let record = LaunchRecord(phase: phase, failures: failures, isClean: failures == 1)
+                #expect(LaunchRecord(record.bytes) == record)
+                for length in 0..<8 { #expect(LaunchRecord(Array(record.bytes.prefix(length))) == nil) }
+            }
+        }
+        #expect(LaunchRecord([2, 0, 0, 0, 0, 0, 0, 0]) == nil && LaunchRecord([1, 3, 0, 0, 0, 0, 0, 0]) == nil)
+        let many = LaunchRecord.begin(after: LaunchRecord(phase: .launching, failures: .max), isMarked: false, limit: 2)
+        #expect(many.record.failures == .max && many.cleanStartReason != nil)
+    }
+}

@@ -1,0 +1,66 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct QuiesceExecutorTests {
+    let set = QuiesceSet(time: ManualClock().timekeeper)
+
+    @Test func `C38 C39 steps of a paused executor are kept and lost by nobody, whatever flaps`() async {
+        let executor = PausableExecutor("scene")
+        set.add(executor)
+        let steps = Tally()
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<100 {
+                group.addTask(executorPreference: executor) {
+                    for _ in 0..<50 {
+                        steps.add(1)
+                        await Task.yield()
+                    }
+                }
+            }
+            for _ in 0..<500 {
+                set.setState(.inactive)
+                await Task.yield()
+                set.setState(.active)
+            }
+            await group.waitForAll()
+        }
+        #expect(steps.count == 5000 && executor.waiting == 0)
+    }
+
+    @Test func `C38 a task on it stops at its next suspension and goes on where it was`() async {
+        let executor = PausableExecutor("scene"), began = Latch(), goOn = Latch(), log = Log<Int>()
+        set.add(executor)
+        let task = Task(executorPreference: executor) { @concurrent in
+            log.add(1)
+            began.open()
+            await goOn.wait()
+            log.add(2)
+        }
+        await began.wait()
+        set.setState(.inactive)
+        goOn.open()
+        while executor.waiting == 0 { await Task.yield() }
+        #expect(log.all == [1])
+        set.setState(.background)
+        await task.value
+        #expect(log.all == [1, 2], "what must be finished goes on in the background")
+    }
+
+    @Test func `C35 one that is to be paused in the background is`() async {
+        let executor = PausableExecutor("scene", pausesInBackground: true)
+        let registration = set.add(executor)
+        set.setState(.background)
+        let task = Task(executorPreference: executor) { @concurrent in 1 }
+        #expect(executor.waiting == 1)
+        registration.cancel()
+        #expect(await task.value == 1, "it has left its set")
+        executor.quiesce(to: .paused)
+        let next = Task(executorPreference: executor) { @concurrent in 2 }
+        #expect(executor.waiting == 1)
+        executor.quiesce(to: .open)
+        #expect(await next.value == 2)
+    }
+}

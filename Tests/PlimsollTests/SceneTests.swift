@@ -1,0 +1,196 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct SceneTests {
+    let stage = Stage()
+    let store = ShelfStore()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    /// Connects a scene that logs its steps, and waits until it is up.
+    private func connect(_ id: String, _ reason: Scene.Reason = .userRequest, configure: (Scene) -> Void = { _ in }) async -> Scene {
+        let log = stage.log
+        let scene = lifecycle.connectScene(id, reason: reason) { scene in
+            scene.observe(
+                id, onInactive: { _ in log.add("\(id) inactive") }, onActive: { _ in log.add("\(id) active") },
+                onBackground: { _ in log.add("\(id) background") }, onForeground: { _ in log.add("\(id) foreground") })
+            scene.onDisconnect(id) { _ in log.add("\(id) gone") }
+            configure(scene)
+        }
+        await scene.connected()
+        return scene
+    }
+
+    @Test func `C93 C98 a process that connects no scene is one itself`() async throws {
+        try await lifecycle.launch()
+        #expect(lifecycle.scenes.isEmpty && lifecycle.state == .active)
+    }
+
+    @Test func `C94 each scene has its own state, and the process that of the greatest`() async throws {
+        stage.observe("process")
+        let a = await connect("a"), b = await connect("b")
+        #expect(a.state == .active && b.state == .active && lifecycle.state == .active)
+        try await a.enterBackground(cause: .idle)
+        #expect(a.state == .background && b.state == .active && lifecycle.state == .active)
+        try await b.suspend(cause: .idle)
+        #expect(b.state == .suspended && lifecycle.state == .background)
+        try await a.enterForeground(cause: .operator)
+        #expect(a.state == .active && lifecycle.state == .active && b.state == .suspended)
+        // The process goes before its scene on the way up, and after it on the way down.
+        let log = stage.log.all
+        #expect(log.lastIndex(of: "process foreground")! < log.lastIndex(of: "a foreground")!)
+        #expect(log.firstIndex(of: "b background")! < log.firstIndex(of: "process background")!)
+    }
+
+    @Test func `C94 the process takes its scenes down with it, and brings back only those that were in front`() async throws {
+        let a = await connect("a"), b = await connect("b")
+        try await b.enterBackground(cause: .idle)
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(a.state == .background && b.state == .background && lifecycle.state == .background)
+        // A scene cannot rise above what holds the process down, but will follow it.
+        try await b.enterForeground(cause: .operator)
+        #expect(b.state == .background)
+        try await b.enterBackground(cause: .operator)
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(a.state == .active && b.state == .background && lifecycle.state == .active)
+    }
+
+    @Test func `C94 a hold keeps the process up without a scene in front`() async throws {
+        let a = await connect("a")
+        let hold = lifecycle.hold(.inactive)
+        try await a.enterBackground(cause: .idle)
+        #expect(lifecycle.state == .inactive)
+        hold.cancel()
+        while lifecycle.state != .background { await Task.yield() }
+    }
+
+    @Test func `C95 a user's request comes up in front, the system's in the background`() async throws {
+        let system = await connect("system", .systemRequest)
+        #expect(system.state == .background && lifecycle.state == .background && stage.log.all.isEmpty)
+        let user = await connect("user")
+        #expect(user.state == .active && lifecycle.state == .active)
+        // Asked for again it is the same one, brought to the front.
+        #expect(lifecycle.connectScene("system", reason: .userRequest) === system)
+        while system.state != .active { await Task.yield() }
+    }
+
+    @Test func `C96 T33 the largest idle scene goes first, none in front, none with work to finish`() {
+        func candidate(_ id: String, _ bytes: Int, _ idle: Int, _ state: LifecycleState = .background, tasks: Bool = false) -> Scene.Candidate {
+            Scene.Candidate(id: id, bytes: ByteCount(bytes), idle: .seconds(idle), state: state, hasTasks: tasks)
+        }
+        let order = Scene.Candidate.order([
+            candidate("small", 10, 100), candidate("front", 1000, 0, .active), candidate("busy", 900, 50, tasks: true),
+            candidate("large", 500, 1), candidate("older", 500, 9, .suspended), candidate("empty", 0, 500),
+        ])
+        #expect(order.map(\.id) == ["older", "large", "small"])
+    }
+
+    @Test func `C96 under pressure a scene is disconnected, its snapshot written first, and comes back with it`() async throws {
+        let kept = Mutex("cart of three"), store = store
+        func configure(_ scene: Scene) {
+            scene.preserve(in: store, snapshot: { Array(kept.withLock { $0 }.utf8) }) { bytes in
+                kept.withLock { $0 = String(decoding: bytes, as: UTF8.self) }
+            }
+        }
+        let cache = PurgeableCache<Int, [UInt8]>("a's", cost: { _, value in value.count })
+        let a = await connect("a") {
+            configure($0); $0.register(cache)
+        }
+        let b = await connect("b") { scene in scene.declare { .mebibytes(1) } }
+        for key in 0..<64 { cache.insert([UInt8](repeating: 1, count: 1 << 16), forKey: key) }
+        try await a.enterBackground(cause: .idle)
+        try await b.enterBackground(cause: .idle)
+
+        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction })
+        #expect(eviction.rebuildCost == .precious && eviction.purgeable.heldBytes == .mebibytes(5))
+        #expect(eviction.purgeable.release(.mebibytes(2)) == .mebibytes(4) && cache.byteCount == .zero)
+        while a.state != .notRunning { await Task.yield() }
+        while lifecycle.scenes.count > 1 { await Task.yield() }
+        #expect(stage.log.all.filter { $0.hasPrefix("a ") } == ["a active", "a inactive", "a background", "a gone"] && b.state == .background)
+        await #expect(throws: LifecycleError.self) { try await a.enterForeground(cause: .operator) }
+
+        kept.withLock { $0 = "nothing" }
+        let again = await connect("a", configure: configure)
+        #expect(again !== a && again.state == .active && kept.withLock { $0 } == "cart of three")
+    }
+
+    @Test func `C96 a scene whose snapshot cannot be written stays`() async throws {
+        let store = store
+        let a = await connect("a", .systemRequest) { scene in
+            scene.preserve(in: store, snapshot: { throw StoreFailure() }, restore: { _ in })
+            scene.declare { .mebibytes(8) }
+        }
+        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction })
+        #expect(eviction.purgeable.release(.mebibytes(8)) == .zero && a.state == .background)
+    }
+
+    @Test func `C97 connect, leave, background, disconnect: each with its handlers, under the same deadline`() async throws {
+        let release = Blockade(), entered = Counter()
+        let a = await connect("a") { scene in
+            scene.observe(
+                "stuck",
+                onBackground: { _ in
+                    entered.add(1)
+                    release.wait()
+                })
+        }
+        let log = stage.log
+        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.contains("a background") }) {
+            try await a.enterBackground(cause: .idle)
+        }
+        #expect(report.overran.map(\.name) == ["stuck"] && report.took >= .seconds(5) && a.state == .background)
+        release.open()
+        await a.disconnect(cause: .operator)
+        #expect(stage.log.all == ["a active", "a inactive", "a background", "a gone"] && lifecycle.scenes.isEmpty)
+        // The last one has gone: nothing is in front any more.
+        while lifecycle.state != .background { await Task.yield() }
+    }
+
+    @Test func `C22 C97 termination disconnects every scene before the process ends`() async throws {
+        let store = store
+        _ = await connect("a") { scene in scene.preserve(in: store, snapshot: { [1, 2, 3] }, restore: { _ in }) }
+        _ = await connect("b", .systemRequest)
+        lifecycle.onTerminate("process") { [log = stage.log] _ in log.add("process gone") }
+        await lifecycle.terminate()
+        #expect(stage.log.all.last == "process gone" && Set(stage.log.all.suffix(3)) == ["a gone", "b gone", "process gone"])
+        #expect(try store.read("scene-a") == [1, 2, 3] && lifecycle.scenes.isEmpty && lifecycle.state == .notRunning)
+    }
+
+    @Test func `many scenes come and go, in seeded storms, and none is lost or left behind`() async throws {
+        let seed = UInt64.random(in: .min ... .max)
+        print("seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        let lifecycle = lifecycle
+        for _ in 0..<20 {
+            let steps = (0..<40).map { _ in (Int.random(in: 0..<8, using: &random), Int.random(in: 0..<4, using: &random)) }
+            await withTaskGroup(of: Void.self) { group in
+                for (id, action) in steps {
+                    group.addTask {
+                        let scene = lifecycle.connectScene("s\(id)", reason: action == 0 ? .userRequest : .systemRequest)
+                        switch action {
+                        case 1: _ = try? await scene.enterForeground(cause: .simulated)
+                        case 2: _ = try? await scene.enterBackground(cause: .simulated)
+                        case 3: await scene.disconnect(cause: .simulated)
+                        default: await scene.connected()
+                        }
+                    }
+                }
+            }
+        }
+        for scene in lifecycle.scenes { await scene.disconnect(cause: .simulated) }
+        #expect(lifecycle.scenes.isEmpty && lifecycle.wish.withLock { $0.claims.isEmpty }, "seed \(seed)")
+        while lifecycle.state != .background { await Task.yield() }
+    }
+}
+
+/// State in memory.
+final class ShelfStore: StateStore {
+    private let shelf = Mutex<[String: [UInt8]]>([:])
+    func write(_ name: String, _ bytes: [UInt8]) throws { shelf.withLock { $0[name] = bytes } }
+    func read(_ name: String) throws -> [UInt8]? { shelf.withLock { $0[name] } }
+    func remove(_ name: String) throws { shelf.withLock { $0[name] = nil } }
+}
+
+struct StoreFailure: Error {}

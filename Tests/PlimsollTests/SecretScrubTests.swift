@@ -1,0 +1,152 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Runs `body`, which blocks, on a thread of its own.
+func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+    await withCheckedContinuation { done in
+        let started = Thread.start("test") { done.resume(returning: body()) }
+        precondition(started)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct SecretScrubTests {
+    let clock = ManualClock()
+    let calls = Log<String>()
+    let manager: ResourceManager
+    var lifecycle: Lifecycle { manager.lifecycle }
+
+    init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
+
+    @Test func `C44 C45 when a scrub returns every hook has run and every secret is gone`() async throws {
+        let (key, kept) = (lifecycle.keep(try SecretTests.secret()), lifecycle.keep(try SecretTests.secret(keepsInBackground: true)))
+        // The type of a hook has no `async`: what is only scheduled cannot be passed off as done.
+        let onScrub: (String, @escaping @Sendable () -> Void) -> Registration = lifecycle.onScrub
+        for name in ["a", "b", "c"] { _ = onScrub(name) { [calls] in calls.add("\(name) \(key.isWiped)") } }
+        let report = await onThread { [lifecycle] in lifecycle.scrub.run(.background) }
+        // Hooks first: one of them may need a secret to put another away.
+        #expect(calls.all.sorted() == ["a false", "b false", "c false"])
+        #expect(report.ran == ["a", "b", "c"] && report.wiped == 1 && report.isClean && lifecycle.lastScrub == report)
+        #expect(key.isWiped && SecretTests.isZero(key) && !kept.isWiped)
+        let snapshot = await onThread { [lifecycle] in lifecycle.prepareForSnapshot() }
+        #expect(snapshot.wiped == 1 && kept.isWiped && SecretTests.isZero(kept))
+    }
+
+    @Test func `C46 what a wake-up in the background brought back is erased again`() async throws {
+        let key = lifecycle.keep(try SecretTests.secret())
+        lifecycle.onScrub("counter") { [calls] in calls.add("scrub") }
+        let lifecycle = lifecycle
+        _ = await onThread { lifecycle.scrub.run(.background) }
+        for wake in 1...3 {
+            try key.refill { SecretTests.fill(&$0, wake) }
+            let report = await onThread { lifecycle.scrub.run(.wake) }
+            #expect(report.wiped == 1 && report.reason == .wake && key.isWiped && SecretTests.isZero(key))
+        }
+        #expect(calls.all.count == 4)
+    }
+
+    @Test func `C45 a hook that hangs is named at the end of the budget, and keeps no secret`() async throws {
+        let key = lifecycle.keep(try SecretTests.secret())
+        let stuck = Parker()
+        lifecycle.onScrub("stuck") { _ = stuck.park() }
+        lifecycle.onScrub("quick") { [calls] in calls.add("quick") }
+        let lifecycle = lifecycle
+        let report = Log<ScrubReport>()
+        async let run: Void = onThread { report.add(lifecycle.scrub.run(.background)) }
+        while calls.all.isEmpty { await Task.yield() }
+        #expect(!key.isWiped)
+        while report.all.isEmpty {
+            clock.advance(by: ScrubSet.budget)
+            await Task.yield()
+        }
+        await run
+        #expect(report.all[0].overran.contains("stuck") && !report.all[0].isClean)
+        #expect(key.isWiped && SecretTests.isZero(key))
+        stuck.unpark()
+    }
+
+    @Test(arguments: [true, false]) func `C44 a scrub waits for whoever is inside a secret, and names it if that takes too long`(leavesInTime: Bool)
+        async throws
+    {
+        let key = lifecycle.keep(try SecretTests.secret())
+        let lifecycle = lifecycle, report = Log<ScrubReport>()
+        let leave = Parker(), isInside = Log<Bool>()
+        async let reader: Void = onThread {
+            _ = key.withBytes { _ in
+                isInside.add(true)
+                leave.park()
+            }
+        }
+        while isInside.all.isEmpty { await Task.yield() }
+        async let scrub: Void = onThread { report.add(lifecycle.prepareForSnapshot()) }
+        while !key.isInUse { await Task.yield() }
+        if leavesInTime { leave.unpark() }
+        while report.all.isEmpty {
+            if !leavesInTime { clock.advance(by: .seconds(1)) }
+            await Task.yield()
+        }
+        await scrub
+        #expect(report.all[0].inUse == (leavesInTime ? [] : ["key"]) && report.all[0].isClean == leavesInTime)
+        #expect(SecretTests.isZero(key) == leavesInTime)
+        leave.unpark()
+        await reader
+        #expect(SecretTests.isZero(key))
+    }
+
+    @Test func `T1 a hook that was cancelled is not called, and secrets nobody holds are forgotten`() async throws {
+        let hook = lifecycle.onScrub("gone") { [calls] in calls.add("gone") }
+        hook.cancel()
+        for seed in 0..<1000 { lifecycle.keep(try SecretTests.secret(64, seed)) }
+        let report = await onThread { [lifecycle] in lifecycle.scrub.run(.freeze) }
+        #expect(calls.all.isEmpty && report.ran.isEmpty && report.wiped == 0 && lifecycle.scrub.secrets.all.isEmpty)
+    }
+
+    @Test func `C69 sealing wipes what it protects, tells observers in order, and keeps others out until it is unsealed`() async throws {
+        let data = lifecycle.protectedData
+        let key = data.keep(try SecretTests.secret())
+        let registration = data.observe { [calls] in calls.add("\($0)") }
+        #expect(try await data.withProtectedData { 1 } == 1)
+        #expect(data.seal().isEmpty && data.seal().isEmpty && !data.isAvailable)
+        #expect(key.isWiped && SecretTests.isZero(key))
+        #expect(data.keep(try SecretTests.secret()).isWiped)
+        await #expect(throws: ProtectedDataError.self) { try await data.withProtectedData { 2 } }
+
+        async let waiting = data.withProtectedData(waiting: .seconds(1_000_000)) { 3 }
+        let isOver = Log<Bool>()
+        async let impatient: Void = {
+            await #expect(throws: ProtectedDataError.self) { try await data.withProtectedData(waiting: .seconds(2)) { 4 } }
+            isOver.add(true)
+        }()
+        while isOver.all.isEmpty {
+            clock.advance(by: .milliseconds(50))
+            await Task.yield()
+        }
+        await impatient
+        data.unseal()
+        #expect(try await waiting == 3)
+        registration.cancel()
+        data.seal()
+        #expect(calls.all == ["false", "true"])
+    }
+
+    @Test func `C69 whoever waits for protected data can be cancelled`() async throws {
+        let data = lifecycle.protectedData
+        data.seal()
+        let task = Task { try await data.withProtectedData(waiting: .seconds(1000)) { 1 } }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+    }
+
+    @Test func `C69 an observer that changes it again is told afterwards`() {
+        let data = lifecycle.protectedData
+        data.observe { [calls] isAvailable in
+            calls.add("begin \(isAvailable)")
+            if !isAvailable { data.unseal() }
+            calls.add("end \(isAvailable)")
+        }
+        data.seal()
+        #expect(calls.all == ["begin false", "end false", "begin true", "end true"] && data.isAvailable)
+    }
+}

@@ -1,0 +1,179 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.timeLimit(.minutes(1))) struct TickerTests {
+    let clock = ManualClock()
+    let set: QuiesceSet
+    let ticks = Log<String>()
+
+    init() { set = QuiesceSet(time: clock.timekeeper) }
+
+    private func ticker(
+        _ name: String, every period: Duration, inBackground: Ticker.BackgroundTicks = .paused, makesUp: Bool = false
+    ) -> Ticker {
+        let ticker = Ticker(name, every: period, inBackground: inBackground, makesUp: makesUp) { [ticks, clock] tick in
+            ticks.add("\(name) at \(Int(clock.timekeeper.elapsed().inSeconds)), missed \(tick.missed)")
+        }
+        set.add(ticker)
+        return ticker
+    }
+
+    /// Moves time on, and waits at each step until what has begun to run is done.
+    private func pass(_ duration: Duration, _ tickers: [Ticker]) async {
+        var left = duration
+        while left > .zero {
+            clock.advance(by: ManualClock.step)
+            for ticker in tickers { while ticker.isRunning { await Task.yield() } }
+            left -= ManualClock.step
+        }
+    }
+
+    @Test func `C38 C39 a ticker keeps its phase through a pause and does not catch up`() async {
+        let ticker = ticker("t", every: .seconds(10))
+        await pass(.seconds(20), [ticker])
+        set.setState(.inactive)
+        await pass(.seconds(45), [ticker])
+        set.setState(.active)
+        #expect(ticker.ticks == 2)
+        await pass(.seconds(15), [ticker])
+        #expect(ticks.all == ["t at 10, missed 0", "t at 20, missed 0", "t at 70, missed 4", "t at 80, missed 0"])
+    }
+
+    @Test func `C38 T30 a freeze leaves a tick out unless it is to be made up for, and keeps the phase`() async {
+        let ordinary = ticker("t", every: .seconds(10)), careful = ticker("c", every: .seconds(10), makesUp: true)
+        await pass(.seconds(5), [ordinary, careful])
+        clock.freeze(for: .seconds(60))
+        await pass(.seconds(5), [ordinary, careful])
+        #expect(ticks.all.sorted() == ["c at 65, missed 5", "c at 70, missed 0", "t at 70, missed 6"])
+    }
+
+    @Test func `C38 C39 what a pause swallowed is made up for once if it is to be`() async {
+        let careful = ticker("c", every: .seconds(10), makesUp: true)
+        set.setState(.inactive)
+        await pass(.seconds(35), [careful])
+        for state in [LifecycleState.active, .inactive, .active] { set.setState(state) }
+        await pass(.seconds(5), [careful])
+        #expect(ticks.all == ["c at 35, missed 2", "c at 40, missed 0"])
+    }
+
+    @Test func `T30 C38 C39 a thousand tickers after a freeze of a minute: no burst, at most one call each`() async {
+        let tickers = (0..<1000).map { Ticker("\($0)", every: .milliseconds(1000 + 37 * $0), makesUp: $0 % 10 == 0) { _ in } }
+        for ticker in tickers { set.add(ticker) }
+        await pass(.seconds(3), tickers)
+        let before = tickers.map(\.ticks)
+        clock.freeze(for: .seconds(60))
+        #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 1 })
+        let late = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
+        #expect(late <= 100, "only those that make up for what they missed")
+        for ticker in tickers { while ticker.isRunning { await Task.yield() } }
+        clock.advance(by: ManualClock.step)
+        // At their ordinary pace they make about ten calls in a tenth of a second.
+        let burst = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
+        #expect(burst < 40)
+        #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 2 })
+    }
+
+    @Test func `C60 T30 nothing ticks before the way back is done`() async {
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), set = QuiesceSet(alarms: alarms)
+        alarms.whenGapEnds { [set] _ in set.close() }
+        let ticker = Ticker("t", every: .seconds(10), makesUp: true) { _ in }
+        set.add(ticker)
+        clock.advance(by: .seconds(5))
+        clock.freeze(for: .seconds(60))
+        clock.advance(by: .seconds(20))
+        #expect(ticker.ticks == 0)
+        set.open()
+        #expect(ticker.ticks == 0, "timers come last")
+        alarms.release()
+        #expect(ticker.ticks == 1)
+    }
+
+    @Test func `C35 in the background tickers stop, or tick together`() async {
+        let stopped = ticker("s", every: .seconds(10))
+        let together = [(7, "a"), (11, "b"), (90, "c")].map { ticker($0.1, every: .seconds($0.0), inBackground: .coalesced(every: .seconds(60))) }
+        set.setState(.background)
+        await pass(.seconds(125), together + [stopped])
+        #expect(Set(ticks.all) == ["a at 60, missed 7", "b at 60, missed 4", "a at 120, missed 8", "b at 120, missed 4", "c at 120, missed 0"])
+        set.setState(.active)
+        await pass(.seconds(5), together + [stopped])
+        #expect(ticks.all.suffix(2) == ["a at 126, missed 0", "s at 130, missed 12"])
+        set.setPressure(.critical, isQuiescing: true)
+        await pass(.seconds(60), together + [stopped])
+        #expect(stopped.ticks == 1, "the ladder's rung quiesce stops timers too")
+    }
+
+    @Test func `C38 two runs never overlap: a tick during a run is missed`() async {
+        let held = Latch(), began = Log<Int>()
+        let ticker = Ticker("slow", every: .seconds(1)) { tick in
+            began.add(tick.missed)
+            await held.wait()
+        }
+        set.add(ticker)
+        clock.advance(by: .seconds(5))
+        while began.all.isEmpty { await Task.yield() }
+        #expect(ticker.ticks == 1 && ticker.isRunning)
+        held.open()
+        while ticker.isRunning { await Task.yield() }
+        clock.advance(by: .seconds(1))
+        while began.all.count < 2 { await Task.yield() }
+        #expect(began.all == [0, 4])
+    }
+
+    @Test(arguments: [false, true]) func `T30 a ticker that is cancelled, or leaves, never ticks again and its run is cancelled`(leaves: Bool) async {
+        let seen = Log<Bool>(), began = Latch()
+        let ticker = Ticker("t", every: .seconds(1)) { _ in
+            began.open()
+            while !Task.isCancelled { await Task.yield() }
+            seen.add(Task.isCancelled)
+        }
+        let registration = set.add(ticker)
+        clock.advance(by: .seconds(1))
+        await began.wait()
+        if leaves { registration.cancel() } else { ticker.cancel() }
+        while seen.all.isEmpty { await Task.yield() }
+        clock.advance(by: .seconds(10))
+        set.setState(.inactive)
+        set.setState(.active)
+        clock.advance(by: .seconds(10))
+        #expect(ticker.ticks == 1)
+        // Whoever only left may come again, with a new phase.
+        set.add(ticker)
+        clock.advance(by: .seconds(1))
+        #expect(ticker.ticks == (leaves ? 2 : 1))
+        ticker.cancel()
+    }
+
+    @Test func `T30 by the machine's own time a ticker ticks`() async {
+        let set = QuiesceSet(time: .running)
+        let done = Latch()
+        let registration = set.add(Ticker("t", every: .milliseconds(1)) { _ in done.open() })
+        await done.wait()
+        registration.cancel()
+    }
+}
+
+/// Waiting until something is open.
+final class Latch: Sendable {
+    private let state = Mutex<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state = (true, []) }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    func wait() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Volatile caches whose room ends, in every way it can: an insert comes to its end, and gives nothing up for nothing.
+@Suite(.timeLimit(.minutes(2))) struct VolatileBoundTests {
+    private static func cache(_ meter: ChargeMeter? = nil, limit: ByteCount? = nil) -> VolatileCache<UInt64, [UInt8]> {
+        let cache = VolatileCache<UInt64, [UInt8]>("bounded", limit: limit)
+        if let meter { cache.attach(volatile: meter) }
+        return cache
+    }
+
+    private static func value(_ count: Int) -> [UInt8] { [UInt8](repeating: 7, count: count) }
+
+    @Test(arguments: [0, 4096, 30_000, 65_535, 65_536, 70_000, 131_072], [100, 20_000, 60_000, 65_400, 100_000, 300_000])
+    func `an insert ends wherever the ceiling lies, and what is refused has cost nothing`(ceiling: Int, size: Int) {
+        let meter = ChargeMeter {}
+        let cache = Self.cache(meter)
+        #expect(cache.insert(Self.value(60_000), forKey: 1))
+        let held = cache.heldBytes
+        meter.allow(ByteCount(ceiling), since: .zero)
+        if cache.insert(Self.value(size), forKey: 2) {
+            #expect(cache.value(forKey: 2)?.count == size && meter.heldBytes <= max(held, ByteCount(ceiling)))
+        } else {
+            #expect(cache.value(forKey: 1)?.count == 60_000 && cache.heldBytes == held)
+        }
+        #expect(meter.heldBytes >= cache.heldBytes)
+    }
+
+    @Test(arguments: [0, 1, 3]) func `a cache at the line replaces: however often a reading looks, it neither dwindles nor grows`(hits: Int) {
+        let meter = ChargeMeter(ringsWhenRefusing: false) {}
+        let cache = Self.cache(meter)
+        for key in 0..<200 as Range<UInt64> { cache.insert(Self.value(100_000), forKey: key) }
+        let held = meter.heldBytes
+        #expect(held > .mebibytes(18) && held == cache.heldBytes)
+        for key in 200..<2000 as Range<UInt64> {
+            // A turn of the loop while memory is short: nobody may take more than was held.
+            meter.allow(.zero, since: meter.heldBytes)
+            #expect(cache.insert(Self.value(100_000), forKey: key))
+            // What is asked for again is copied forward when its turn comes.
+            for hit in 0..<hits { _ = cache.value(forKey: key - UInt64(hit * 20)) }
+            #expect(meter.heldBytes == held && cache.heldBytes > held - .mebibytes(3) && cache.heldBytes < held + .mebibytes(4))
+        }
+        // Asked for on purpose it goes all the same, with what is spare.
+        #expect(cache.release(.mebibytes(6)) >= .mebibytes(6) && meter.heldBytes <= held - .mebibytes(2))
+        #expect(cache.release(.mebibytes(1000)) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
+    }
+
+    @Test func `room that somebody else takes between look and taking ends an insert`() {
+        let meter = AtomicLazyReference<ChargeMeter>()
+        let own = meter.storeIfNil(ChargeMeter { meter.load()?.allow(.zero, since: .zero) })
+        let cache = Self.cache(own)
+        #expect(cache.insert(Self.value(60_000), forKey: 1))
+        // Enough if everything is given up. But the first refusal rings, and whoever hears it takes all the room away.
+        own.allow(.kibibytes(220), since: .zero)
+        #expect(!cache.insert(Self.value(200_000), forKey: 2))
+        #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "who holds nothing claims nothing")
+    }
+
+    @Test func `what is left of the main queue gives way to a newcomer although nothing in it counts any more`() {
+        let cache = Self.cache()
+        cache.insert(Self.value(50_000), forKey: 1)
+        #expect(cache.value(forKey: 1) != nil)
+        cache.restrict(to: .kibibytes(128))
+        for key in 2..<40 {
+            #expect(cache.insert(Self.value(50_000), forKey: UInt64(key)))
+            #expect(cache.value(forKey: UInt64(key)) != nil && cache.heldBytes <= .kibibytes(128 + 64))
+        }
+        #expect(cache.insert(Self.value(120_000), forKey: 40) && cache.value(forKey: 40)?.count == 120_000)
+    }
+
+    @Test(arguments: 0..<40 as Range<UInt64>) func `bounds that move at random bring no insert to a stand`(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let meter = ChargeMeter(ringsWhenRefusing: false) {}
+        let cache = Self.cache(Bool.random(using: &random) ? meter : nil)
+        func bound() -> ByteCount { .kibibytes(1 << Int.random(in: 0...13, using: &random)) }
+        for _ in 0..<2000 {
+            let key = UInt64.random(in: 0..<100, using: &random)
+            switch Int.random(in: 0..<20, using: &random) {
+            case 0: meter.allow(Bool.random(using: &random) ? .zero : bound(), since: meter.heldBytes)
+            case 1: meter.allow(bound(), since: .zero)
+            case 2: cache.restrict(to: Bool.random(using: &random) ? cache.heldBytes : bound())
+            case 3: cache.restrict(to: nil)
+            case 4: #expect(cache.release(bound()) >= .zero)
+            case 5...9: _ = cache.value(forKey: key)
+            default: cache.insert(Self.value(Int.random(in: 0...(key < 3 ? 1 << 20 : 128 << 10), using: &random)), forKey: key)
+            }
+        }
+        if meter.heldBytes > .zero { #expect(abs((meter.heldBytes - cache.heldBytes).bytes) <= 4 << 20, "two segments at most") }
+        cache.removeAll()
+        #expect(meter.heldBytes == .zero && cache.heldBytes == .zero)
+    }
+}
