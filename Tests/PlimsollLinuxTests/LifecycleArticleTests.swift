@@ -250,16 +250,16 @@ private final class Election: Sendable {
         let peer = Peer(lifecycle: other), rows = Rows(count: 10)
         try await lifecycle.launch()
         let work = Task {
+            manager.onHandover { work in try await peer.take(ActivationRequest(work.name, payload: work.bytes)) }
             try await manager.withBackgroundTask("rows") { task in
                 try await rows.importAll()
             } onExpiration: { task, reason in
-                try? await peer.take(ActivationRequest("rows", payload: rows.left))
+                task.handOver(rows.left)
             }
         }
         while rows.left.count == 10 { await Task.yield() }
         await lifecycle.terminate()
         await #expect(throws: CancellationError.self) { try await work.value }
-        while taken.withLock({ $0.isEmpty }) { await Task.yield() }
         #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)
     }
 
