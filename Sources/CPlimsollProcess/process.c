@@ -99,6 +99,12 @@ void plimsoll_unpark(plimsoll_parker *parker) {
     pthread_mutex_unlock(&parker->mutex);
 }
 
+int64_t plimsoll_wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 void plimsoll_exit(int status, const char *line, size_t length) {
     while (length > 0) {
         ssize_t written = write(STDERR_FILENO, line, length);

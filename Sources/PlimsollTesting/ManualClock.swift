@@ -6,6 +6,8 @@ public final class ManualClock: Sendable {
     private struct State {
         var now = Duration.zero
         var asleep = Duration.zero
+        /// 2026-01-01.
+        var wall = Duration.seconds(1_767_225_600)
         var watchers: [@Sendable () -> Void] = []
     }
 
@@ -36,11 +38,15 @@ public final class ManualClock: Sendable {
         tell()
     }
 
+    /// Somebody sets the time of day.
+    public func setWallClock(by step: Duration) { state.withLock { $0.wall += step } }
+
     /// The time to give to a manager.
     public var timekeeper: Timekeeper {
         Timekeeper(
             elapsed: { [self] in state.withLock { $0.now } }, asleep: { [self] in state.withLock { $0.asleep } },
-            onStep: { [self] watcher in state.withLock { $0.watchers.append(watcher) } })
+            onStep: { [self] watcher in state.withLock { $0.watchers.append(watcher) } },
+            wall: { [self] in state.withLock { $0.wall + $0.now + $0.asleep } })
     }
 
     private func move(by duration: Duration) {

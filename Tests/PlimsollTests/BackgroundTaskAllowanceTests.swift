@@ -57,9 +57,9 @@ import Testing
         let reasons = Log<ExpirationReason>(), edge = Counter()
         let task = begin("upload", reasons)
         manager.parts.alarms.set(.deadline, after: .seconds(5)) { edge.add(1) }
-        clock.advance(by: .seconds(4.9))
+        clock.advance(by: .milliseconds(4900))
         #expect(edge.value == 0 && task.timeRemaining == nil)
-        clock.advance(by: .seconds(0.1))
+        clock.advance(by: .milliseconds(100))
         #expect(edge.value == 1 && task.isActive)
         tasks.enterBackground()
         #expect(task.timeRemaining == .seconds(30))
@@ -92,10 +92,10 @@ import Testing
         clock.advance(by: .seconds(30))
         while reasons.all.count < 2 { await Task.yield() }
         #expect(hung.timeRemaining == .seconds(5))
-        clock.advance(by: .seconds(4.9))
+        clock.advance(by: .milliseconds(4900))
         #expect(hung.isActive && slow.isActive)
         slow.end()
-        clock.advance(by: .seconds(0.1))
+        clock.advance(by: .milliseconds(100))
         #expect(!hung.isActive && hung.timeRemaining == nil && !tasks.hasLiveTasks)
         #expect(manager.reports.map(\.outcome) == [.overran(["hung"])])
         // A late end is for the old task alone.

@@ -77,9 +77,9 @@ import Testing
         while manager.backgroundTasks.isEmpty { await Task.yield() }
         manager.parts.tasks.expire(.pressure, within: .seconds(5))
         while hung.value == 0 { await Task.yield() }
-        clock.advance(by: .seconds(4.9))
+        clock.advance(by: .milliseconds(4900))
         #expect(hung.value == 1 && ended.value == 0 && manager.backgroundTasks.count == 1)
-        clock.advance(by: .seconds(0.1))
+        clock.advance(by: .milliseconds(100))
         #expect(try await work.value == 7)
         while hung.value < 2 { await Task.yield() }
         #expect(manager.backgroundTasks.isEmpty)

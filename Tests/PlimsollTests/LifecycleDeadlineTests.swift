@@ -24,8 +24,8 @@ import Testing
         let report = try await stage.whileTimePasses(until: { blocked.value == 20 && log.all.count == 150 }) {
             try await lifecycle.enterBackground(cause: .operator)
         }
-        #expect(lifecycle.state == .background && report.overran.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted())
-        #expect(report.overran.allSatisfy { $0.origin.contains("LifecycleDeadlineTests.swift") }, "\(report)")
+        let here = report.overran.filter { $0.origin.contains("LifecycleDeadlineTests.swift") }
+        #expect(lifecycle.state == .background && here.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted(), "\(report)")
         #expect(report.took >= .seconds(5) && report.unreached.isEmpty)
         #expect(stage.log.all.filter { $0.hasSuffix("background") }.count == 50)
         release.open()

@@ -22,6 +22,9 @@ void plimsoll_parker_free(plimsoll_parker *parker);
 bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds);
 void plimsoll_unpark(plimsoll_parker *parker);
 
+/// Time of day in nanoseconds since 1970 (CLOCK_REALTIME).
+int64_t plimsoll_wall_clock(void);
+
 /// Writes `line` to standard error without allocating and ends the process at once: no exit handler runs,
 /// since any of them may need memory or a lock that is not to be had.
 _Noreturn void plimsoll_exit(int status, const char *line, size_t length);

@@ -31,14 +31,15 @@ final class ManagerParts: Sendable {
     /// Ends the process with a last line; tests put something else here.
     let exit: @Sendable (Int32, String) -> Void
 
-    /// Relaxed: a level on its own, published for whoever asks; it orders nothing.
-    private let levelBits = Atomic<UInt8>(PressureLevel.normal.rawValue)
+    let published = PublishedLevel()
+    let deferred: DeferredTasks
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
+        deferred = DeferredTasks(tasks: tasks, published: published, time: time)
         let meter = ChargeMeter { source.wake() }
         let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
@@ -54,7 +55,9 @@ final class ManagerParts: Sendable {
         let observers = observers
         lifecycle = Lifecycle(
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
-            makeTasks: { BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits) },
+            makeTasks: { [handovers = tasks.handovers] in
+                BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits, handovers: handovers, width: 4)
+            },
             observeWarnings: { name, body in
                 let observer = ObserverRegistry.Observer(name, .warning, body)
                 observers.add(observer)
@@ -77,19 +80,22 @@ final class ManagerParts: Sendable {
             keeper.run(turn)
         }
         lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
-        reportGivenUp(at: time)
+        listenToTasks(time)
     }
 
+    deinit { tasks.detach() }
+
     /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
-    private func reportGivenUp(at time: Timekeeper) {
-        tasks.listen { listeners in
-            listeners.whenGivenUp = { [weak self] reason, names in
-                guard let self, reason != .pressure else { return }
+    private func listenToTasks(_ time: Timekeeper) {
+        tasks.listen { [journal, courier, published, deferred] listeners in
+            listeners.whenGivenUp = { reason, names in
+                guard reason != .pressure else { return }
                 var report = ActionReport(
-                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: level, evidence: [], began: time.elapsed())
+                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [], began: time.elapsed())
                 report.outcome = .overran(names)
-                self.report(report)
+                if journal.add(report) { courier.request() }
             }
+            listeners.whenOpened = { [weak deferred] in deferred?.look() }
         }
     }
 
@@ -98,12 +104,30 @@ final class ManagerParts: Sendable {
         if journal.add(report) { courier.request() }
     }
 
-    var level: PressureLevel { PressureLevel(rawValue: levelBits.load(ordering: .relaxed)) ?? .normal }
-    func publish(_ level: PressureLevel) { levelBits.store(level.rawValue, ordering: .relaxed) }
+    var level: PressureLevel { published.level }
+
+    func publish(_ level: PressureLevel) {
+        if published.publish(level) { deferred.look() }
+    }
 
     /// Time until a handler has overrun its budget.
     func timeUntilAttention(at now: Duration, budget: Duration) -> Duration {
         min(hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600), courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+    }
+}
+
+/// The level in force, for whoever asks.
+final class PublishedLevel: Sendable {
+    // Relaxed: a level on its own; it orders nothing.
+    private let bits = Atomic<UInt8>(PressureLevel.normal.rawValue)
+
+    var level: PressureLevel { PressureLevel(rawValue: bits.load(ordering: .relaxed)) ?? .normal }
+
+    /// Whether it fell. Called by one thread.
+    func publish(_ level: PressureLevel) -> Bool {
+        let falls = level < self.level
+        bits.store(level.rawValue, ordering: .relaxed)
+        return falls
     }
 }
 

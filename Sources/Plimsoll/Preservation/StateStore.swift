@@ -79,4 +79,6 @@ extension StateStore {
 enum StateName {
     static let killedByOperator = "plimsoll.killed-by-operator"
     static let launches = "plimsoll.launches"
+    static let deferred = "plimsoll.deferred"
+    static let handovers = "plimsoll.handovers"
 }

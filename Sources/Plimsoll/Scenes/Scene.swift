@@ -56,6 +56,8 @@ public final class Scene: Sendable {
         stages.scene.set(self)
     }
 
+    deinit { tasks.detach() }
+
     /// The state in force: one atomic load, from any thread.
     public var state: LifecycleState { unit.engine.current }
 

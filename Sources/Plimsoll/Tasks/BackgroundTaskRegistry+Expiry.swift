@@ -23,7 +23,7 @@ extension BackgroundTaskRegistry {
             // An alarm takes a thread, which for nothing is too much.
             if isNew, gate.offers > 0 || tally.count > 0 {
                 gate.sweep?.alarm?.cancel()
-                gate.sweep?.alarm = alarms.set(.deadline, after: grace) { [weak self] in _ = self?.giveUp(number) }
+                gate.sweep?.alarm = alarms.set(.deadline, after: grace) { [self] in _ = giveUp(number) }
             }
             return number
         }
@@ -172,7 +172,7 @@ extension BackgroundTaskRegistry {
             guard gate.enterBackground(at: running) else { return }
             gate.toldIdleAt = tally.ended
             let stay = gate.stay
-            gate.allowanceAlarm = alarms.set(.deadline, after: limits.allowance) { [weak self] in self?.allowanceIsSpent(stay) }
+            gate.allowanceAlarm = alarms.set(.deadline, after: limits.allowance) { [self] in allowanceIsSpent(stay) }
             decree(gate)
         }
     }

@@ -37,16 +37,22 @@ final class BackgroundTaskRegistry: Sendable {
     /// How many tasks may begin that no shard has room for yet. Relaxed: a count, given out in portions.
     private let room: Atomic<Int>
     private let portion: Int
+    let handovers: HandoverDesk
+    // Releasing when it is set and acquiring when it is asked, so that whoever sees it set finds the carrier.
+    private let carries = Atomic<Bool>(false)
     private let carrier = AtomicLazyReference<ContextCarrier>()
     private let dropped = Mutex<[BackgroundTaskStatus]>([])
     private static let mostLeaks = 64
 
-    /// - Parameter width: how many threads may begin tasks without meeting; a power of two.
-    init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(), width: Int = 16) {
+    /// - Parameters:
+    ///   - handovers: where work goes that is handed over; the process's, for scenes.
+    ///   - width: how many threads may begin tasks without meeting; a power of two.
+    init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(), handovers: HandoverDesk? = nil, width: Int = 16) {
         self.time = time
         self.alarms = alarms
         self.threads = threads
         self.limits = limits
+        self.handovers = handovers ?? HandoverDesk(wall: time.wall)
         room = Atomic(limits.capacity)
         portion = max(1, min(1024, limits.capacity / (8 * width)))
         shards = ContiguousArray((0..<width).map { _ in BackgroundTaskShard() })
@@ -59,6 +65,10 @@ final class BackgroundTaskRegistry: Sendable {
     func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
     func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) { listeners.withLock { $0.whenGivenUp }?(reason, names) }
     var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
+
+    /// Its owner is gone: from now on tasks end by themselves. Shards and book keep each other alive until then; a weak reference would make each
+    /// count of references to this object slower.
+    func detach() { for shard in shards { shard.book = nil } }
 
     // MARK: One task
 
@@ -103,7 +113,7 @@ final class BackgroundTaskRegistry: Sendable {
     func carryingContext(
         _ handler: @escaping @Sendable (BackgroundTask, ExpirationReason) -> Void
     ) -> @Sendable (BackgroundTask, ExpirationReason) -> Void {
-        guard let carrier = carrier.load() else { return handler }
+        guard carries.load(ordering: .acquiring), let carrier = carrier.load() else { return handler }
         let restore = carrier.capture()
         return { task, reason in restore { handler(task, reason) } }
     }
@@ -111,6 +121,7 @@ final class BackgroundTaskRegistry: Sendable {
     /// False if somebody has before.
     func carryContext(_ capture: @escaping ContextCarrier.Capture) -> Bool {
         let mine = ContextCarrier(capture)
+        defer { carries.store(true, ordering: .releasing) }
         return carrier.storeIfNil(mine) === mine
     }
 

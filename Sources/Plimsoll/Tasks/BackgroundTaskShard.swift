@@ -21,8 +21,8 @@ final class BackgroundTaskShard: Sendable {
         var refusal: BackgroundTaskRefusal.Cause?
         /// Whether the book wants to know when none is left.
         var isWatched = false
-        /// Weak: tasks may outlive their manager.
-        weak var book: BackgroundTaskRegistry?
+        /// Gone with its owner: tasks may outlive their manager.
+        var book: BackgroundTaskRegistry?
 
         /// What is the same for all that leave; the handler is to be released after the lock.
         mutating func leave(_ record: Record, _ phase: Record.Phase) -> Record.Handler? {

@@ -1,9 +1,13 @@
+import CPlimsollProcess
+
 /// Where the edge gets its time; everything inside takes `at:`.
 public struct Timekeeper: Sendable {
     /// Time since some fixed point; only differences mean anything.
     public let elapsed: @Sendable () -> Duration
     /// Time the host has slept since some fixed point. `elapsed` leaves it out.
     let asleep: @Sendable () -> Duration
+    /// Time of day, since 1970 (`CLOCK_REALTIME`). It may be set, and jumps then: only to compare with what an earlier process wrote down.
+    let wall: @Sendable () -> Duration
     /// Has its argument called after each step of a time that is moved by hand; `nil` for time that passes by itself.
     let onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
 
@@ -18,11 +22,13 @@ public struct Timekeeper: Sendable {
 
     package init(
         elapsed: @escaping @Sendable () -> Duration, asleep: @escaping @Sendable () -> Duration,
-        onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
+        onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?,
+        wall: @escaping @Sendable () -> Duration = { .nanoseconds(plimsoll_wall_clock()) }
     ) {
         self.elapsed = elapsed
         self.asleep = asleep
         self.onStep = onStep
+        self.wall = wall
     }
 
     /// The machine's running time: it stands still while the host sleeps (`CLOCK_MONOTONIC`).

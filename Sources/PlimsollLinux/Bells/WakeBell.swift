@@ -33,7 +33,8 @@ final class WakeBell: Sendable {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 8) { one in
             one.initialize(repeating: 0)
             withUnsafeBytes(of: UInt64(1)) { number in for offset in 0..<8 { one[offset] = number[offset] } }
-            _ = kernel.write(file, UnsafeBufferPointer(one))
+            // Who waits without end is lost without this; a second failure means that the file is gone.
+            if kernel.write(file, UnsafeBufferPointer(one)) < 0 { _ = kernel.write(file, UnsafeBufferPointer(one)) }
         }
     }
 

@@ -116,7 +116,9 @@ final class LinuxEnvironment: EnvironmentSource {
             let ready = kernel.wait(for: files, nanoseconds: wait.inNanoseconds)
             // The kernel refuses to wait: sleep rather than spin.
             if ready < 0 { usleep(10_000) }
-            if files[0].revents != 0, let bell = state.withLock({ $0.bell }), !bell.heard(files[0].revents) { bell.repair() }
+            if let bell = state.withLock({ $0.bell }) {
+                if files[0].revents == 0 { _ = bell.take() } else if !bell.heard(files[0].revents) { bell.repair() }
+            }
             hear(asked: false)
         }
     }

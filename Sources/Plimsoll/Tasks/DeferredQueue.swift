@@ -1,0 +1,97 @@
+/// What has been asked for and is not done, by id.
+struct DeferredQueue {
+    struct Ask {
+        let id: String
+        /// Tells a request from the one it replaced.
+        let order: UInt64
+        /// By the machine's time.
+        var due: Duration
+        /// By the time of day, for the next start.
+        var dueWall: Duration
+        /// How long it was to wait.
+        var delay: Duration
+        let level: PressureLevel
+        var attempts = 0
+    }
+
+    enum Outcome { case finished, unfinished, refused }
+
+    private var asks: [String: Ask] = [:]
+    private var order: UInt64 = 0
+
+    private static let firstRetry = Duration.seconds(30)
+    private static let lastRetry = Duration.seconds(3600)
+    /// After a refusal that nobody announces the end of.
+    private static let refusedRetry = Duration.seconds(1)
+    private static let mark = "PLIMSOLL-DEFERRED"
+
+    mutating func ask(_ id: String, after delay: Duration, _ level: PressureLevel, now: Duration, wall: Duration) {
+        order += 1
+        asks[id] = Ask(id: id, order: order, due: now + delay, dueWall: wall + delay, delay: delay, level: level)
+    }
+
+    /// Whether there was one.
+    mutating func remove(_ id: String) -> Bool { asks.removeValue(forKey: id) != nil }
+
+    /// First what is due first, among equals what was asked for first.
+    ///
+    /// - Complexity: O(n log n); requests are few.
+    var inOrder: [Ask] { asks.values.sorted { ($0.due, $0.order) < ($1.due, $1.order) } }
+
+    func nextDue(after now: Duration) -> Duration? { asks.values.lazy.map(\.due).filter { $0 > now }.min() }
+
+    /// A run has ended; does nothing to a request that was replaced meanwhile.
+    mutating func ended(_ ask: Ask, _ outcome: Outcome, now: Duration, wall: Duration) {
+        guard var current = asks[ask.id], current.order == ask.order else { return }
+        switch outcome {
+        case .finished:
+            asks[ask.id] = nil
+            return
+        case .refused: current.delay = Self.refusedRetry
+        case .unfinished:
+            current.attempts += 1
+            current.delay = min(Self.lastRetry, Self.firstRetry * (1 << min(10, current.attempts - 1)))
+        }
+        (current.due, current.dueWall) = (now + current.delay, wall + current.delay)
+        asks[ask.id] = current
+    }
+
+    /// Requests of an earlier run. A time of day that was set meanwhile makes none wait longer than it was to at first.
+    mutating func takeOver(_ old: [Ask], now: Duration, wall: Duration) {
+        for ask in old where asks[ask.id] == nil {
+            order += 1
+            let left = min(max(.zero, ask.dueWall - wall), ask.delay)
+            asks[ask.id] = Ask(
+                id: ask.id, order: order, due: now + left, dueWall: wall + left, delay: ask.delay, level: ask.level, attempts: ask.attempts)
+        }
+    }
+
+    // MARK: On disk
+
+    var encoded: [UInt8] {
+        var bytes = KeptBytes(Self.mark, version: 1)
+        bytes.put(Int64(asks.count))
+        for ask in inOrder {
+            bytes.put(ask.id.utf8)
+            bytes.put(ask.dueWall.inNanoseconds)
+            bytes.put(ask.delay.inNanoseconds)
+            bytes.put(Int64(ask.level.rawValue))
+            bytes.put(Int64(ask.attempts))
+        }
+        return bytes.sealed()
+    }
+
+    static func decode(_ bytes: [UInt8]) throws(KeptBytes.Problem) -> [Ask] {
+        var reader = try KeptBytes(reading: bytes, mark, version: 1)
+        var asks: [Ask] = []
+        for _ in 0..<max(0, try reader.number()) {
+            let id = try reader.text()
+            let dueWall = Duration.nanoseconds(try reader.number()), delay = Duration.nanoseconds(try reader.number())
+            guard let level = UInt8(exactly: try reader.number()).flatMap(PressureLevel.init(rawValue:)) else {
+                throw KeptBytes.Problem(reason: "it names an unknown level")
+            }
+            asks.append(Ask(id: id, order: 0, due: .zero, dueWall: dueWall, delay: delay, level: level, attempts: Int(try reader.number())))
+        }
+        return asks
+    }
+}

@@ -1,0 +1,163 @@
+import Synchronization
+
+/// One state kept in a store under a name, as it was last: written by one thread at a time, and by nobody under a lock.
+///
+/// Whoever saves returns once a state taken after the call began has been written or could not be.
+final class KeptState: Sendable {
+    private struct State {
+        var wanted: UInt64 = 0
+        var written: UInt64 = 0
+        var isWriting = false
+        var waiting: [Parker] = []
+        var problem: String?
+    }
+
+    private enum Turn {
+        case done(String?)
+        case write(UInt64)
+        case wait(Parker)
+    }
+
+    let name: String
+    private let store: any StateStore
+    private let encode: @Sendable () -> [UInt8]
+    private let state = Mutex(State())
+
+    init(_ name: String, in store: any StateStore, encode: @escaping @Sendable () -> [UInt8]) {
+        self.name = name
+        self.store = store
+        self.encode = encode
+    }
+
+    /// Returns why the state could not be written; `nil` if it was.
+    @discardableResult
+    func save() -> String? {
+        let mine = state.withLock { state in
+            state.wanted += 1
+            return state.wanted
+        }
+        while true {
+            switch turn(mine) {
+            case .done(let problem): return problem
+            case .wait(let parker): parker.park()
+            case .write(let target):
+                let problem = write()
+                let waiting = state.withLock { state in
+                    state.written = target
+                    state.problem = problem
+                    state.isWriting = false
+                    defer { state.waiting = [] }
+                    return state.waiting
+                }
+                for parker in waiting { parker.unpark() }
+            }
+        }
+    }
+
+    private func turn(_ mine: UInt64) -> Turn {
+        state.withLock { state in
+            if state.written >= mine { return .done(state.problem) }
+            guard state.isWriting else {
+                state.isWriting = true
+                return .write(state.wanted)
+            }
+            let parker = Parker()
+            state.waiting.append(parker)
+            return .wait(parker)
+        }
+    }
+
+    private func write() -> String? {
+        do {
+            try store.write(name, encode())
+            return nil
+        } catch {
+            return "\(name) could not be written: \(error)"
+        }
+    }
+
+    /// Reads what was kept. What can't be used is put aside, and the reason returned: a clean start.
+    func load<Kept>(_ decode: ([UInt8]) throws(KeptBytes.Problem) -> Kept) -> (kept: Kept?, problem: String?) {
+        do {
+            switch try store.load(name) {
+            case .absent: return (nil, nil)
+            case .setAside(let reason): return (nil, unusable(reason))
+            case .state(let bytes, _):
+                do throws(KeptBytes.Problem) {
+                    return (try decode(bytes), nil)
+                } catch {
+                    try store.setAside(name, reason: error.reason)
+                    return (nil, unusable(error.reason))
+                }
+            }
+        } catch {
+            return (nil, "\(name) could not be read: \(error)")
+        }
+    }
+
+    private func unusable(_ reason: String) -> String { "\(name) is not used, but put aside: \(reason)" }
+}
+
+/// Numbers and texts in bytes: a mark, a version, the fields, and a sum over all before it.
+struct KeptBytes {
+    struct Problem: Error { var reason: String }
+
+    private(set) var bytes: [UInt8]
+    private var position = 0
+
+    // MARK: Writing
+
+    init(_ mark: String, version: UInt8) { bytes = Array(mark.utf8) + [version] }
+
+    mutating func put(_ number: Int64) {
+        for shift in stride(from: 0, to: 64, by: 8) { bytes.append(UInt8(truncatingIfNeeded: number >> shift)) }
+    }
+
+    mutating func put(_ field: some Collection<UInt8>) {
+        put(Int64(field.count))
+        bytes.append(contentsOf: field)
+    }
+
+    /// All of it, with the sum.
+    mutating func sealed() -> [UInt8] {
+        put(Int64(bitPattern: Self.sum(bytes[...])))
+        return bytes
+    }
+
+    // MARK: Reading
+
+    /// Checks mark, version and sum, so that what follows was written like that.
+    init(reading bytes: [UInt8], _ mark: String, version: UInt8) throws(Problem) {
+        guard bytes.count >= mark.utf8.count + 9, bytes.starts(with: mark.utf8) else { throw Problem(reason: "it is cut short or something else") }
+        position = mark.utf8.count
+        guard bytes[position] == version else { throw Problem(reason: "it is of version \(bytes[position]), and this program knows \(version)") }
+        position += 1
+        self.bytes = Array(bytes.dropLast(8))
+        var sum = KeptBytes(end: Array(bytes.suffix(8)))
+        guard try UInt64(bitPattern: sum.number()) == Self.sum(self.bytes[...]) else { throw Problem(reason: "it is damaged") }
+    }
+
+    private init(end bytes: [UInt8]) { self.bytes = bytes }
+
+    var isAtEnd: Bool { position == bytes.count }
+
+    mutating func number() throws(Problem) -> Int64 {
+        guard bytes.count - position >= 8 else { throw Problem(reason: "it ends in the middle of a number") }
+        defer { position += 8 }
+        return (0..<8).reduce(0) { $0 | Int64(bytes[position + $1]) << (8 * $1) }
+    }
+
+    mutating func field() throws(Problem) -> [UInt8] {
+        let count = try number()
+        guard count >= 0, count <= bytes.count - position else { throw Problem(reason: "it ends in the middle of a field") }
+        defer { position += Int(count) }
+        return Array(bytes[position..<position + Int(count)])
+    }
+
+    mutating func text() throws(Problem) -> String { String(decoding: try field(), as: UTF8.self) }
+
+    /// FNV-1a (Fowler, Noll, Vo): against accidents, not against malice.
+    private static func sum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+        bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
+    }
+}

@@ -1,0 +1,158 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLinux
+
+/// Files of this machine, written as programs, package managers and Kubernetes write them.
+@Suite(.timeLimit(.minutes(2))) struct EnvironmentFileTests {
+    let scratch = Scratch()
+    let manager = ResourceManager(source: LinuxPressureSource())
+
+    /// Reads on until the file has that many bytes, or is absent for `nil`: a writer may be found between two steps on a loaded machine.
+    private func expect(_ size: Int?, _ reader: inout EnvironmentChanges.Iterator, _ path: String) async {
+        while let change = await reader.next() {
+            #expect(change.kind == .file(path) && change.isNet)
+            if change.to == .absent ? size == nil : change.to?.version?.size == size { return }
+        }
+    }
+
+    @Test func `C66 a file rewritten, replaced, removed and made again is told each time`() async {
+        let path = scratch.path + "/app.yaml"
+        scratch.write("app.yaml", "1")
+        manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        scratch.write("app.yaml", "in place")
+        await expect(8, &reader, path)
+        scratch.replace("app.yaml", "replaced")
+        scratch.replace("app.yaml", "replaced once more")
+        await expect(18, &reader, path)
+        scratch.remove("app.yaml")
+        await expect(nil, &reader, path)
+        scratch.write("app.yaml", "again")
+        await expect(5, &reader, path)
+    }
+
+    @Test func `C66 a file whose directories come later, are moved away and come back is found`() async {
+        let path = scratch.path + "/etc/app/app.yaml"
+        manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        scratch.makeDirectory("etc")
+        scratch.makeDirectory("etc/app")
+        scratch.write("etc/app/app.yaml", "1234")
+        await expect(4, &reader, path)
+        rename(scratch.path + "/etc", scratch.path + "/other")
+        await expect(nil, &reader, path)
+        scratch.makeDirectory("etc")
+        scratch.makeDirectory("etc/app")
+        scratch.write("etc/app/app.yaml", "123")
+        await expect(3, &reader, path)
+        scratch.write("other/app/app.yaml", "what was moved away says nothing any more")
+        scratch.write("etc/app/app.yaml", "12")
+        await expect(2, &reader, path)
+    }
+
+    @Test func `C66 a ConfigMap's files change when its link is exchanged`() async {
+        scratch.makeDirectory("..1")
+        scratch.write("..1/app.yaml", "1")
+        scratch.link("..data", to: "..1")
+        scratch.link("app.yaml", to: "..data/app.yaml")
+        let path = scratch.path + "/app.yaml"
+        manager.lifecycle.watch(file: path, quiet: .milliseconds(20))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        for size in 2...4 {
+            scratch.makeDirectory("..\(size)")
+            scratch.write("..\(size)/app.yaml", String(repeating: "x", count: size))
+            scratch.link("..data", to: "..\(size)")
+            scratch.remove("..\(size - 1)/app.yaml")
+            scratch.remove("..\(size - 1)")
+            await expect(size, &reader, path)
+        }
+    }
+
+    @Test func `C66 C59 a loop of links, a file for two names, and what is written again with the same content`() async {
+        scratch.link("a", to: "b")
+        scratch.link("b", to: "a")
+        scratch.write("real", "1")
+        scratch.link("alias", to: "real")
+        for name in ["a", "real", "alias"] { manager.lifecycle.watch(file: "\(scratch.path)/\(name)", quiet: .milliseconds(20)) }
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        scratch.replace("real", "1")
+        scratch.write("real", "1")
+        scratch.replace("real", "123")
+        var kinds: Set<EnvironmentChange.Kind> = []
+        while kinds.count < 2, let change = await reader.next() { kinds.insert(change.kind) }
+        #expect(kinds == [.file(scratch.path + "/real"), .file(scratch.path + "/alias")])
+    }
+
+    @Test func `C64 the time zone follows the link, what it leads to, and TZ`() async {
+        scratch.makeDirectory("etc")
+        scratch.makeDirectory("usr")
+        scratch.makeDirectory("usr/share")
+        scratch.makeDirectory("usr/share/zoneinfo")
+        for name in ["Berlin", "Lima"] { scratch.write("usr/share/zoneinfo/\(name)", "rules of \(name)") }
+        symlink("../usr/share/zoneinfo/Berlin", scratch.path + "/etc/localtime")
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: BentKernel(root: scratch.path)))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        #expect(manager.lifecycle.timeZone?.name == "Berlin" && manager.lifecycle.timeZone?.rulesHash != nil)
+
+        symlink("../usr/share/zoneinfo/Lima", scratch.path + "/etc/new")
+        rename(scratch.path + "/etc/new", scratch.path + "/etc/localtime")
+        let moved = await reader.next()
+        #expect(moved?.kind == .timeZone && manager.lifecycle.timeZone?.name == "Lima")
+        scratch.replace("usr/share/zoneinfo/Lima", "new rules")
+        let before = await reader.next()?.from?.zone
+        #expect(before?.name == "Lima" && before?.rulesHash != manager.lifecycle.timeZone?.rulesHash)
+
+        let named = LinuxEnvironment(BentKernel(root: scratch.path), zone: ":Berlin")
+        let zone = named.read(.timeZone)?.zone
+        #expect(zone?.name == "Berlin" && zone?.rulesHash != nil)
+    }
+
+    @Test func `C64 the locale follows the machine's file of it`() async {
+        scratch.makeDirectory("etc")
+        scratch.write("etc/locale.conf", "LANG=\"de_DE.UTF-8\"\n")
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: BentKernel(root: scratch.path)))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        #expect(manager.lifecycle.locale == "de_DE")
+        scratch.write("etc/new", "# comment\nLANG=en_GB.UTF-8\nLC_ALL = fr_FR\n")
+        rename(scratch.path + "/etc/new", scratch.path + "/etc/locale.conf")
+        #expect(await reader.next() == EnvironmentChange(.locale, from: .text("de_DE"), to: .text("fr_FR"), count: 1))
+    }
+
+    @Test func `C59 C66 a process that was stopped while ten thousand changes were made hears of one, or of none if they end where they began`() async
+    {
+        await #expect(processExitsWith: .success) {
+            let scratch = Scratch()
+            let path = scratch.path + "/app.yaml"
+            scratch.write("app.yaml", "begin")
+            let manager = ResourceManager(source: LinuxPressureSource())
+            manager.lifecycle.watch(file: path)
+            let seen = Mutex<[EnvironmentChange]>([])
+            manager.lifecycle.onEnvironmentChange("all") { change in seen.withLock { $0.append(change) } }
+            // The script stops us, writes, and lets us go on.
+            func stopped(_ last: String) {
+                let script = """
+                    kill -STOP \(getpid()); i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo $i > \(path); echo x$i > \(path); done
+                    printf %s '\(last)' > \(scratch.path)/new; mv \(scratch.path)/new \(path); kill -CONT \(getpid())
+                    """
+                let child = ProcessOf(["sh", "-c", script])
+                _ = child.wait()
+            }
+            func settle() async -> EnvironmentSettlement { await manager.lifecycle.environment.settle(within: .seconds(30)) }
+            manager.lifecycle.environment.hold()
+            stopped("the end")
+            _ = await settle()
+            let first = seen.withLock { $0 }
+            guard first.count == 1, first[0].count > 1, first[0].to?.version?.size == 7 else {
+                print(first)
+                exit(2)
+            }
+            manager.lifecycle.environment.hold()
+            stopped("the end")
+            _ = await settle()
+            exit(seen.withLock { $0.count } == 1 ? 0 : 3)
+        }
+    }
+}

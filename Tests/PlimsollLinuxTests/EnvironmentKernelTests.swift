@@ -1,0 +1,255 @@
+import Glibc
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLinux
+
+@Suite(.timeLimit(.minutes(2))) struct EnvironmentKernelTests {
+    let kernel = BentKernel()
+
+    private func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
+
+    private static func isAnHour(_ change: EnvironmentChange?) -> Bool {
+        guard let from = change?.from?.clock, let to = change?.to?.clock else { return false }
+        return to - from > .seconds(3599) && to - from < .seconds(3601)
+    }
+
+    // MARK: Clock
+
+    @Test func `C63 setting the clock is told with where it was and is; setting it back within a moment is none`() async {
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        kernel.setClock(by: .seconds(3600))
+        var change = await reader.next()
+        while change?.kind != .clock { change = await reader.next() }
+        #expect(Self.isAnHour(change))
+        #expect(manager.capabilities["clock set"]?.isLive == true)
+        kernel.setClock(by: .milliseconds(20))
+        manager.lifecycle.post(.custom("last"))
+        #expect(await reader.next()?.kind == .custom("last"))
+    }
+
+    @Test func `C63 the timer stands at the next midnight or shift, and tells of both`() async {
+        // 2026-03-28 12:00 UTC in Berlin; the shift is on the 29th at 01:00 UTC.
+        let noon: Int64 = 1_774_699_200, midnight: Int64 = 1_774_738_800, shift: Int64 = 1_774_746_000
+        kernel.edit {
+            $0.usesOwnClock = true
+            $0.seconds = noon
+            $0.zone = [(.min, 3600), (shift, 7200)]
+        }
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
+        let seen = Mutex<[EnvironmentChange]>([])
+        manager.lifecycle.onEnvironmentChange("day", .day, .timeZone) { change in seen.withLock { $0.append(change) } }
+        #expect(kernel.ask(\.timerSetTo).last == midnight)
+        kernel.reach(midnight)
+        await until { seen.withLock { $0.count } == 1 }
+        #expect(seen.withLock { $0[0].kind } == .day && kernel.ask(\.timerSetTo).last == shift)
+        kernel.reach(shift)
+        await until { seen.withLock { $0.count } == 2 }
+        #expect(seen.withLock { $0[1].to?.zone?.secondsFromUTC } == 7200)
+    }
+
+    @Test func `C63 who wants only the clock is not woken at midnight`() {
+        let environment = LinuxEnvironment(kernel, zone: nil)
+        #expect(environment.watch(.clock))
+        #expect(kernel.ask(\.timerSetTo) == [8_000_000_000])
+        environment.unwatch(.clock)
+    }
+
+    @Test func `C63 dates and shifts are found in any zone`() {
+        var random = SeededGenerator(seed: 1)
+        for _ in 0..<300 {
+            let now = Int64.random(in: 0...4_000_000_000, using: &random), shift = now + Int64.random(in: 1...399 * 86400, using: &random)
+            let before = Int.random(in: -47...56, using: &random) * 900, after = before + [-3600, 3600, 1800, -86400].randomElement(using: &random)!
+            let local = LocalTime { $0 < shift ? before : after }
+            #expect(local.shift(after: now) == shift)
+            let midnight = local.midnight(after: now)
+            #expect(midnight > now && local.day(at: midnight) != local.day(at: now) && local.day(at: midnight - 1) != local.day(at: midnight))
+        }
+        #expect(LocalTime { _ in 0 }.shift(after: 0) == nil)
+        #expect(LocalTime { _ in -3600 }.day(at: 0) == -1 && LocalTime { _ in 0 }.day(at: -86400) == -1)
+    }
+
+    // MARK: Devices and power
+
+    @Test func `C70 uevents of a subsystem that somebody registered for are told, others wake nobody up the line`() async {
+        let scratch = Scratch()
+        for name in ["sys", "sys/class", "sys/class/net", "sys/class/net/lo"] { scratch.makeDirectory(name) }
+        let kernel = BentKernel(root: scratch.path)
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
+        #expect(kernel.ask(\.uevents) == -1)
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        #expect(kernel.ask(\.uevents) == -1, "nobody registered")
+        manager.lifecycle.watch(devices: "net")
+        #expect(manager.capabilities["devices"]?.isLive == true)
+        kernel.send("add@/devices/x\0ACTION=add\0DEVPATH=/devices/x\0SUBSYSTEM=block\0SEQNUM=1\0")
+        scratch.makeDirectory("sys/class/net/eth0")
+        kernel.send("add@/devices/y\0ACTION=add\0DEVPATH=/devices/y/net/eth0\0SUBSYSTEM=net\0INTERFACE=eth0\0SEQNUM=2\0")
+        #expect(await reader.next() == EnvironmentChange(.device("net"), from: .devices(["lo"]), to: .devices(["eth0", "lo"])))
+        scratch.remove("sys/class/net/eth0")
+        kernel.send("remove@/devices/y\0ACTION=remove\0DEVPATH=/devices/y/net/eth0\0SUBSYSTEM=net\0")
+        #expect(await reader.next()?.to == .devices(["lo"]))
+    }
+
+    @Test func `C70 where uevents are refused the capabilities say why`() {
+        kernel.edit { $0.refusesUevents = EAFNOSUPPORT }
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
+        let registration = manager.lifecycle.watch(devices: "usb")
+        let signal = manager.capabilities["devices"]
+        #expect(signal?.isLive == false && signal?.detail.isEmpty == false && signal?.remedy != nil)
+        registration.cancel()
+        #expect(manager.capabilities["devices"] == nil)
+    }
+
+    @Test func `C71 the power supply's net value comes from its files, and a notice is kept with it`() async {
+        let scratch = Scratch()
+        var directory = ""
+        for name in ["sys", "class", "power_supply"] {
+            directory += (directory.isEmpty ? "" : "/") + name
+            scratch.makeDirectory(directory)
+        }
+        for (name, files) in [
+            ("AC", ["online": "1"]), ("BAT0", ["capacity": "80", "scope": "System"]), ("BAT1", ["capacity": "75"]),
+            ("mouse", ["capacity": "3", "scope": "Device"]),
+        ] {
+            scratch.makeDirectory("\(directory)/\(name)")
+            for (file, text) in files { scratch.write("\(directory)/\(name)/\(file)", text + "\n") }
+        }
+        let kernel = BentKernel(root: scratch.path)
+        let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
+        manager.lifecycle.watch(devices: "power_supply")
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        scratch.write("\(directory)/AC/online", "0\n")
+        kernel.send("change@/devices/AC\0ACTION=change\0DEVPATH=/devices/AC\0SUBSYSTEM=power_supply\0")
+        let change = await reader.next()
+        #expect(change?.from == .power(PowerState(isOnMains: true, percent: 75)) && change?.to == .power(PowerState(isOnMains: false, percent: 75)))
+        manager.lifecycle.post(.power, .power(PowerState(notice: "taken away in 120 s")))
+        #expect(await reader.next()?.to == .power(PowerState(isOnMains: false, percent: 75, notice: "taken away in 120 s")))
+    }
+
+    // MARK: Parsers
+
+    // The compiler (6.3.1) breaks on spans of temporaries within a macro.
+    private static func uevent(_ bytes: [UInt8]) -> Uevent? { Uevent(bytes.span) }
+    private static func fileEvents(_ bytes: [UInt8]) -> [FileEvent] { FileEvent.parse(bytes.span) }
+
+    @Test func `C70 no bytes trap the readers of uevents and of inotify, and the kernel's own are understood`() {
+        let golden =
+            "change@/devices/LNXSYSTM:00/power_supply/BAT0\0ACTION=change\0DEVPATH=/devices/LNXSYSTM:00/power_supply/BAT0\0SUBSYSTEM=power_supply\0SEQNUM=7\0"
+        let bytes = Array(golden.utf8)
+        let event = Self.uevent(bytes)
+        #expect(event?.action == "change" && event?.subsystem == "power_supply" && event?.path.hasSuffix("BAT0") == true)
+        #expect(Self.uevent(Array("libudev\0\u{FE}ACTION".utf8)) == nil && Self.uevent([]) == nil)
+        let moved: [UInt8] =
+            [3, 0, 0, 0, 0x80, 0, 0, 0, 9, 0, 0, 0, 4, 0, 0, 0, 0x61, 0x62, 0, 0] + [1, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        #expect(
+            Self.fileEvents(moved) == [
+                FileEvent(descriptor: 3, mask: FileEvent.movedTo, name: "ab"), FileEvent(descriptor: 1, mask: FileEvent.ignored, name: ""),
+            ])
+        var understood = 0
+        for seed in UInt64(0)..<10_000 {
+            var random = SeededGenerator(seed: seed)
+            let text = FuzzTests.mutated(golden, with: &random)
+            if Self.uevent(text) != nil { understood += 1 }
+            var events = moved
+            for _ in 0..<3 { events[Int.random(in: 0..<events.count, using: &random)] = UInt8.random(in: 0...255, using: &random) }
+            #expect(Self.fileEvents(Array(events.prefix(Int.random(in: 0...events.count, using: &random)))).count <= 2)
+            _ = LocaleFile.name(in: String(decoding: FuzzTests.mutated("LANG=de_DE.UTF-8\nLC_ALL=x\n", with: &random), as: UTF8.self))
+        }
+        #expect(understood > 1000)
+    }
+
+    // MARK: Faults
+
+    @Test(arguments: [EIO, EMFILE, EBADF])
+    func `whichever call fails once, a change is found in the end and the thread ends with the last who watches`(failure: Int32) async {
+        var reached = 0
+        for nth in 1...2000 {
+            let scratch = Scratch()
+            scratch.makeDirectory("etc")
+            scratch.write("etc/app", "old")
+            let kernel = BentKernel(root: scratch.path)
+            kernel.edit {
+                $0.failingCall = nth
+                $0.failure = failure
+            }
+            let environment = LinuxEnvironment(kernel, zone: nil)
+            let heard = Mutex<[EnvironmentChange.Kind: Int]>([:])
+            environment.start { kind, events in heard.withLock { $0[kind, default: 0] += events } }
+            let kinds: [EnvironmentChange.Kind] = [.file("/etc/app"), .clock, .device("net")]
+            for kind in kinds { #expect(environment.watch(kind)) }
+            scratch.write("etc/new", "changed")
+            rename(scratch.path + "/etc/new", scratch.path + "/etc/app")
+            kernel.setClock(by: .seconds(100))
+            kernel.send("add@/x\0ACTION=add\0DEVPATH=/x\0SUBSYSTEM=net\0")
+            // The way back asks for everything again; it need not wait for a pause.
+            var value: EnvironmentValue?
+            while value == nil || !heard.withLock({ heard in kinds.allSatisfy { heard[$0] ?? 0 > 0 } }) {
+                environment.collect()
+                value = environment.read(.file("/etc/app"))
+                await Task.yield()
+            }
+            #expect(value?.version?.size == 7, "call \(nth)")
+            for kind in kinds { environment.unwatch(kind) }
+            await until { !environment.state.withLock { $0.hasThread } }
+            guard kernel.ask(\.faultWasReached) else { break }
+            reached += 1
+        }
+        #expect(reached > 20, "\(reached)")
+    }
+
+    @Test func `T39 a forked child watches nothing and hangs on nothing, and takes no event from its parent`() async {
+        await #expect(processExitsWith: .success) {
+            let scratch = Scratch()
+            scratch.write("app", "old")
+            let manager = ResourceManager(source: LinuxPressureSource())
+            let path = scratch.path + "/app"
+            let registration = manager.lifecycle.watch(file: path)
+            let told = Parker()
+            manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in if change.to?.version?.size == 5 { told.unpark() } }
+            typealias Fork = @convention(c) () -> pid_t
+            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
+            let child = fork()
+            if child == 0 {
+                manager.lifecycle.environment.watch.refresh()
+                registration.cancel()
+                _exit(manager.lifecycle.locale == "none" ? 1 : 0)
+            }
+            var status: Int32 = 0
+            guard waitpid(child, &status, 0) == child, status == 0 else { exit(4) }
+            scratch.replace("app", "new!!")
+            told.park()
+            exit(0)
+        }
+    }
+
+    // MARK: The test bed
+
+    static let isTestBed = getenv("BOX") != nil && getuid() == 0
+
+    @Test(.enabled(if: isTestBed, "only a machine of our own may have its clock set"))
+    func `C63 the kernel tells that the clock was set`() async {
+        let manager = ResourceManager(source: LinuxPressureSource())
+        var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        now.tv_sec += 3600
+        guard clock_settime(CLOCK_REALTIME, &now) == 0 else { return }
+        var change = await reader.next()
+        while change?.kind != .clock { change = await reader.next() }
+        #expect(Self.isAnHour(change))
+    }
+
+    @Test(.enabled(if: isTestBed, "a namespace's sockets get no uevents of the machine"))
+    func `C70 the kernel's uevents arrive`() async {
+        let environment = LinuxEnvironment(HostKernel(), zone: nil)
+        let heard = Mutex(0)
+        environment.start { kind, events in if kind == .device("mem") { heard.withLock { $0 += events } } }
+        #expect(environment.watch(.device("mem")))
+        #expect(HostKernel().write(Array("change".utf8), to: "/sys/class/mem/null/uevent") == nil)
+        await until { heard.withLock { $0 } > 0 }
+        environment.unwatch(.device("mem"))
+    }
+}

@@ -1,0 +1,226 @@
+import Glibc
+import Plimsoll
+import Synchronization
+
+@testable import PlimsollLinux
+
+/// This machine's kernel with a clock and devices of the test's, whose Nth call fails.
+final class BentKernel: EnvironmentKernel {
+    struct State {
+        var ahead = Duration.zero
+        var seconds: Int64 = 0
+        var usesOwnClock = false
+        var zone: [(from: Int64, offset: Int)] = [(.min, 0)]
+        var timer: Int32 = -1
+        var timerSetTo: [Int64] = []
+        /// What the timer answers to the next reading.
+        var rings: Int?
+        var uevents: Int32 = -1
+        var messages: [[UInt8]] = []
+        var refusesUevents: Int32?
+        var process: Int32 = getpid()
+
+        var calls = 0
+        var failingCall = Int.max
+        var failure = EIO
+        var faultWasReached = false
+    }
+
+    let state = Mutex(State())
+    let host: HostKernel
+
+    init(root: String = "") { host = HostKernel(root: root) }
+
+    func edit(_ change: (inout State) -> Void) { state.withLock { change(&$0) } }
+    func ask<Value: Sendable>(_ question: (State) -> Value) -> Value { state.withLock { question($0) } }
+
+    /// Somebody sets the clock.
+    func setClock(by step: Duration) {
+        let timer = state.withLock { state in
+            state.ahead += step
+            state.rings = -Int(ECANCELED)
+            return state.timer
+        }
+        ring(timer)
+    }
+
+    /// The time that the timer was set to has come.
+    func reach(_ second: Int64) {
+        let timer = state.withLock { state in
+            state.seconds = second
+            state.rings = 8
+            return state.timer
+        }
+        ring(timer)
+    }
+
+    func send(_ message: String) {
+        let file = state.withLock { state in
+            state.messages.append(Array(message.utf8))
+            return state.uevents
+        }
+        ring(file)
+    }
+
+    private func ring(_ file: Int32) {
+        guard file >= 0 else { return }
+        var one = UInt64(1)
+        _ = Glibc.write(file, &one, 8)
+    }
+
+    /// Counts a call; the errno, negated, if it is to fail.
+    private func fault() -> Int32? {
+        state.withLock { state in
+            state.calls += 1
+            guard state.calls == state.failingCall else { return nil }
+            state.faultWasReached = true
+            return -state.failure
+        }
+    }
+
+    func open(_ path: String, _ access: FileAccess) -> Int32 { fault() ?? host.open(path, access) }
+    func close(_ file: Int32) { host.close(file) }
+    func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        fault().map { Int($0) } ?? host.read(file, from: offset, into: buffer)
+    }
+    func drain(_ file: Int32) -> Int { fault().map { Int($0) } ?? host.drain(file) }
+    func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int { fault().map { Int($0) } ?? host.write(file, bytes) }
+    func status(of path: String) -> FileStatus { host.status(of: path) }
+    func connect(_ path: String) -> Int32 { host.connect(path) }
+    func makeEvent() -> Int32 { fault() ?? host.makeEvent() }
+    func makeWatch() -> Int32 { fault() ?? host.makeWatch() }
+    func watchWrites(to path: String, _ watch: Int32) -> Int32 { host.watchWrites(to: path, watch) }
+    func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
+        fault().map { Int($0) } ?? host.wait(for: files, nanoseconds: nanoseconds)
+    }
+    var processID: Int32 { state.withLock { $0.process } }
+
+    func receive(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        if let fault = fault() { return Int(fault) }
+        let answer: Int?? = state.withLock { state in
+            guard file == state.timer else { return nil }
+            defer { state.rings = nil }
+            return .some(state.rings)
+        }
+        guard let answer else { return host.receive(file, into: buffer) }
+        _ = host.drain(file)
+        return answer ?? -Int(EAGAIN)
+    }
+
+    func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32 { fault() ?? host.watchDirectory(path, watch, mask) }
+    func unwatch(_ watch: Int32, _ descriptor: Int32) { host.unwatch(watch, descriptor) }
+    func details(of path: String) -> FileDetails { fault() == nil ? host.details(of: path) : .unreachable }
+    func target(of path: String) -> String? { fault() == nil ? host.target(of: path) : nil }
+    func names(in directory: String) -> [String]? { fault() == nil ? host.names(in: directory) : nil }
+
+    func makeClockTimer() -> Int32 {
+        if let fault = fault() { return fault }
+        let timer = host.makeEvent()
+        edit { $0.timer = timer }
+        return timer
+    }
+
+    func setClockTimer(_ timer: Int32, at second: Int64) -> Int32 {
+        if let fault = fault() { return fault }
+        edit { $0.timerSetTo.append(second) }
+        return 0
+    }
+
+    var clocks: (real: Duration, boot: Duration) {
+        let now = host.clocks
+        return state.withLock { state in
+            state.usesOwnClock ? (.seconds(state.seconds) + state.ahead, now.boot) : (now.boot + .seconds(1_000_000) + state.ahead, now.boot)
+        }
+    }
+
+    func secondsFromUTC(at second: Int64) -> Int { state.withLock { $0.zone.last { $0.from <= second }?.offset ?? 0 } }
+
+    func openUevents() -> Int32 {
+        if let fault = fault() { return fault }
+        if let refusal = ask(\.refusesUevents) { return -refusal }
+        let file = host.makeEvent()
+        edit { $0.uevents = file }
+        return file
+    }
+
+    func receiveUevent(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        if let fault = fault() { return Int(fault) }
+        let message: [UInt8]? = state.withLock { $0.messages.isEmpty ? nil : $0.messages.removeFirst() }
+        guard let message else {
+            _ = host.drain(file)
+            return -Int(EAGAIN)
+        }
+        for (index, byte) in message.enumerated() { buffer[index] = byte }
+        return message.count
+    }
+}
+
+/// A directory of its own, gone when this is.
+final class Scratch: Sendable {
+    let path: String
+
+    init() {
+        // In memory: a disk's file system may write a file back each time it is made empty and filled again.
+        let base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
+        var template = Array("\(base)/plimsoll-environment-XXXXXX".utf8CString)
+        path = template.withUnsafeMutableBufferPointer { String(cString: mkdtemp($0.baseAddress!)) }
+    }
+
+    deinit {
+        let process = ProcessOf(["rm", "-rf", path])
+        _ = process.wait()
+    }
+
+    /// Writes in place.
+    func write(_ name: String, _ text: String) {
+        let file = Glibc.open("\(path)/\(name)", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+        _ = text.withCString { Glibc.write(file, $0, text.utf8.count) }
+        Glibc.close(file)
+    }
+
+    /// Puts a new file in place of the old.
+    func replace(_ name: String, _ text: String) {
+        write("\(name).new", text)
+        rename("\(path)/\(name).new", "\(path)/\(name)")
+    }
+
+    /// Makes `name` a link to `target` in one step.
+    func link(_ name: String, to target: String) {
+        symlink(target, "\(path)/.link.new")
+        rename("\(path)/.link.new", "\(path)/\(name)")
+    }
+
+    func makeDirectory(_ name: String) { mkdir("\(path)/\(name)", 0o755) }
+    func remove(_ name: String) { Glibc.remove("\(path)/\(name)") }
+}
+
+/// A child that runs a program found in the path.
+struct ProcessOf {
+    let id: pid_t
+
+    init(_ words: [String]) {
+        var arguments: [UnsafeMutablePointer<CChar>?] = words.map { (word: String) in strdup(word) } + [nil]
+        defer { for argument in arguments { free(argument) } }
+        var child: pid_t = 0
+        _ = posix_spawnp(&child, words[0], nil, nil, &arguments, environ)
+        id = child
+    }
+
+    func wait() -> Int32 {
+        var status: Int32 = 0
+        while waitpid(id, &status, 0) < 0, errno == EINTR {}
+        return status
+    }
+}
+
+extension EnvironmentValue {
+    var clock: Duration? {
+        if case .clock(let offset) = self { offset } else { nil }
+    }
+    var zone: TimeZoneVersion? {
+        if case .timeZone(let zone) = self { zone } else { nil }
+    }
+    var version: FileVersion? {
+        if case .file(let version) = self { version } else { nil }
+    }
+}

@@ -1,0 +1,231 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Work that waits for a better time.
+@Suite(.timeLimit(.minutes(1))) struct BackgroundTaskDeferredTests {
+    struct Broken: Error {}
+
+    let clock = ManualClock()
+    let store = MemoryStateStore()
+    let manager: ResourceManager
+    let runs = Log<String>()
+
+    init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
+
+    private var deferred: DeferredTasks { manager.deferred }
+
+    private func handle(_ id: String) { deferred.handle(id) { [runs] _ in runs.add(id) } }
+
+    private func settled() async {
+        while !deferred.pending.allSatisfy({ !$0.isRunning }) || manager.parts.tasks.hasLiveTasks { await Task.yield() }
+    }
+
+    @Test func `a deferred task runs once, not before its time`() async {
+        handle("vacuum")
+        deferred.schedule("vacuum", earliest: .seconds(3600))
+        clock.advance(by: .seconds(3599))
+        #expect(runs.all.isEmpty && deferred.pending.map(\.earliest) == [.seconds(1)])
+        clock.advance(by: .seconds(1))
+        while runs.all.isEmpty || !deferred.pending.isEmpty { await Task.yield() }
+        clock.advance(by: .seconds(7200))
+        await settled()
+        #expect(runs.all == ["vacuum"])
+    }
+
+    @Test func `a later request replaces the earlier one, and cancel takes it back`() async {
+        handle("vacuum")
+        handle("gone")
+        deferred.schedule("vacuum", earliest: .seconds(10))
+        deferred.schedule("vacuum", earliest: .seconds(100), whenAtMost: .warning)
+        deferred.schedule("gone", earliest: .seconds(10))
+        deferred.cancel("gone")
+        deferred.cancel("gone")
+        #expect(deferred.pending.map(\.id) == ["vacuum"] && deferred.pending[0].whenAtMost == .warning)
+        clock.advance(by: .seconds(99))
+        #expect(runs.all.isEmpty)
+        clock.advance(by: .seconds(1))
+        while runs.all.isEmpty { await Task.yield() }
+        await settled()
+        #expect(runs.all == ["vacuum"])
+    }
+
+    @Test func `it waits for its handler, whichever comes first`() async {
+        deferred.schedule("late")
+        #expect(deferred.pending.count == 1)
+        handle("late")
+        while !deferred.pending.isEmpty { await Task.yield() }
+        #expect(runs.all == ["late"])
+    }
+
+    @Test func `it begins at no higher level than it says, and when the level falls`() async {
+        handle("calm")
+        handle("tough")
+        manager.parts.publish(.critical)
+        deferred.schedule("calm")
+        deferred.schedule("tough", whenAtMost: .critical)
+        while runs.all.isEmpty { await Task.yield() }
+        manager.parts.publish(.warning)
+        await settled()
+        #expect(runs.all == ["tough"] && deferred.pending.map(\.id) == ["calm"])
+        manager.parts.publish(.normal)
+        while runs.all.count < 2 { await Task.yield() }
+        #expect(runs.all == ["tough", "calm"])
+    }
+
+    @Test func `T5 it does not begin while the allowance is spent, and does after the return`() async {
+        handle("vacuum")
+        manager.parts.tasks.enterBackground()
+        clock.advance(by: .seconds(30))
+        deferred.schedule("vacuum")
+        await settled()
+        #expect(runs.all.isEmpty && deferred.pending.map(\.attempts) == [0])
+        manager.parts.tasks.enterForeground()
+        while !deferred.pending.isEmpty { await Task.yield() }
+        #expect(runs.all == ["vacuum"])
+    }
+
+    @Test func `work that expires stays scheduled and is tried again later; work that returned does not`() async {
+        let starts = Counter()
+        deferred.handle("long") { _ in
+            starts.add(1)
+            if starts.value == 1 { while true { try await Self.turn() } }
+        }
+        deferred.schedule("long")
+        while starts.value == 0 { await Task.yield() }
+        await manager.expired(.pressure)
+        while deferred.pending.first?.isRunning != false { await Task.yield() }
+        #expect(deferred.pending.map(\.attempts) == [1] && deferred.pending[0].earliest == .seconds(30))
+        clock.advance(by: .milliseconds(29_900))
+        #expect(starts.value == 1)
+        clock.advance(by: .milliseconds(100))
+        while !deferred.pending.isEmpty { await Task.yield() }
+        #expect(starts.value == 2)
+    }
+
+    private static func turn() async throws {
+        try Task.checkCancellation()
+        await Task.yield()
+    }
+
+    @Test func `work that throws is tried again after twice as long each time, an hour at most`() async {
+        let starts = Counter()
+        deferred.handle("broken") { _ in
+            starts.add(1)
+            throw Broken()
+        }
+        deferred.schedule("broken")
+        var waits: [Duration] = []
+        for attempt in 1...9 {
+            while starts.value < attempt || deferred.pending[0].isRunning { await Task.yield() }
+            waits.append(deferred.pending[0].earliest)
+            clock.advance(by: deferred.pending[0].earliest)
+        }
+        #expect(waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600].map { .seconds($0) })
+        deferred.cancel("broken")
+    }
+
+    @Test func `a request made while its work runs makes another run, and none at once beside the first`() async {
+        let inside = Counter(), goOn = Counter(), most = Counter()
+        deferred.handle("again") { _ in
+            inside.add(1)
+            if inside.value > 1 { most.add(1) }
+            while goOn.value == 0 { await Task.yield() }
+            inside.add(-1)
+        }
+        deferred.schedule("again")
+        while inside.value == 0 { await Task.yield() }
+        deferred.schedule("again")
+        #expect(deferred.pending.map(\.isRunning) == [true])
+        goOn.add(1)
+        while !deferred.pending.isEmpty { await Task.yield() }
+        await settled()
+        #expect(most.value == 0)
+    }
+
+    @Test func `T30 many due at once after a freeze begin few at a time: two, and one in the background`() async {
+        let inside = Counter(), goOn = Counter(), most = Mutex(0)
+        for index in 0..<20 {
+            deferred.handle("job-\(index)") { _ in
+                inside.add(1)
+                most.withLock { $0 = max($0, inside.value) }
+                while goOn.value == 0 { await Task.yield() }
+                inside.add(-1)
+            }
+            deferred.schedule("job-\(index)", earliest: .seconds(60 + index))
+        }
+        manager.parts.tasks.enterBackground()
+        clock.freeze(for: .seconds(3600))
+        while inside.value < 1 { await Task.yield() }
+        #expect(inside.value == 1 && deferred.pending.count { $0.isRunning } == 1)
+        manager.parts.tasks.enterForeground()
+        while inside.value < 2 { await Task.yield() }
+        #expect(deferred.pending.count { $0.isRunning } == 2)
+        goOn.add(1)
+        while !deferred.pending.isEmpty { await Task.yield() }
+        #expect(most.withLock { $0 } == 2)
+    }
+
+    @Test func `requests outlive the process, by the time of day`() async {
+        #expect(deferred.persist(in: store) == nil)
+        deferred.schedule("far", earliest: .seconds(7200))
+        deferred.schedule("near", earliest: .seconds(3600), whenAtMost: .warning)
+        deferred.schedule("done", earliest: .seconds(1))
+        deferred.cancel("done")
+        // The process is gone for half an hour.
+        clock.freeze(for: .seconds(1800))
+        let next = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        next.deferred.schedule("far", earliest: .seconds(10))
+        #expect(next.deferred.persist(in: store) == nil)
+        let pending = next.deferred.pending
+        #expect(pending.map(\.id) == ["far", "near"] && pending.map(\.earliest) == [.seconds(10), .seconds(1800)])
+        #expect(pending[1].whenAtMost == .warning)
+        next.deferred.handle("near") { [runs] _ in runs.add("near") }
+        clock.advance(by: .seconds(1800))
+        while runs.all.isEmpty { await Task.yield() }
+        while next.deferred.pending.count > 1 { await Task.yield() }
+        #expect(next.deferred.pending.map(\.id) == ["far"])
+    }
+
+    @Test func `a time of day that was set back makes no request wait longer than it was to`() {
+        deferred.persist(in: store)
+        deferred.schedule("vacuum", earliest: .seconds(3600))
+        clock.setWallClock(by: .seconds(-86_400 * 365))
+        let back = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(back.deferred.persist(in: store) == nil && back.deferred.pending.map(\.earliest) == [.seconds(3600)])
+        clock.setWallClock(by: .seconds(86_400 * 365 * 2))
+        let forth = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+        #expect(forth.deferred.persist(in: store) == nil && forth.deferred.pending.map(\.earliest) == [.zero])
+    }
+
+    @Test func `a store with something else in it means a clean start with a reason`() throws {
+        deferred.persist(in: store)
+        deferred.schedule("vacuum", earliest: .seconds(3600))
+        let good = try #require(try store.read(StateName.deferred))
+        for count in 0..<good.count {
+            try store.write(StateName.deferred, Array(good.prefix(count)))
+            let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+            #expect(manager.deferred.persist(in: store)?.contains("plimsoll.deferred is not used") == true && manager.deferred.pending.isEmpty)
+        }
+        var random = SeededGenerator(seed: 7)
+        for _ in 0..<200 {
+            var bent = good
+            bent[Int.random(in: 0..<good.count, using: &random)] ^= UInt8.random(in: 1...255, using: &random)
+            try store.write(StateName.deferred, bent)
+            let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+            #expect(manager.deferred.persist(in: store) != nil && manager.deferred.pending.isEmpty)
+            #expect(store.aside.last?.bytes == bent)
+        }
+    }
+
+    @Test func `a store that can't be written to is said, and the request stands`() async {
+        store.fail(with: Broken())
+        #expect(deferred.persist(in: store)?.contains("could not be") == true)
+        handle("vacuum")
+        deferred.schedule("vacuum")
+        while !deferred.pending.isEmpty { await Task.yield() }
+        #expect(runs.all == ["vacuum"])
+    }
+}
