@@ -7,7 +7,8 @@ import Synchronization
 /// Until somebody watches something there is no file and no thread; then one thread, "plimsoll-env", sleeps until something happens. Nothing is
 /// looked at now and then. What fails is tried again after one second, doubling up to a minute, and whatever it should have told is read again then.
 ///
-/// Mutable state: all behind one lock, which is held for the kernel's calls about watching, and around no code of anybody else's.
+/// Mutable state: all behind one lock, which is held for the kernel's calls about watching, and around no code of anybody else's. The sink is called
+/// within another one, which no call but `collect` waits for; it only counts.
 final class LinuxEnvironment: EnvironmentSource {
     typealias Kind = EnvironmentChange.Kind
     typealias Sink = @Sendable (Kind, Int) -> Void
@@ -27,6 +28,8 @@ final class LinuxEnvironment: EnvironmentSource {
     }
 
     let state: Mutex<State>
+    /// Held while events are taken in and told of: whoever has asked to `collect` may rely on it that what another thread took in has been told, too.
+    private let telling = Mutex(())
     let kernel: any EnvironmentKernel
     /// `$TZ`, which stands above `/etc/localtime`.
     let zoneVariable: String?
@@ -153,7 +156,9 @@ final class LinuxEnvironment: EnvironmentSource {
     }
 
     /// Takes in what waits and tells of it.
-    private func hear(asked: Bool) {
+    private func hear(asked: Bool) { telling.withLock { _ in takeInAndTell(asked: asked) } }
+
+    private func takeInAndTell(asked: Bool) {
         let now = now
         let (heard, sink): ([Kind: Int], Sink?) = state.withLock { state in
             var heard = state.files.collect(at: now)

@@ -1,0 +1,53 @@
+import Foundation
+import Plimsoll
+import Synchronization
+import Testing
+
+@testable import PlimsollLinux
+
+@Suite(.timeLimit(.minutes(1))) struct EnvironmentCollectTests {
+    private struct Log {
+        var lines: [String] = []
+        var isAsking = false
+    }
+
+    private final class Shared: Sendable {
+        private let log = Mutex(Log())
+        func withLock<Result: Sendable>(_ body: (inout sending Log) -> sending Result) -> Result { log.withLock(body) }
+    }
+
+    @Test func `C59 who collects after a freeze finds told what another thread has just taken in, so that no event is missing from the count`()
+        async throws
+    {
+        let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-collect-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let kind = EnvironmentChange.Kind.file(directory + "/conf")
+        let environment = LinuxEnvironment(HostKernel(), zone: nil)
+        let log = Shared(), entered = Parker(), released = Parker()
+        environment.start { _, _ in
+            // The listening thread has taken the events in and is held up before it has told of them all.
+            guard log.withLock({ $0.lines.isEmpty }) else { return }
+            log.withLock { $0.lines.append("taken") }
+            entered.unpark()
+            released.park()
+            log.withLock { $0.lines.append("told") }
+        }
+        #expect(environment.watch(kind))
+        defer { environment.unwatch(kind) }
+        try Data("1".utf8).write(to: URL(fileURLWithPath: directory + "/conf"))
+        entered.park()
+        let collecting = Thread {
+            log.withLock { $0.isAsking = true }
+            environment.collect()
+            log.withLock { $0.lines.append("collected") }
+        }
+        collecting.start()
+        while !log.withLock({ $0.isAsking }) { await Task.yield() }
+        // Enough for one that does not wait to come through.
+        for _ in 0..<1000 { await Task.yield() }
+        released.unpark()
+        while log.withLock({ $0.lines.count }) < 3 { await Task.yield() }
+        #expect(log.withLock { $0.lines } == ["taken", "told", "collected"])
+    }
+}
