@@ -126,6 +126,24 @@ import Testing
         #expect(eviction.purgeable.release(.mebibytes(8)) == .zero && a.state == .background)
     }
 
+    @Test func `C78 C94 a memory warning is told to each scene in front, and to no other, as the event that all hear of`() async throws {
+        try await RunningManager.run { running in
+            let heard = Log<String>(), ids = Log<UInt64>(), lifecycle = running.manager.lifecycle
+            let front = lifecycle.connectScene("front", reason: .userRequest), back = lifecycle.connectScene("back", reason: .systemRequest)
+            for scene in [front, back] {
+                await scene.connected()
+                scene.onMemoryWarning { event in
+                    heard.add(scene.id)
+                    ids.add(event.id)
+                }
+            }
+            running.manager.observe { ids.add($0.id) }
+            await running.available(.mebibytes(150))
+            await running.until { ids.all.count == 2 }
+            #expect(heard.all == ["front"] && Set(ids.all).count == 1 && front.state == .active && back.state == .background)
+        }
+    }
+
     @Test func `C97 connect, leave, background, disconnect: each with its handlers, under the same deadline`() async throws {
         let release = Blockade(), entered = Counter()
         let a = await connect("a") { scene in
