@@ -25,12 +25,12 @@ import Testing
 
     @Test func `a deferred task runs once, not before its time`() async {
         handle("vacuum")
-        deferred.schedule("vacuum", earliest: .seconds(3600))
-        clock.advance(by: .seconds(3599))
+        deferred.schedule("vacuum", earliest: .seconds(60))
+        clock.advance(by: .seconds(59))
         #expect(runs.all.isEmpty && deferred.pending.map(\.earliest) == [.seconds(1)])
         clock.advance(by: .seconds(1))
         while runs.all.isEmpty || !deferred.pending.isEmpty { await Task.yield() }
-        clock.advance(by: .seconds(7200))
+        clock.advance(by: .seconds(120))
         await settled()
         #expect(runs.all == ["vacuum"])
     }
