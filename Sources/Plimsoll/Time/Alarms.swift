@@ -85,7 +85,6 @@ final class Alarms: Sendable {
 
     /// A gap that anybody's beat has found.
     func noticed(_ gap: RunningGap) {
-        defer { heartbeat.settled() }
         guard let body = onGap.withLock({ $0 }) else { return }
         state.withLock { $0.isHeld = true }
         body(gap)

@@ -34,11 +34,8 @@ final class Heartbeat: Sendable {
         var promises = [Duration](repeating: .max, count: 3)
         var frozen = Duration.zero
         var asleep: Duration
-        /// Gaps found whose finder has not yet seen to it that nobody is admitted.
-        var unsettled = 0
 
         var due: Duration { min(promises[0], promises[1]) }
-        var lateAt: Int64 { unsettled > 0 ? .min : due == .max ? .max : (due + Heartbeat.tolerance).inNanoseconds }
     }
 
     /// A thread that comes by this much later than it said was not merely late: on a busy machine threads wait tens of milliseconds.
@@ -58,7 +55,7 @@ final class Heartbeat: Sendable {
 
     /// `part` runs now and will come by again within `next`; `nil` for no promise. Time moved by hand has no promises but its own steps.
     ///
-    /// - Returns: the gap that has just ended, to exactly one caller, who calls `settled` once it is acted on.
+    /// - Returns: the gap that has just ended, to exactly one caller.
     func beat(_ part: Part, next: Duration?) -> RunningGap? {
         let now = time.elapsed(), asleep = time.asleep()
         return state.withLock { state in
@@ -70,22 +67,11 @@ final class Heartbeat: Sendable {
             } else if asleep - state.asleep > Self.tolerance {
                 gap = RunningGap(.hostSleep, asleep - state.asleep)
             }
-            if gap != nil {
-                gapCount.add(1, ordering: .relaxed)
-                state.unsettled += 1
-            }
+            if gap != nil { gapCount.add(1, ordering: .relaxed) }
             state.asleep = asleep
             state.promises[part.rawValue] = next.map { now + $0 } ?? .max
-            lateAt.store(state.lateAt, ordering: .releasing)
+            lateAt.store(state.due == .max ? .max : (state.due + Self.tolerance).inNanoseconds, ordering: .releasing)
             return gap
-        }
-    }
-
-    /// Who found a gap has seen to it that nobody is admitted before the way back is done. Until then it is late, so that no instant lies between.
-    func settled() {
-        state.withLock { state in
-            state.unsettled -= 1
-            lateAt.store(state.lateAt, ordering: .releasing)
         }
     }
 
@@ -97,7 +83,7 @@ final class Heartbeat: Sendable {
         }
     }
 
-    /// Whether a gap has ended that nobody has acted on yet. Costs a look at the clock.
+    /// Whether a gap has ended that nobody has noticed yet. Costs a look at the clock.
     var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .acquiring) }
 
     /// Gaps noticed so far. Read it after `isLate`.
