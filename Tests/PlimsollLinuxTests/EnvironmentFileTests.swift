@@ -147,12 +147,12 @@ import Testing
             let first = seen.withLock { $0 }
             guard first.count == 1, first[0].count > 1, first[0].to?.version?.size == 7 else {
                 print(first)
-                exit(2)
+                scratch.exit(2)
             }
             manager.lifecycle.environment.hold()
             stopped("the end")
             _ = await settle()
-            exit(seen.withLock { $0.count } == 1 ? 0 : 3)
+            scratch.exit(seen.withLock { $0.count } == 1 ? 0 : 3)
         }
     }
 }

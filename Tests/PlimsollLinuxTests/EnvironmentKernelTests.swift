@@ -210,7 +210,7 @@ import Testing
             let told = Parker()
             manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in if change.to?.version?.size == 5 { told.unpark() } }
             typealias Fork = @convention(c) () -> pid_t
-            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { exit(3) }
+            guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }) else { scratch.exit(3) }
             let child = fork()
             if child == 0 {
                 manager.lifecycle.environment.watch.refresh()
@@ -218,10 +218,10 @@ import Testing
                 _exit(manager.lifecycle.locale == "none" ? 1 : 0)
             }
             var status: Int32 = 0
-            guard waitpid(child, &status, 0) == child, status == 0 else { exit(4) }
+            guard waitpid(child, &status, 0) == child, status == 0 else { scratch.exit(4) }
             scratch.replace("app", "new!!")
             told.park()
-            exit(0)
+            scratch.exit(0)
         }
     }
 

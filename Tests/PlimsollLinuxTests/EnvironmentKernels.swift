@@ -166,9 +166,14 @@ final class Scratch: Sendable {
         path = template.withUnsafeMutableBufferPointer { String(cString: mkdtemp($0.baseAddress!)) }
     }
 
-    deinit {
-        let process = ProcessOf(["rm", "-rf", path])
-        _ = process.wait()
+    deinit { clear() }
+
+    private func clear() { _ = ProcessOf(["rm", "-rf", path]).wait() }
+
+    /// Ends the process, which would leave the directory behind.
+    func exit(_ status: Int32) -> Never {
+        clear()
+        Glibc.exit(status)
     }
 
     /// Writes in place.
