@@ -153,11 +153,11 @@ struct Stage {
         while entered.value == 0 { await Task.yield() }
         // While the first step runs: back, and away again, and back.
         let back = Task { try await lifecycle.endInterruption() }
-        while lifecycle.wish.withLock({ $0.interruptions }) > 0 { await Task.yield() }
+        while lifecycle.unit.engine.target != .active { await Task.yield() }
         let away = Task { try await lifecycle.enterBackground(cause: .operator) }
-        while !lifecycle.wish.withLock({ $0.isInBackground }) { await Task.yield() }
+        while lifecycle.unit.engine.target != .background { await Task.yield() }
         let again = Task { try await lifecycle.enterForeground(cause: .operator) }
-        while lifecycle.wish.withLock({ $0.isInBackground }) { await Task.yield() }
+        while lifecycle.unit.engine.target != .active { await Task.yield() }
         release.open()
         _ = try await (first.value, back.value, away.value, again.value)
         #expect(lifecycle.state == .active && !stage.log.all.contains("a background"))

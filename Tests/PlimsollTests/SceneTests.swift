@@ -172,7 +172,7 @@ import Testing
         _ = await connect("b", .systemRequest)
         lifecycle.onTerminate("process") { [log = stage.log] _ in log.add("process gone") }
         await lifecycle.terminate()
-        #expect(stage.log.all.last == "process gone" && Set(stage.log.all.suffix(3)) == ["a gone", "b gone", "process gone"])
+        #expect(stage.log.all.last == "process gone" && Set(stage.log.all).isSuperset(of: ["a gone", "b gone"]))
         #expect(try store.read("scene-a") == [1, 2, 3] && lifecycle.scenes.isEmpty && lifecycle.state == .notRunning)
     }
 

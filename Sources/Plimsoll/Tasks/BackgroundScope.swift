@@ -9,29 +9,28 @@ final class BackgroundScope: Sendable {
         var isOver = false
         /// The handler has come to its end, or is not waited for any longer.
         var isHandled = false
-        // The task the work runs in. Used only through `cancelling`, which lets nobody in once that task has left `run`.
-        nonisolated(unsafe) var work: UnsafeCurrentTask?
+        /// Cancels the work, from any thread.
+        var cancelWork: (@Sendable () -> Void)?
         var handler: Task<Void, Never>?
         var waitingHandler: CheckedContinuation<ExpirationReason?, Never>?
         var waitingScope: CheckedContinuation<Void, Never>?
     }
 
     private let state = Mutex(State())
-    private let cancelling = CallGate()
 
-    /// Runs the work so that it can be cancelled without what surrounds it.
-    @concurrent
+    /// Runs the work so that it can be cancelled without what surrounds it: in a task of its own, with the task-local values of this call, which is
+    /// cancelled with its caller.
     func run<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result {
-        try await withUnsafeCurrentTask { task in
-            // Not to be used by another thread after this closure has ended; see `cancelling`.
-            nonisolated(unsafe) let work = task
-            let isLate = state.withLock { state in
-                state.work = work
-                return state.reason != nil
-            }
-            if isLate { task?.cancel() }
-            defer { cancelling.close() }
-            return try await body()
+        let work = Task { @concurrent in try await body() }
+        let isLate = state.withLock { state in
+            state.cancelWork = { work.cancel() }
+            return state.reason != nil
+        }
+        if isLate { work.cancel() }
+        return try await withTaskCancellationHandler {
+            try await work.value
+        } onCancel: {
+            work.cancel()
         }
     }
 
@@ -69,7 +68,7 @@ final class BackgroundScope: Sendable {
         }
         guard let handler else { return }
         handler?.resume(returning: reason)
-        _ = cancelling.call { state.withLock { $0.work }?.cancel() }
+        state.withLock { $0.cancelWork }?()
     }
 
     /// The work is done; waits for the handler if it was called.
