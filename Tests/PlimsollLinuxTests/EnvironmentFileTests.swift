@@ -1,4 +1,5 @@
 import Glibc
+import PlimsollTesting
 import Synchronization
 import Testing
 
@@ -127,10 +128,11 @@ import Testing
             let scratch = Scratch()
             let path = scratch.path + "/app.yaml"
             scratch.write("app.yaml", "begin")
-            let manager = ResourceManager(source: LinuxPressureSource())
+            // Its time stands still, so that the life cycle does not come back from the same gap beside us, and end what we hold back.
+            let manager = ResourceManager(source: LinuxPressureSource(), time: ManualClock().timekeeper)
             manager.lifecycle.watch(file: path)
             let seen = Mutex<[EnvironmentChange]>([])
-            manager.lifecycle.onEnvironmentChange("all") { change in seen.withLock { $0.append(change) } }
+            manager.lifecycle.onEnvironmentChange("file", .file(path)) { change in seen.withLock { $0.append(change) } }
             // The script stops us, writes, and lets us go on.
             func stopped(_ last: String) {
                 let script = """
