@@ -116,8 +116,7 @@ extension BackgroundTaskRegistry {
         begun(task)
         if let onExpiration { scope.whenExpired(on: threads) { await onExpiration(task, $0) } }
         do {
-            async let result = scope.run { try await body(task) }
-            let value = try await result
+            let value = try await scope.run { try await body(task) }
             await scope.leave()
             return value
         } catch {
