@@ -22,6 +22,9 @@ void plimsoll_parker_free(plimsoll_parker *parker);
 bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds);
 void plimsoll_unpark(plimsoll_parker *parker);
 
+/// Processors that this process may run on (sched_getaffinity); at least 1.
+int plimsoll_processor_count(void);
+
 /// Time of day in nanoseconds since 1970 (CLOCK_REALTIME).
 int64_t plimsoll_wall_clock(void);
 

@@ -63,6 +63,16 @@ struct TagIndex: Sendable {
         }
     }
 
+    /// The tags of the slot whose first node that is, in the order in which they were added.
+    func names(_ first: Int32) -> [String] {
+        var names: [String] = [], node = first
+        while node != Self.none {
+            names.append(lists[Int(nodes[Int(node)].list)].tag)
+            node = nodes[Int(node)].next
+        }
+        return names.reversed()
+    }
+
     /// The slot that bears `tag` the longest, if it was added before `sequence`.
     func oldest(_ tag: String, before sequence: UInt64) -> Int32? {
         guard let list = numbers[tag] else { return nil }

@@ -10,6 +10,7 @@ final class TaggedLoad: Sendable {
     init(_ tags: [String]) { self.tags = tags }
 
     /// Whether what it brings may not be kept.
+    @usableFromInline
     var isRevoked: Bool { revoked.load(ordering: .relaxed) }
     fileprivate func revoke() { revoked.store(true, ordering: .relaxed) }
 }

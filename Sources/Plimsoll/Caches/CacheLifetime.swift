@@ -1,0 +1,51 @@
+/// How long a cache keeps its values, in nanoseconds.
+@frozen @usableFromInline
+struct CacheLifetime: Sendable {
+    @usableFromInline let timeToLive: Int64?
+    @usableFromInline let idleTime: Int64?
+    @usableFromInline let refreshAfter: Int64?
+
+    init(_ timeToLive: Duration?, _ timeToIdle: Duration?, _ refreshAfter: Duration?) {
+        self.timeToLive = timeToLive?.inNanoseconds
+        idleTime = timeToIdle?.inNanoseconds
+        self.refreshAfter = refreshAfter?.inNanoseconds
+    }
+
+    var isLimited: Bool { timeToLive != nil || idleTime != nil || refreshAfter != nil }
+}
+
+/// When an entry that comes in now will have to go.
+@usableFromInline
+struct CacheTimes: Sendable {
+    @usableFromInline var now: Int64
+    @usableFromInline var times: SlotTimes
+}
+
+extension PurgeableCache {
+    /// Running time in nanoseconds.
+    @usableFromInline
+    var now: Int64 { time.elapsed().inNanoseconds }
+
+    /// When what is put in now has to go; `nil` if nothing in this cache ever has.
+    @inlinable @inline(__always)
+    func times(_ expiresAfter: Duration?) -> CacheTimes? {
+        if expiresAfter == nil, !counters.has(.expiry) { return nil }
+        return timesFromNow(expiresAfter)
+    }
+
+    @usableFromInline
+    func timesFromNow(_ expiresAfter: Duration?) -> CacheTimes {
+        if expiresAfter != nil { counters.use(.expiry) }
+        let now = now
+        func moment(_ wait: Int64?) -> Int64 {
+            guard let wait else { return .max }
+            let (sum, overflow) = now.addingReportingOverflow(max(0, wait))
+            return overflow ? .max : sum
+        }
+        return CacheTimes(
+            now: now,
+            times: SlotTimes(
+                expires: moment(expiresAfter?.inNanoseconds ?? lifetime.timeToLive), idles: moment(lifetime.idleTime),
+                refreshes: moment(lifetime.refreshAfter)))
+    }
+}

@@ -1,0 +1,56 @@
+public import Synchronization
+
+/// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on one of a few lines by thread, as a shared one
+/// would cost more than the look-up.
+// Unchecked: a pointer to atomics, which live as long as the cache.
+@usableFromInline
+struct CacheCounters: @unchecked Sendable {
+    @usableFromInline let base: UnsafeMutableRawPointer
+
+    @inlinable static var stripes: Int { 8 }
+
+    init() {
+        base = .allocate(byteCount: 64 * (Self.stripes + 2), alignment: 64)
+        base.initializeMemory(as: UInt8.self, repeating: 0, count: 64 * (Self.stripes + 2))
+    }
+
+    func free() { base.deallocate() }
+
+    /// Sum of the costs of what is held or has been reserved.
+    @inlinable @inline(__always)
+    var total: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base) }
+
+    /// The bound of `total`.
+    @inlinable @inline(__always)
+    var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
+
+    /// What not every cache has, and what those that have not pay one look for.
+    @frozen @usableFromInline
+    enum Feature: Int {
+        /// Some entry may expire.
+        case expiry
+        /// Somebody listens to removals.
+        case listeners
+        /// It declares its charges to a meter.
+        case meter
+    }
+
+    @inlinable @inline(__always)
+    func has(_ feature: Feature) -> Bool { CacheWords.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0 }
+    /// Released with what makes it up.
+    func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
+
+    @usableFromInline enum Use: Int { case hit, miss, purge }
+
+    @inlinable @inline(__always)
+    func count(_ use: Use) {
+        // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
+        var here: UInt8 = 0
+        let stripe = withUnsafeMutablePointer(to: &here) { Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1) }
+        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
+    }
+
+    func sum(_ use: Use) -> Int {
+        (2..<Self.stripes + 2).reduce(0) { $0 + CacheWords.atomic(Int.self, base + 64 * $1 + 8 * use.rawValue).pointee.load(ordering: .relaxed) }
+    }
+}

@@ -1,0 +1,45 @@
+import CPlimsollMemory
+
+/// Memory of an index or of slots, zero at first, at an address that stays good until it is freed.
+///
+/// Larger ones are pages of their own, which the kernel gets back without the address being given up: whoever still reads there finds zeros.
+struct CachePiece {
+    let base: UnsafeMutableRawPointer
+    let byteCount: Int
+    private let isMapped: Bool
+
+    /// From here on pages of their own; malloc's own threshold to begin with (mallopt(3)).
+    private static let leastMapped = 128 << 10
+
+    /// Aligned to a cache line.
+    ///
+    /// - Throws: the error number if there is no memory; only mapped ones, as malloc's failure ends the process like any other's.
+    init(_ count: Int) {
+        if count >= Self.leastMapped {
+            let page = plimsoll_page_size()
+            let rounded = (count + page - 1) & ~(page - 1)
+            var address: UnsafeMutableRawPointer?
+            if plimsoll_map(rounded, page, &address) == 0, let address, plimsoll_permit(address, rounded) == 0 {
+                (base, byteCount, isMapped) = (address, rounded, true)
+                return
+            }
+        }
+        (byteCount, isMapped) = (count, false)
+        base = .allocate(byteCount: count, alignment: 64)
+        base.initializeMemory(as: UInt8.self, repeating: 0, count: count)
+    }
+
+    func free() {
+        if isMapped { _ = plimsoll_unmap(base, byteCount) } else { base.deallocate() }
+    }
+
+    /// Gives the kernel the whole pages between two offsets, which are zero afterwards.
+    ///
+    /// - Returns: bytes given back, whether or not they were resident.
+    func giveBack(_ start: Int, to end: Int) -> Int {
+        let page = plimsoll_page_size()
+        let first = (start + page - 1) & ~(page - 1), last = end & ~(page - 1)
+        guard isMapped, first < last, plimsoll_drop(base + first, last - first) == 0 else { return 0 }
+        return last - first
+    }
+}

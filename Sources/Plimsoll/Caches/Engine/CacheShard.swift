@@ -1,0 +1,45 @@
+public import Synchronization
+
+/// One part of a cache: a block of memory on cache lines of its own, with what readers need in front and the lock and the table behind.
+///
+/// A hit on trivial values takes no lock: it reads the sequence, the index, key and value, and the sequence again (a seqlock). That memory never goes away before
+/// the cache does, so whatever a late reader follows is readable. Writers, who hold the lock, make the sequence odd, write, and make it even.
+@usableFromInline
+struct CacheShard {
+    @usableFromInline let base: UnsafeMutableRawPointer
+
+        @inlinable @inline(__always)
+    init(base: UnsafeMutableRawPointer) { self.base = base }
+
+    /// The first part of a cache whose pairs are `pairSize` bytes.
+    ///
+    /// - Parameter hasReaders: whether anybody reads without the lock.
+    init(pairSize: Int, hasReaders: Bool, depth: UInt32) {
+        let size = 192 + MemoryLayout<Mutex<CacheTable>>.size
+        base = .allocate(byteCount: (size + 127) & ~127, alignment: 128)
+        sequence.initialize(to: Atomic(0))
+        lock.initialize(
+            to: Mutex(
+                CacheTable(
+                    pairSize: pairSize, hasReaders: hasReaders, depth: depth,
+                    addresses: (base + 16).assumingMemoryBound(to: Atomic<UInt>.self), index: indexWord)))
+    }
+
+    /// Frees it; the slots are empty, and nobody else knows it any more.
+    func free() {
+        lock.pointee.withLock { $0.end() }
+        lock.deinitialize(count: 1)
+        base.deallocate()
+    }
+
+    @inlinable @inline(__always)
+    var sequence: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
+    @inlinable @inline(__always)
+    var indexWord: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 8) }
+    @inlinable @inline(__always)
+    var lock: UnsafeMutablePointer<Mutex<CacheTable>> { (base + 192).assumingMemoryBound(to: Mutex<CacheTable>.self) }
+
+    /// Where the parts of `slot` are.
+    @inlinable @inline(__always)
+    func place(_ slot: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slot, CacheWords.atomic(UInt.self, base + 16), pairSize) }
+}

@@ -1,0 +1,326 @@
+public import Synchronization
+
+/// What a shard knows of its slots: which are in use, in which order they go, and under which hash they are found. Of keys and values it knows only how large
+/// they are; whoever holds the shard's lock moves them in and out.
+///
+/// The policy is S3-FIFO (Yang et al., SOSP 2023), promoting on one use: newcomers enter a small queue with a tenth of the cost and pass to the main queue only
+/// if they are asked for again; what leaves the small queue is remembered for a while by its hash and enters the main queue at once if it comes back. A use only
+/// counts a mark, so nothing moves on a hit.
+// Unchecked: it alone has the memory that its pointers lead to, and goes from thread to thread under its shard's lock; what readers without it see are atomics.
+@usableFromInline
+struct CacheTable: ~Copyable, @unchecked Sendable {
+    struct Queue {
+        var oldest = SlotNode.none
+        var newest = SlotNode.none
+        var cost = 0
+        var count = 0
+    }
+
+    var slots: SlotChunks
+    /// Where readers find the index.
+    private let published: UnsafeMutablePointer<Atomic<UInt>>
+    private var cells: CachePiece
+    /// Indexes that readers may still be in.
+    private var retired: ContiguousArray<CachePiece> = []
+    let hasReaders: Bool
+    /// How many bits of the hash all that is in here have in common.
+    @usableFromInline var depth: UInt32
+
+    @usableFromInline var count = 0
+    /// Slots that have ever been in use.
+    var top = 0
+    var free = SlotNode.none
+    var small = Queue()
+    var main = Queue()
+    var pinned = Queue()
+    var ghosts = GhostTable()
+    /// Cost of every entry, as long as all have the same.
+    var costOfAll = -1
+    var costs = SlotColumn<Int>(usual: 0)
+    var tagged = SlotColumn<Int32>(usual: TagIndex.none)
+    var tags = TagIndex()
+    var times = SlotColumn<SlotTimes>(usual: SlotTimes())
+    var wheel = ExpiryWheel()
+    var pins: [UInt32: Int] = [:]
+    @usableFromInline var hits = 0
+    @usableFromInline var misses = 0
+    var evictions = 0
+
+    /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each other.
+    private static var smallParts: Int { 10 }
+    private static var leastBits: Int { 5 }
+
+    init(pairSize: Int, hasReaders: Bool, depth: UInt32, addresses: UnsafeMutablePointer<Atomic<UInt>>, index: UnsafeMutablePointer<Atomic<UInt>>) {
+        slots = SlotChunks(pairSize: pairSize, addresses: addresses)
+        published = index
+        (self.hasReaders, self.depth) = (hasReaders, depth)
+        cells = CachePiece(4 << Self.leastBits)
+        index.initialize(to: Atomic(CacheIndex(cells.base, bits: Self.leastBits).word))
+    }
+
+    /// Frees everything but what is in the slots.
+    mutating func end() {
+        cells.free()
+        for piece in retired { piece.free() }
+        slots.free()
+        ghosts.free()
+        costs.free()
+        tagged.free()
+        times.free()
+    }
+
+    @usableFromInline
+    var index: CacheIndex { CacheIndex(word: published.pointee.load(ordering: .relaxed)) }
+
+    @inline(__always)
+    func node(_ slot: UInt32) -> UnsafeMutablePointer<SlotNode> { slots.place(slot).node }
+
+    @inline(__always)
+    func mark(_ slot: UInt32) -> UnsafeMutablePointer<Atomic<UInt8>> { slots.place(slot).mark }
+
+    // Mutating, though they change nothing: what is borrowed over the module's boundary would be copied whole (measured: 5 ns a call).
+    @usableFromInline
+    var cost: Int { mutating get { small.cost + main.cost + pinned.cost } }
+    @usableFromInline
+    mutating func cost(of slot: UInt32) -> Int { costs.isUsed ? costs[slot] : max(0, costOfAll) }
+
+    // MARK: In and out
+
+    /// A slot for what has that hash and cost, listed and in its queue. Key and value are still to be put in. `nil` if all slots there can be are in use.
+    @usableFromInline
+    mutating func add(_ hash: UInt32, cost: Int) -> UInt32? { add(hash, cost: cost, to: ghosts.remove(hash) ? .main : .small) }
+
+    mutating func add(_ hash: UInt32, cost: Int, to place: SlotNode.Queue) -> UInt32? {
+        guard let slot = takeSlot() else { return nil }
+        node(slot).pointee.hash = hash
+        mark(slot).pointee.store(0, ordering: .relaxed)
+        set(slot, cost: cost)
+        count += 1
+        growIndex()
+        index.add(slot, hash)
+        append(slot, to: place)
+        return slot
+    }
+
+    /// Unlists `slot`, which is still to be emptied and handed to `recycle`.
+    @usableFromInline
+    mutating func remove(_ slot: UInt32) {
+        let hash = node(slot).pointee.hash
+        remove(slot, at: index.place(of: slot, hash))
+    }
+
+    private mutating func remove(_ slot: UInt32, at place: UInt32) {
+        unlink(slot)
+        let slots = slots
+        index.remove(at: place) { slots.place($0).node.pointee.hash }
+        count -= 1
+        if tagged.isUsed { untag(slot) }
+        if wheel.isUsed { wheel.remove(slot, &times) }
+        if !pins.isEmpty { pins[slot] = nil }
+    }
+
+    /// The slot is empty: the next newcomer may have it.
+    @usableFromInline
+    mutating func recycle(_ slot: UInt32) {
+        node(slot).pointee.queue = .free
+        node(slot).pointee.newer = free
+        node(slot).pointee.older = SlotNode.none
+        if free != SlotNode.none { node(free).pointee.older = slot }
+        free = slot
+    }
+
+    /// Unlists the slot least worth keeping, which is still to be emptied and handed to `recycle`; `nil` if there is none that may go. Amortized constant:
+    /// each mark is cleared once. Allocates nothing.
+    @usableFromInline
+    mutating func evict() -> UInt32? {
+        while true {
+            let fromSmall = small.count > 0 && (main.count == 0 || small.cost >= (small.cost + main.cost) / Self.smallParts)
+            let slot = fromSmall ? small.oldest : main.oldest
+            guard slot != SlotNode.none else { return nil }
+            let marks = mark(slot).pointee.load(ordering: .relaxed)
+            if marks > 0 {
+                unlink(slot)
+                mark(slot).pointee.store(fromSmall ? 0 : marks - 1, ordering: .relaxed)
+                append(slot, to: .main)
+                continue
+            }
+            if fromSmall { ghosts.insert(node(slot).pointee.hash) }
+            remove(slot)
+            evictions += 1
+            // The next to go is fetched while this one is dealt with.
+            if small.oldest != SlotNode.none { _ = mark(small.oldest).pointee.load(ordering: .relaxed) }
+            return slot
+        }
+    }
+
+    /// Makes room to remember what leaves. Not on the way of a release, as it allocates.
+    @usableFromInline
+    mutating func remember() { ghosts.reserve(count) }
+
+    private mutating func set(_ slot: UInt32, cost: Int) {
+        if !costs.isUsed {
+            if cost == costOfAll { return }
+            if count == 0 {
+                costOfAll = cost
+                return
+            }
+            costs.use(top, filledWith: costOfAll)
+        }
+        costs.set(slot, cost)
+    }
+
+    // MARK: Slots and queues
+
+    private mutating func takeSlot() -> UInt32? {
+        if free != SlotNode.none {
+            let slot = free
+            times.set(slot, SlotTimes())
+            free = node(slot).pointee.newer
+            if free != SlotNode.none { node(free).pointee.older = SlotNode.none }
+            return slot
+        }
+        guard top < SlotChunks.capacity else { return nil }
+        let slot = UInt32(top)
+        slots.reserve(slot)
+        costs.reserve(slot)
+        tagged.reserve(slot)
+        tagged.set(slot, TagIndex.none)
+        times.reserve(slot)
+        times.set(slot, SlotTimes())
+        top += 1
+        return slot
+    }
+
+    mutating func append(_ slot: UInt32, to place: SlotNode.Queue) {
+        let node = node(slot), cost = cost(of: slot)
+        let newest = withQueue(place) { queue in
+            let newest = queue.newest
+            queue.newest = slot
+            if newest == SlotNode.none { queue.oldest = slot }
+            queue.cost += cost
+            queue.count += 1
+            return newest
+        }
+        node.pointee.queue = place
+        node.pointee.older = newest
+        node.pointee.newer = SlotNode.none
+        if newest != SlotNode.none { self.node(newest).pointee.newer = slot }
+    }
+
+    mutating func unlink(_ slot: UInt32) {
+        let node = node(slot), cost = cost(of: slot)
+        let (older, newer) = (node.pointee.older, node.pointee.newer)
+        let isOldest = withQueue(node.pointee.queue) { queue in
+            queue.cost -= cost
+            queue.count -= 1
+            let isOldest = queue.oldest == slot
+            if isOldest { queue.oldest = newer }
+            if queue.newest == slot { queue.newest = isOldest ? SlotNode.none : older }
+            return isOldest
+        }
+        // The one that becomes the oldest is not touched for it: it will be cold.
+        if isOldest { return }
+        self.node(older).pointee.newer = newer
+        if newer != SlotNode.none { self.node(newer).pointee.older = older }
+    }
+
+    @inline(__always)
+    private mutating func withQueue<Result>(_ place: SlotNode.Queue, _ body: (inout Queue) -> Result) -> Result {
+        switch place {
+        case .main: body(&main)
+        case .pinned: body(&pinned)
+        case .small, .free: body(&small)
+        }
+    }
+
+    // MARK: The index
+
+    /// Room for one more: at most three of four cells are in use.
+    private mutating func growIndex() {
+        let bits = Int(index.word & 63)
+        guard count * 4 > 3 << bits else { return }
+        rebuildIndex(bits: bits + 1)
+    }
+
+    private mutating func rebuildIndex(bits: Int) {
+        let piece = CachePiece(4 << bits)
+        let index = CacheIndex(piece.base, bits: bits)
+        for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
+        // The newcomer that this is for is in no queue yet, and listed next.
+        published.pointee.store(index.word, ordering: .releasing)
+        if hasReaders {
+            _ = cells.giveBack(0, to: cells.byteCount)
+            retired.append(cells)
+        } else {
+            cells.free()
+        }
+        cells = piece
+    }
+
+    private mutating func untag(_ slot: UInt32) {
+        guard tagged[slot] != TagIndex.none else { return }
+        tags.remove(tagged[slot])
+        tagged.set(slot, TagIndex.none)
+    }
+}
+
+// MARK: - What else is kept of a slot
+
+extension CacheTable {
+    func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
+
+    /// Calls `body` with every slot in use.
+    func forEach(_ body: (UInt32) -> Void) {
+        for slot in 0..<UInt32(top) where isUsed(slot) { body(slot) }
+    }
+
+    /// Names under which what is in `slot` is found.
+    @usableFromInline
+    mutating func tag(_ slot: UInt32, _ names: [String]) {
+        tagged.use(top, filledWith: TagIndex.none)
+        tagged.set(slot, tags.add(Int32(slot), names))
+    }
+
+    /// Another entry has come into `slot` under the same key.
+    @usableFromInline
+    mutating func replaced(_ slot: UInt32, cost: Int, _ names: [String]) {
+        let old = self.cost(of: slot)
+        set(slot, cost: cost)
+        withQueue(node(slot).pointee.queue) { $0.cost += cost - old }
+        untag(slot)
+        if !names.isEmpty { tag(slot, names) }
+    }
+
+    // MARK: Time
+
+    /// From now on that holds of `slot`.
+    @usableFromInline
+    mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
+        wheel.use(at: now)
+        times.use(top, filledWith: SlotTimes())
+        wheel.remove(slot, &times)
+        times.set(slot, new)
+        wheel.add(slot, &times)
+    }
+
+    /// Whether what is in `slot` still counts. If so it has been used now, and does not idle before `idleTime` has passed.
+    @usableFromInline
+    mutating func isFresh(_ slot: UInt32, at now: Int64, idleTime: Int64?) -> Bool {
+        guard times.isUsed else { return true }
+        var own = times[slot]
+        if own.deadline <= now { return false }
+        if let idleTime {
+            own.idles = now + idleTime
+            times.set(slot, own)
+        }
+        return true
+    }
+
+    /// Unlists a slot whose time has passed, which is still to be emptied and handed to `recycle`; `nil` if there is none that is found soon.
+    @usableFromInline
+    mutating func expire(at now: Int64) -> UInt32? {
+        guard let slot = wheel.due(at: now, &times) else { return nil }
+        remove(slot)
+        return slot
+    }
+}

@@ -1,0 +1,77 @@
+/// Hashes of what left the small queue lately: as many as there are entries, times 0.9, in the order in which they left.
+///
+/// The paper's queue and a look-up in one table of some 5 bytes an entry: a bucket of eight cells by one part of the hash, and in each cell another part and the
+/// moment. A cell is forgotten when that many others have come after it, or when its bucket is full of later ones. Only `reserve` allocates: evicting under
+/// pressure must not.
+struct GhostTable {
+    private typealias Bucket = SIMD8<UInt32>
+
+    private var buckets: UnsafeMutablePointer<Bucket>?
+    private var count: UInt64 = 0
+    /// Hashes put in so far.
+    private var clock: UInt64 = 0
+    /// How many of them a moment is made of, as a power of two: 15 bits of moments last for the window.
+    private var shift: UInt64 = 0
+    private var window: UInt64 = 0
+
+    func free() { buckets?.deallocate() }
+
+    /// One of its own with the same content.
+    func copy() -> GhostTable {
+        guard let buckets else { return self }
+        var copy = self
+        copy.buckets = .allocate(capacity: Int(count))
+        copy.buckets?.initialize(from: buckets, count: Int(count))
+        return copy
+    }
+
+    /// Makes room to remember nine tenths of `entries`; a table that grows or shrinks much forgets.
+    mutating func reserve(_ entries: Int) {
+        window = max(1, UInt64(entries) * 9 / 10)
+        // Half as many cells again, so that few buckets overflow.
+        let wanted = (window * 3 / 2 + 7) / 8
+        guard count < wanted || count > wanted * 4 else { return }
+        free()
+        count = wanted + wanted / 4
+        let new = UnsafeMutablePointer<Bucket>.allocate(capacity: Int(count))
+        new.initialize(repeating: Bucket(), count: Int(count))
+        buckets = new
+        shift = 0
+        while window >> shift >= 1 << 15 { shift += 1 }
+        clock = (1 << 15) << shift
+    }
+
+    mutating func insert(_ hash: UInt32) {
+        guard let buckets else { return }
+        clock += 1
+        let cells = UnsafeMutableRawPointer(buckets + bucket(hash)).assumingMemoryBound(to: UInt32.self), now = moment
+        // In the place of the oldest; an empty one is older than any.
+        var place = 0, oldest = UInt32(0)
+        for cell in 0..<8 {
+            let age = cells[cell] == 0 ? 1 << 16 : (now &- cells[cell]) & 0xFFFF
+            if age >= oldest { (place, oldest) = (cell, age) }
+        }
+        cells[place] = mark(hash) | now
+    }
+
+    /// Forgets `hash`; true if it was remembered.
+    mutating func remove(_ hash: UInt32) -> Bool {
+        guard let buckets else { return false }
+        let bucket = buckets + bucket(hash), mark = mark(hash)
+        let found = (bucket.pointee & 0xFFFF_0000) .== Bucket(repeating: mark)
+        guard any(found) else { return false }
+        let now = moment, cells = UnsafeMutableRawPointer(bucket).assumingMemoryBound(to: UInt32.self)
+        for cell in 0..<8 where cells[cell] & 0xFFFF_0000 == mark && cells[cell] != 0 {
+            let age = (now &- cells[cell]) & 0xFFFF
+            cells[cell] = 0
+            return UInt64(age) <= window >> shift
+        }
+        return false
+    }
+
+    private var moment: UInt32 { UInt32(truncatingIfNeeded: clock >> shift) & 0xFFFF }
+    private func mark(_ hash: UInt32) -> UInt32 { (hash &* 0x85EB_CA6B) & 0xFFFF_0000 }
+    private func bucket(_ hash: UInt32) -> Int { Int((UInt64(hash &* 0xC2B2_AE35) * count) >> 32) }
+
+    var byteCount: Int { Int(count) * MemoryLayout<Bucket>.stride }
+}

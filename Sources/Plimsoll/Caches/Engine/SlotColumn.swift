@@ -1,0 +1,57 @@
+/// A number for some of a shard's slots, kept only once one of them needs it.
+struct SlotColumn<Element: BitwiseCopyable> {
+    private var pieces: ContiguousArray<CachePiece?> = []
+    private let usual: Element
+
+    /// - Parameter usual: what holds of slots until they are set.
+    init(usual: Element) { self.usual = usual }
+
+    func free() { for piece in pieces { piece?.free() } }
+
+    var isUsed: Bool { !pieces.isEmpty }
+
+    private func address(_ slot: UInt32) -> UnsafeMutablePointer<Element>? {
+        let chunk = SlotPlace.chunk(of: slot)
+        return pieces[chunk].map { $0.base.assumingMemoryBound(to: Element.self) + (Int(slot) + 16 - (16 << chunk)) }
+    }
+
+    subscript(slot: UInt32) -> Element { isUsed ? address(slot)?.pointee ?? usual : usual }
+
+    /// Begins to keep a number for each slot; of the first `count` it is `element`.
+    mutating func use(_ count: Int, filledWith element: Element) {
+        guard !isUsed else { return }
+        pieces = ContiguousArray(repeating: nil, count: SlotChunks.most)
+        for slot in 0..<UInt32(count) {
+            reserve(slot)
+            set(slot, element)
+        }
+    }
+
+    /// Makes sure that there is room for `slot`, if numbers are kept.
+    mutating func reserve(_ slot: UInt32) {
+        let chunk = SlotPlace.chunk(of: slot)
+        guard isUsed, pieces[chunk] == nil else { return }
+        pieces[chunk] = CachePiece((16 << chunk) * MemoryLayout<Element>.stride)
+    }
+
+    func set(_ slot: UInt32, _ element: Element) { if isUsed { address(slot)?.pointee = element } }
+
+    /// Gives back what lies behind the first `count` slots.
+    mutating func trim(to count: Int) -> Int {
+        var bytes = 0
+        for chunk in pieces.indices {
+            guard let piece = pieces[chunk] else { continue }
+            let kept = count - ((16 << chunk) - 16)
+            if kept <= 0 {
+                pieces[chunk] = nil
+                piece.free()
+                bytes += piece.byteCount
+            } else {
+                bytes += piece.giveBack(kept * MemoryLayout<Element>.stride, to: piece.byteCount)
+            }
+        }
+        return bytes
+    }
+
+    var byteCount: Int { pieces.reduce(0) { $0 + ($1?.byteCount ?? 0) } }
+}

@@ -1,0 +1,168 @@
+public import Synchronization
+
+extension PurgeableCache {
+    /// What a look-up without the lock has found out; a miss if there is no value. If it isn't sure, somebody was writing: ask under the lock.
+    @usableFromInline
+    struct Answer {
+        @usableFromInline let value: Value?
+        @usableFromInline let isSure: Bool
+
+        @inlinable @inline(__always)
+        init(_ value: Value?, isSure: Bool) { (self.value, self.isSure) = (value, isSure) }
+    }
+
+    /// Looks up trivial keys and values: copies what may be being overwritten, and makes something of it only if nobody has written meanwhile.
+    @inlinable @inline(__always)
+    func readUnlocked(_ key: Key, _ hash: UInt32) -> Answer {
+        let shard = directory.shard(of: hash)
+        // Acquired with what the last writer wrote.
+        let sequence = shard.sequence.pointee.load(ordering: .acquiring)
+        guard sequence & 1 == 0 else { return Answer(nil, isSure: false) }
+        let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring))
+        let mask = index.mask, wanted = hash &<< index.bits, start = hash & mask
+        var place = start
+        repeat {
+            let cell = index[place]
+            if cell == 0 {
+                // It may have been here and have moved to a shard that split off before we read the sequence.
+                let isSure = isUnchanged(shard, sequence) && directory.shard(of: hash).base == shard.base
+                return Answer(nil, isSure: isSure)
+            }
+            if cell ^ wanted <= mask {
+                let slot = shard.place((cell & mask) &- 1, Layout.pairSize)
+                switch copy(slot.pair, ifUnder: key, shard, sequence) {
+                case .found(let value):
+                    // What may have expired is judged, and taken out, under the lock.
+                    if counters.has(.expiry) { return Answer(nil, isSure: false) }
+                    slot.use()
+                    return Answer(value, isSure: true)
+                case .torn: return Answer(nil, isSure: false)
+                case .other: break
+                }
+            }
+            place = (place &+ 1) & mask
+        } while place != start
+        return Answer(nil, isSure: false)
+    }
+
+    @usableFromInline
+    enum Copied {
+        case found(Value)
+        case other
+        case torn
+    }
+
+    @inlinable @inline(__always)
+    func copy(_ pair: UnsafeMutableRawPointer, ifUnder key: Key, _ shard: CacheShard, _ sequence: UInt) -> Copied {
+        withUnsafeTemporaryAllocation(of: Key.self, capacity: 1) { keys in
+            withUnsafeTemporaryAllocation(of: Value.self, capacity: 1) { values in
+                let (keyCopy, valueCopy) = (keys.baseAddress.unsafelyUnwrapped, values.baseAddress.unsafelyUnwrapped)
+                CacheWords.read(MemoryLayout<Key>.size, MemoryLayout<Key>.alignment, from: pair, to: UnsafeMutableRawPointer(keyCopy))
+                CacheWords.read(
+                    MemoryLayout<Value>.size, MemoryLayout<Value>.alignment, from: pair + Layout.valueOffset, to: UnsafeMutableRawPointer(valueCopy))
+                // Only now are they known to be a key and a value, and not halves of two.
+                guard isUnchanged(shard, sequence) else { return .torn }
+                return keyCopy.pointee == key ? .found(valueCopy.pointee) : .other
+            }
+        }
+    }
+
+    @inlinable @inline(__always)
+    func isUnchanged(_ shard: CacheShard, _ sequence: UInt) -> Bool {
+        // Pairs with the releasing fence of whoever made the sequence odd: had we read anything written after it, we would see it odd or later.
+        atomicMemoryFence(ordering: .acquiring)
+        return shard.sequence.pointee.load(ordering: .relaxed) == sequence
+    }
+
+    @inlinable
+    func readLocked(_ key: Key, _ hash: UInt32) -> Value? {
+        if counters.has(.expiry) { return readTimed(key, hash) }
+        return readLasting(key, hash)
+    }
+
+    @inlinable
+    func readLasting(_ key: Key, _ hash: UInt32) -> Value? {
+        withShard(of: hash) { shard, table in
+            guard let slot = find(key, hash, in: shard) else {
+                table.misses &+= 1
+                return nil
+            }
+            table.hits &+= 1
+            let place = shard.place(slot, Layout.pairSize)
+            place.use()
+            return Layout.value(place.pair).pointee
+        }
+    }
+
+    @inlinable
+    func readTimed(_ key: Key, _ hash: UInt32) -> Value? {
+        let now = now
+        var leaving = Leaving(), cost = 0
+        let value: Value? = withShard(of: hash) { shard, table -> Value? in
+            guard let slot = find(key, hash, in: shard) else {
+                table.misses &+= 1
+                return nil
+            }
+            let place = shard.place(slot, Layout.pairSize)
+            guard table.isFresh(slot, at: now, idleTime: lifetime.idleTime) else {
+                table.misses &+= 1
+                cost = table.cost(of: slot)
+                Layout.writing(shard) {
+                    table.remove(slot)
+                    discard(slot, .expired, shard, &table, &leaving)
+                }
+                return nil
+            }
+            table.hits &+= 1
+            place.use()
+            return Layout.value(place.pair).pointee
+        }
+        if cost != 0 { forget(cost) }
+        if hasListeners { tell(leaving) }
+        return value
+    }
+
+    /// The slot of `key` in a locked shard.
+    @inlinable @inline(__always)
+    func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? {
+        let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .relaxed))
+        let mask = index.mask, wanted = hash &<< index.bits
+        var place = hash & mask
+        while case let cell = index[place], cell != 0 {
+            if cell ^ wanted <= mask {
+                let slot = (cell & mask) &- 1
+                if Layout.key(shard.place(slot, Layout.pairSize).pair).pointee == key { return slot }
+            }
+            place = (place &+ 1) & mask
+        }
+        return nil
+    }
+
+    /// Locks the shard that `hash` belongs to.
+    @inlinable @inline(__always)
+    func withShard<Result: Sendable>(of hash: UInt32, isWriting: Bool = false, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
+        while true {
+            let shard = directory.shard(of: hash)
+            let result: Result? = shard.lock.pointee.withLock { table in
+                // It may have split while we waited.
+                guard directory.shard(of: hash).base == shard.base else { return nil }
+                return isWriting ? Layout.writing(shard) { body(shard, &table) } : body(shard, &table)
+            }
+            if let result { return result }
+        }
+    }
+}
+
+extension SlotLayout {
+    /// Has readers without the lock notice that `body` writes.
+    @inlinable @inline(__always)
+    static func writing<Result>(_ shard: CacheShard, _ body: () -> Result) -> Result {
+        guard isTrivial else { return body() }
+        let sequence = shard.sequence.pointee.load(ordering: .relaxed)
+        shard.sequence.pointee.store(sequence &+ 1, ordering: .relaxed)
+        // Whoever sees anything of what follows sees the odd number as well.
+        atomicMemoryFence(ordering: .releasing)
+        defer { shard.sequence.pointee.store(sequence &+ 2, ordering: .releasing) }
+        return body()
+    }
+}

@@ -1,0 +1,23 @@
+import Synchronization
+
+extension PurgeableCache {
+    /// Moves half of a shard that has grown into a new one, in the order of its queues.
+    @usableFromInline
+    func split(_ hash: UInt32) {
+        let _: Bool = withShard(of: hash, isWriting: true) { old, table in
+            guard table.count > Self.splitCount, table.depth < directory.depth else { return false }
+            let depth = table.depth + 1
+            let new = CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: depth)
+            // Nobody knows it yet, so that nobody waits for whom.
+            new.lock.pointee.withLock { other in
+                table.split(into: &other, bit: 32 - depth) { from, to in
+                    let (from, to) = (old.place(from, Layout.pairSize).pair, new.place(to, Layout.pairSize).pair)
+                    Layout.key(to).moveInitialize(from: Layout.key(from), count: 1)
+                    Layout.value(to).moveInitialize(from: Layout.value(from), count: 1)
+                }
+            }
+            directory.set(directory.range(of: hash | 1 << (32 - depth), depth: depth), new)
+            return true
+        }
+    }
+}
