@@ -2,8 +2,8 @@ public import Synchronization
 
 /// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on one of a few lines by thread, as a shared one
 /// would cost more than the look-up.
-// Unchecked: a pointer to atomics, which live as long as the cache.
 @usableFromInline
+// Unchecked: a pointer to atomics, which live as long as the cache.
 struct CacheCounters: @unchecked Sendable {
     @usableFromInline let base: UnsafeMutableRawPointer
 

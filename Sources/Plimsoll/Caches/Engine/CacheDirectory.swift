@@ -4,8 +4,8 @@ public import Synchronization
 ///
 /// A cache begins as one shard and splits those that have grown, so that a small one is small and judges well what is cold, and a large one has a lock for each
 /// of many threads. Whoever has locked a shard asks again whether it is still the one.
-// Unchecked: a pointer to atomics, which live as long as the cache.
 @usableFromInline
+// Unchecked: a pointer to atomics, which live as long as the cache.
 struct CacheDirectory: @unchecked Sendable {
     @usableFromInline let places: UnsafeMutablePointer<Atomic<UInt>>
     @usableFromInline let depth: UInt32

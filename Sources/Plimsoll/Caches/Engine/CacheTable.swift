@@ -6,8 +6,8 @@ public import Synchronization
 /// The policy is S3-FIFO (Yang et al., SOSP 2023), promoting on one use: newcomers enter a small queue with a tenth of the cost and pass to the main queue only
 /// if they are asked for again; what leaves the small queue is remembered for a while by its hash and enters the main queue at once if it comes back. A use only
 /// counts a mark, so nothing moves on a hit.
-// Unchecked: it alone has the memory that its pointers lead to, and goes from thread to thread under its shard's lock; what readers without it see are atomics.
 @usableFromInline
+// Unchecked: it alone has the memory that its pointers lead to, and goes from thread to thread under its shard's lock; what readers without it see are atomics.
 struct CacheTable: ~Copyable, @unchecked Sendable {
     struct Queue {
         var oldest = SlotNode.none
