@@ -3,6 +3,7 @@ import Synchronization
 /// What a `MemoryCache` holds and may hold, in numbers: its engine bounds bytes, this bounds the count and the costs that callers state.
 ///
 /// A newcomer is entered before it is put in and an object that leaves is struck out after it has left, so the limits hold for what is there.
+@usableFromInline
 final class CacheBooks: Sendable {
     private struct State {
         var countLimit = 0
@@ -18,8 +19,8 @@ final class CacheBooks: Sendable {
 
     private let state = Mutex(State())
 
-    /// Costs above this count as this, 8 TiB: a million of them can be added up.
-    static var greatestCost: Int { Int.max >> 20 }
+    /// The cost that counts for one that was stated: not less than zero, and at most 8 TiB, of which a million can be added up.
+    static func counted(_ stated: Int) -> Int { min(max(0, stated), Int.max >> 20) }
 
     var countLimit: Int {
         get { state.withLock { $0.countLimit } }
@@ -42,7 +43,8 @@ final class CacheBooks: Sendable {
 
     /// Enters one of this cost if the limits allow for it.
     func enter(_ cost: Int) -> Bool {
-        state.withLock { state in
+        let cost = Self.counted(cost)
+        return state.withLock { state in
             guard state.allows(1, cost: cost) else { return false }
             state.count += 1
             state.cost += cost
@@ -51,7 +53,9 @@ final class CacheBooks: Sendable {
     }
 
     /// Strikes out one that was entered.
+    @usableFromInline
     func strike(_ cost: Int) {
+        let cost = Self.counted(cost)
         state.withLock { state in
             state.count -= 1
             state.cost -= cost

@@ -3,14 +3,16 @@ import Foundation
 /// An object with its cost, on its way from whoever sets it to whoever asks for it.
 // Unchecked: the cache hands references on and looks into no object. That an object may be used by several threads is what who shares it by a cache says of it, as
 // with NSCache; Foundation cannot say it of NSData, which has a mutable subclass.
-struct CachedObject<Value>: @unchecked Sendable {
-    let value: Value
-    let cost: Int
-    private let isDiscardable: Bool
+@usableFromInline @frozen struct CachedObject<Value>: @unchecked Sendable {
+    @usableFromInline let value: Value
+    /// What was stated, as it counts.
+    @usableFromInline let cost: Int
+    @usableFromInline let isDiscardable: Bool
 
+    @usableFromInline
     init(_ value: Value, cost: Int) {
         self.value = value
-        self.cost = cost
+        self.cost = CacheBooks.counted(cost)
         // Asked once, since asking costs more than a look-up; and of the type, since a value would be bridged.
         isDiscardable = type(of: value as Any) is any DiscardableContent.Type
     }

@@ -20,15 +20,15 @@ import Synchronization
 public final class MemoryCache<Key, Value>: Purgeable {
     public let rebuildCost: RebuildCost
 
-    private let entries: PurgeableCache<CacheKey<Key>, CachedObject<Value>>
-    private let rules: any KeyRules<Key>.Type
-    private let byteCount: @Sendable (Value) -> Int
+    @usableFromInline let entries: PurgeableCache<CacheKey<Key>, CachedObject<Value>>
+    @usableFromInline let rules: any KeyRules<Key>.Type
+    @usableFromInline let byteCount: @Sendable (Value) -> Int
 
     // What is mutable and what guards it: limits and sums the mutex in `books`, name and delegate `settings`; the relaxed atomics publish nothing else.
-    private let books = CacheBooks()
+    @usableFromInline let books = CacheBooks()
     private let settings = Mutex(Settings())
     private let evictsDiscarded = Atomic<Bool>(true)
-    private let evictions = Atomic<Int>(0), discoveries = Atomic<Int>(0)
+    let evictions = Atomic<Int>(0), discoveries = Atomic<Int>(0)
 
     private struct Settings {
         var name = "MemoryCache"
@@ -52,20 +52,17 @@ public final class MemoryCache<Key, Value>: Purgeable {
     /// The object under `key`, which thereby counts as used; `nil` if there is none.
     ///
     /// - Complexity: O(1), and one look at an object that is `DiscardableContent`.
+    @inlinable
     public func object(forKey key: Key) -> Value? {
         let key = CacheKey(key, rules)
         guard let object = entries.value(forKey: key) else { return nil }
-        guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else { return object.value }
-        discoveries.wrappingAdd(1, ordering: .relaxed)
-        // One set anew in between goes with it: a miss like any other.
-        if let removed = entries.removeValue(forKey: key) { letGo(removed) }
-        return nil
+        return object.isDiscardable ? look(at: object, key) : object.value
     }
 
     /// Keeps `object` under `key` at no cost, in place of what was there.
     ///
     /// - Returns: whether it is kept; see `setObject(_:forKey:cost:)`.
-    @discardableResult
+    @discardableResult @inlinable
     public func setObject(_ object: Value, forKey key: Key) -> Bool { setObject(object, forKey: key, cost: 0) }
 
     /// Keeps `object` under `key`, in place of what was there, and evicts what is least worth keeping until all fits.
@@ -75,11 +72,11 @@ public final class MemoryCache<Key, Value>: Purgeable {
     /// - Returns: whether it is kept. One that costs more than `totalCostLimit`, or for which memory has no room even in place of all the others, is not;
     ///   what was under `key` has gone nonetheless, as it is out of date.
     /// - Complexity: O(1) and what is evicted, whatever the costs.
-    @discardableResult
+    @discardableResult @inlinable
     public func setObject(_ object: Value, forKey key: Key, cost: Int) -> Bool {
         let key = CacheKey(key, rules)
-        let object = CachedObject(object, cost: min(max(0, cost), CacheBooks.greatestCost))
-        if makeRoom(for: key, max(0, cost), object.cost) {
+        let object = CachedObject(object, cost: cost)
+        if makeRoom(for: key, cost: cost) {
             // At least one byte, so that each can be told apart by what its release brings.
             let bytes = object.cost > 0 ? object.cost : max(1, byteCount(object.value))
             if entries.insert(object, forKey: key, cost: bytes) {
@@ -94,6 +91,7 @@ public final class MemoryCache<Key, Value>: Purgeable {
     }
 
     /// Takes out what is under `key`, if anything.
+    @inlinable
     public func removeObject(forKey key: Key) { entries.removeValue(forKey: CacheKey(key, rules)) }
 
     /// Takes out everything, in slices, so that nobody waits long.
@@ -164,36 +162,4 @@ public final class MemoryCache<Key, Value>: Purgeable {
     public func release(_ target: ByteCount) -> ByteCount { entries.release(target) }
 
     public func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }
-
-    // MARK: Room
-
-    /// Enters a newcomer, evicting for it as many as there were at most: a delegate that puts back what is evicted would keep it going for ever.
-    private func makeRoom(for key: CacheKey<Key>, _ stated: Int, _ cost: Int) -> Bool {
-        guard books.couldAdmit(stated) else { return false }
-        if books.enter(cost) { return true }
-        // Full: what is to be replaced goes first, or another one would go in its place.
-        entries.removeValue(forKey: key)
-        for _ in 0...books.count {
-            if books.enter(cost) { return true }
-            guard evictOne() else { return false }
-        }
-        return false
-    }
-
-    private func trim() {
-        guard books.isOver else { return }
-        for _ in 0..<books.count { guard books.isOver, evictOne() else { return } }
-    }
-
-    private func evictOne() -> Bool {
-        guard entries.release(.bytes(1)) > .zero else { return false }
-        evictions.wrappingAdd(1, ordering: .relaxed)
-        return true
-    }
-
-    private func letGo(_ object: CachedObject<Value>) {
-        delegate?.cache(self, willEvictObject: object.value)
-        // Whoever still holds the object holds its content no longer: dropping a reference alone would free nothing.
-        if evictsObjectsWithDiscardedContent { object.discardable?.discardContentIfPossible() }
-    }
 }

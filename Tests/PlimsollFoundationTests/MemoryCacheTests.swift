@@ -135,6 +135,25 @@ import Testing
         #expect(cache.statistics.purged == 50 && cache.statistics.evictions == 0)
         registration.cancel()
     }
+
+    @Test func `under pressure it gives way by itself, and does not grow where there is no room`() async throws {
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source, clock: ManualClock())
+        let cache = MemoryCache<NSString, NSData>(), empty = MemoryCache<NSString, NSData>()
+        for number in 0..<100 { cache.setObject(NSData(), forKey: "\(number)" as NSString, cost: 1 << 20) }
+        manager.register(cache)
+        manager.register(empty)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+            await source.settled()
+            while cache.count == 100 { await Task.yield() }
+            #expect(cache.statistics.purged > 0 && cache.heldBytes.bytes == cache.totalCost)
+            #expect(!empty.setObject(NSData(), forKey: "a", cost: 1 << 30) && empty.count == 0 && empty.totalCost == 0)
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        #expect(empty.setObject(NSData(), forKey: "a", cost: 1 << 30) && empty.totalCost == 1 << 30)
+    }
 }
 
 extension NSString {
