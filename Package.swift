@@ -55,7 +55,7 @@ let package = Package(
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
-        .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll"], swiftSettings: rules),
+        .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll", "PlimsollTesting"], swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests",
             dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],

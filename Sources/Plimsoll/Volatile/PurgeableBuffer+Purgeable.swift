@@ -39,12 +39,16 @@ extension PurgeableBuffer {
     ///
     /// - Returns: bytes found taken, also by a `beginAccess` since the last call.
     public func noticeDrops() -> ByteCount {
-        if let pages, pages.isAlive {
-            state.withLock { state in
-                if case .offered(isVolatile: true) = state.phase { _ = note(pages.taken(), pages, &state) }
-            }
-        }
+        lookForDrops()
         return ByteCount(taken.exchange(0, ordering: .relaxed))
+    }
+
+    /// Looks at every page between accesses; if one was taken, discards the buffer. What was taken remains to be told.
+    package func lookForDrops() {
+        guard let pages, pages.isAlive else { return }
+        state.withLock { state in
+            if case .offered(isVolatile: true) = state.phase { _ = note(pages.taken(), pages, &state) }
+        }
     }
 
     /// Does nothing: when a buffer is worth nothing any more, its owner knows.

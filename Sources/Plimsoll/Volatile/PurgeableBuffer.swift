@@ -148,6 +148,9 @@ public final class PurgeableBuffer: VolatilePurgeable {
         return try body(&bytes)
     }
 
+    /// Where the bytes are for whoever has access, for faces of the buffer that hand them on; `nil` if none could be mapped.
+    package var address: UnsafeMutableRawPointer? { pages?.start }
+
     // MARK: State
 
     /// Whether the contents are gone, as far as is known without looking; or will be when the current access ends.

@@ -1,0 +1,108 @@
+import Foundation
+import Plimsoll
+import PlimsollFoundation
+import PlimsollTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct PurgeableDataTests {
+    @Test(arguments: [0, 1, 14, 100, 5000, 1_000_000]) func `what goes in comes out, as Data and in place`(size: Int) {
+        let bytes = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7) })
+        let data = PurgeableData(data: bytes)
+        data.endContentAccess()
+        #expect(data.length == size && data.data == bytes && !data.isContentDiscarded())
+        #expect(data.withData { $0 } == bytes && data.withData { $0.count } == size)
+        #expect(data.beginContentAccess())
+        data.withBytes { bytes in if bytes.byteCount > 0 { bytes.storeBytes(of: 99, as: UInt8.self) } }
+        data.endContentAccess()
+        #expect(data.data?.first == (size > 0 ? 99 : nil) && data.data?.dropFirst() == bytes.dropFirst())
+        // A slice does not begin at zero.
+        #expect(PurgeableData(data: bytes.dropFirst(size / 2)).data == Data(bytes.dropFirst(size / 2)))
+    }
+
+    @Test func `it is made accessed, and its content can go when no access is left`() {
+        let data = PurgeableData(length: 50_000)
+        data.discardContentIfPossible()
+        #expect(!data.isContentDiscarded() && data.beginContentAccess())
+        data.endContentAccess()
+        data.discardContentIfPossible()
+        #expect(!data.isContentDiscarded() && !data.buffer.isVolatile)
+        data.endContentAccess()
+        data.discardContentIfPossible()
+        #expect(data.isContentDiscarded() && !data.beginContentAccess() && data.data == nil)
+        #expect(data.withData { $0.count } == nil && data.withBytes { $0.byteCount } == nil && data.length == 50_000)
+    }
+
+    @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
+    func `the kernel takes it between accesses only, and never in part`() {
+        let bytes = Data(repeating: 5, count: 300_000), data = PurgeableData(data: bytes)
+        data.buffer.reclaim()
+        #expect(data.data == bytes)
+        data.endContentAccess()
+        #expect(data.buffer.isVolatile && data.beginContentAccess())
+        data.buffer.reclaim()
+        #expect(data.data == bytes && !data.isContentDiscarded())
+        data.endContentAccess()
+        data.buffer.reclaim(pages: 7..<8)
+        #expect(data.isContentDiscarded() && data.data == nil)
+        #expect(data.buffer.noticeDrops() > .zero, "a manager still hears of it")
+    }
+
+    @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
+    func `Data in place keeps the kernel off for as long as it is kept`() {
+        let bytes = Data(repeating: 5, count: 300_000), data = PurgeableData(data: bytes)
+        data.endContentAccess()
+        var kept = data.withData { $0 }
+        let slice = kept?.dropFirst(100)
+        kept = nil
+        #expect(!data.buffer.isVolatile)
+        data.buffer.reclaim()
+        data.discardContentIfPossible()
+        #expect(slice == bytes.dropFirst(100) && !data.isContentDiscarded())
+        // Writing to a copy while another reference is there copies.
+        let first = data.withData { whole in
+            var own = whole
+            own[0] = 9
+            return own[0]
+        }
+        #expect(first == 9 && data.data == bytes)
+        withExtendedLifetime(slice) {}
+    }
+
+    @Test func `Data in place outlives what it came from, and access ends with it`() throws {
+        var data: PurgeableData? = PurgeableData(data: Data(repeating: 5, count: 300_000))
+        let buffer = try #require(data?.buffer)
+        data?.endContentAccess()
+        var kept = data?.withData { $0 }
+        data = nil
+        #expect(kept?.reduce(0) { $0 + Int($1) } == 1_500_000 && buffer.heldBytes == .zero)
+        kept = nil
+        #expect(buffer.heldBytes == .bytes(300_000))
+    }
+
+    @Test func `errors pass through, and accesses end all the same`() {
+        struct Problem: Error {}
+        let data = PurgeableData(length: 10_000)
+        data.endContentAccess()
+        #expect(throws: Problem.self) { try data.withData { (_: Data) throws(Problem) -> Int in throw Problem() } }
+        #expect(throws: Problem.self) { try data.withBytes { (_: inout MutableRawSpan) throws(Problem) -> Int in throw Problem() } }
+        #expect(data.buffer.heldBytes == .bytes(10_000))
+    }
+
+    @Test func `a manager counts it, and asks it first`() {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let data = PurgeableData(length: 1 << 20, name: "frame")
+        let registration = manager.register(data.buffer)
+        #expect((manager.release() as ActionReport).releasedVolatile == .zero && !data.isContentDiscarded(), "it is accessed")
+        data.endContentAccess()
+        #expect((manager.release() as ActionReport).releasedVolatile == .mebibytes(1) && data.isContentDiscarded())
+        registration.cancel()
+    }
+
+    @Test func `ending more accesses than have begun stops the process`() async {
+        await #expect(processExitsWith: .failure) {
+            let data = PurgeableData(length: 1)
+            data.endContentAccess()
+            data.endContentAccess()
+        }
+    }
+}
