@@ -7,7 +7,19 @@ import Plimsoll
 struct FootprintCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_footprint", shouldDisplay: false)
 
-    enum Subject: String, ExpressibleByArgument, CaseIterable { case purgeableCache, dictionary, indexLinkedLRU, nodeLRU, nsCache }
+    enum Subject: String, ExpressibleByArgument, CaseIterable {
+        case purgeableCache, dictionary, indexLinkedLRU, nodeLRU, nsCache
+
+        var title: String {
+            switch self {
+            case .purgeableCache: ourName
+            case .dictionary: "Dictionary"
+            case .indexLinkedLRU: "LRU, linked by index"
+            case .nodeLRU: "LRU, class nodes"
+            case .nsCache: "NSCache"
+            }
+        }
+    }
 
     @Option var subject: Subject
     @Option var entries: Int

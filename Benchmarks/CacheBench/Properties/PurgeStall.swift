@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import Plimsoll
 import Synchronization
@@ -42,6 +43,15 @@ final class PurgeStall: Sendable {
                 aliveAtReturn: Int(choose(results.map { Double($0.aliveAtReturn) })), aliveAtEnd: Int(choose(results.map { Double($0.aliveAtEnd) })))
         }
         return (pick { median($0) ?? .nan }, pick { $0.max() ?? .nan })
+    }
+
+    /// The caller's time of NSCache's in microseconds, once: filling it takes long.
+    static func measureFoundation() -> Double {
+        let cache = NSCache<NSNumber, Counted>()
+        for number in 0..<entries { cache.setObject(Counted(), forKey: NSNumber(value: number)) }
+        let start = SteadyClock.thread
+        cache.removeAllObjects()
+        return (SteadyClock.thread - start).inSeconds * 1e6
     }
 
     private func run() throws -> Result {

@@ -25,14 +25,24 @@ struct PeersCommand: ParsableCommand {
             }
             if !standings.isEmpty { Output.line(RaceTable(standings).text) }
             RaceFigures(standings).tell()
-            if let results { try File.write(String(decoding: JSONEncoder().encode(RaceRecord.all(standings)), as: UTF8.self), to: results) }
-            let failures = try Self.list(properties).compactMap { name in
+            let outcomes = try Self.list(properties).map { name in
                 guard let property = Property(rawValue: name) else { throw Failure.failed("no property is named \(name)") }
                 Output.error("# \(name)")
                 return try property.measure(rounds: rounds)
             }
+            if let results {
+                let record = Results(races: RaceRecord.all(standings), properties: outcomes.compactMap(\.panel))
+                try File.write(String(decoding: JSONEncoder().encode(record), as: UTF8.self), to: results)
+            }
+            let failures = outcomes.compactMap(\.failure)
             if !failures.isEmpty { throw Failure.failed(failures.joined(separator: "; ")) }
         }
+    }
+
+    /// What charts are drawn from.
+    struct Results: Codable {
+        var races: [RaceRecord]
+        var properties: [BarPanels.Panel]
     }
 
     private static func all(_ names: [String]) -> String { names.joined(separator: ",") }

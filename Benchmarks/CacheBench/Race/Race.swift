@@ -35,10 +35,12 @@ struct Standings {
         let one: [Heat]
         let two: [Heat]
 
-        /// The rounds in which both threads really ran at the same time, or all of them if there are none.
-        var together: [Heat] {
-            let undisturbed = two.filter(\.isUndisturbed)
-            return undisturbed.isEmpty ? two : undisturbed
+        /// The rounds in which both threads really ran at the same time; all of them if most were not so.
+        var together: [Heat] { Self.most(two, where: \.isUndisturbed) }
+
+        fileprivate static func most<Round>(_ rounds: [Round], where condition: (Round) -> Bool) -> [Round] {
+            let some = rounds.filter(condition)
+            return 2 * some.count >= rounds.count ? some : rounds
         }
     }
 
@@ -52,9 +54,8 @@ struct Standings {
 }
 
 extension Standings.Row {
-    /// Throughput of two threads over that of one: the middle of those rounds in which they really ran at the same time, if there are three of them.
+    /// Throughput of two threads over that of one: the middle of the rounds.
     var scaling: Double? {
-        let undisturbed = zip(two, one).filter { $0.isUndisturbed && $1.isUndisturbed }
-        return median((undisturbed.count >= 3 ? undisturbed : Array(zip(two, one))).map { $0.throughput / $1.throughput })
+        median(Self.most(Array(zip(two, one))) { $0.isUndisturbed && $1.isUndisturbed }.map { $0.throughput / $1.throughput })
     }
 }

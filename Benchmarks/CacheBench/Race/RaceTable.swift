@@ -13,7 +13,7 @@ struct RaceTable {
         }
         return """
             # ns: processor time an operation took a thread; wall: as the clock has it; M/s: million operations a second of all threads' own time
-            # together: rounds in which both threads really ran at the same time; those count, or all if there are none; from, to: worst and best
+            # together: rounds in which both threads really ran at the same time; those count, if they are half of them; from, to: worst and best
             \(Text.table(header, rows, numeric: true))
             """
     }

@@ -4,7 +4,8 @@ import Foundation
 struct Workloads {
     let externals: [ExternalPeer]
 
-    static let names = ["hits", "get-or-insert", "mixed", "string-keys", "objects", "string-values", "hot-key"] + sizes.map { "hits-\($0)" }
+    static let names = ["hits", "get-or-insert", "mixed", "string-keys", "objects", "string-values", "hot-key"] + sized
+    static let sized = sizes.map { "hits-\($0)" }
     private static let resident = 100_000, universe = 1_000_000
     /// Other numbers of entries than that for hits.
     private static let sizes = [10_000, 1_000_000, 10_000_000]

@@ -12,9 +12,10 @@ struct ReportCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             if let peers {
-                let records = try Self.read([RaceRecord].self, peers)
-                try write(BarPanels.times(records), "cache-times.svg")
-                try write(BarPanels.scaling(records), "cache-scaling.svg")
+                let results = try Self.read(PeersCommand.Results.self, peers)
+                try write(BarPanels.times(results.races), "cache-times.svg")
+                try write(BarPanels.scaling(results.races), "cache-scaling.svg")
+                try write(BarPanels.properties(results.properties), "cache-properties.svg")
             }
             if let hitRatios { try write(HitRatioChart(cells: try Self.read([HitRatioCommand.Cell].self, hitRatios)).svg, "cache-hit-ratios.svg") }
         }
