@@ -34,7 +34,8 @@ enum Property: String, CaseIterable {
             let times = InsertOrders.Order.allCases.map { ($0.rawValue, times[$0] ?? .nan) }
             let text = times.map { "\($0.0) \(Text.number($0.1))" }.joined(separator: ", ")
             Output.line("# insert, costs in this order, \(entries) entries fit, \(name): \(text) ns")
-            panel.rows += times.map { .init(name: (name == ourName ? "" : name + ", ") + "\(entries / 1000) k, \($0.0)", value: $0.1, unit: "ns", isOurs: name == ourName) }
+            let prefix = (name == ourName ? "" : name + ", ") + "\(entries / 1000) k, "
+            panel.rows += times.map { .init(name: prefix + $0.0, value: $0.1, unit: "ns", isOurs: name == ourName) }
         }
         for entries in [10_000, 100_000, 1_000_000] {
             let times = InsertOrders(entries: entries).measure(rounds: rounds)
