@@ -6,11 +6,13 @@ SHELL := /bin/bash
 STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
+CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle test unit allocators vm check contracts format bench stress docs clean
+.PHONY: help setup swift demo demo-elsewhere lifecycle test unit allocators vm check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+	bench-setup cache-bench stress docs clean
 
 help: ## What there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "make %-15s %s\n", $$1, $$2}'
 
 swift:
 	@command -v swift >/dev/null || { echo "Swift 6.2 or later is needed: https://www.swift.org/install/linux" >&2; exit 69; }
@@ -48,7 +50,7 @@ vm: setup $(RELEASE) ## The tests and the demo on a real cgroup v2 system under 
 	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
-	swift format lint --strict --recursive Package.swift Sources Tests
+	swift format lint --strict --recursive Package.swift Sources Tests Benchmarks
 	swift build --build-tests $(STRICT)
 	$(MAKE) test
 
@@ -57,13 +59,42 @@ contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the name
 	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
-	swift format --in-place --recursive Package.swift Sources Tests
+	swift format --in-place --recursive Package.swift Sources Tests Benchmarks
 
-bench: $(RELEASE) ## Measure what the library costs; prints figure lines
+bench: $(RELEASE) cache-bench ## Measure what the library costs; prints figure lines
 	Benchmarks/run $(RELEASE)
+	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
+	Benchmarks/peers
 
 stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatile; prints figure lines
 	$(RELEASE) stress --runs $${RUNS:-18} --limit $${LIMIT:-256M}
 
+cache-bench: swift
+	@swift build -c release --package-path Benchmarks --product cache-bench >&2
+
+bench-peers: cache-bench ## PurgeableCache beside NSCache, dictionaries, Caffeine and TBB: that part of bench alone; PEERS="--rounds 3 ..."
+	@Benchmarks/peers $(PEERS)
+
+# Rows alone on standard output. The simulators that ours is compared with are tested first.
+bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best possible and LRU; PLIMSOLL_TRACES=DIR names recorded streams
+	@swift build --package-path Benchmarks --product plimsoll-benchmarksPackageTests >&2
+	@swift test --package-path Benchmarks --skip-build --quiet >&2
+	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
+
+bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
+	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress
+
+bench-report: cache-bench ## Draw races and hit ratios into docs/benchmarks
+	@mkdir -p out
+	@Benchmarks/peers --properties insert,bytes,purge --results out/cache-peers.json $(PEERS)
+	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}" --results out/cache-hit-ratios.json
+	@$(CACHE_BENCH) report --peers out/cache-peers.json --hit-ratios out/cache-hit-ratios.json --into docs/benchmarks
+
+# Peers that are not part of Swift. Without them the others race alone.
+BENCH_PACKAGES := libcaffeine-java default-jdk-headless libtbb-dev g++ zstd
+bench-setup: ## The optional peers: as root they are installed, otherwise the command is printed
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y $(BENCH_PACKAGES); \
+	else echo "apt-get install -y $(BENCH_PACKAGES)"; fi
+
 clean: ## Remove what was built
-	rm -rf .build out
+	rm -rf .build Benchmarks/.build out

@@ -6,14 +6,21 @@ struct TraceFile {
     let name: String
     /// Keys in order, renumbered by first appearance: 0, 1, 2, …
     private(set) var requests: [UInt32] = []
+    /// The size first seen of each key, by number; empty if the file names none.
+    private(set) var sizes: [UInt32] = []
     private(set) var keyCount = 0
+
+    /// A stream that was made and not read.
+    init(_ name: String, requests: [UInt32], keyCount: Int) {
+        (self.name, self.requests, self.keyCount) = (name, requests, keyCount)
+    }
 
     /// Reads a file; `.zst` through the program `zstd`.
     init(_ path: String) throws {
         let file = path.split(separator: "/").last ?? ""
         name = String(file.split(separator: ".").first ?? file)
         var numbers: [UInt64: UInt32] = [:]
-        var key: UInt64 = 0, isKey = true, isEmpty = true
+        var key: UInt64 = 0, size: UInt32 = 0, isKey = true, isEmpty = true
         try Self.read(path) { bytes in
             for byte in bytes {
                 switch byte {
@@ -23,15 +30,20 @@ struct TraceFile {
                 case UInt8(ascii: "\n"):
                     if !isEmpty {
                         let number = numbers[key] ?? UInt32(numbers.count)
-                        numbers[key] = number
+                        if number == numbers.count {
+                            numbers[key] = number
+                            if !isKey { sizes.append(size) }
+                        }
                         requests.append(number)
                     }
-                    (key, isKey, isEmpty) = (0, true, true)
+                    (key, size, isKey, isEmpty) = (0, 0, true, true)
+                case UInt8(ascii: "0")...UInt8(ascii: "9"): size = size &* 10 &+ UInt32(byte &- UInt8(ascii: "0"))
                 default: isKey = false
                 }
             }
         }
         keyCount = numbers.count
+        if sizes.count != keyCount { sizes = [] }
         guard !requests.isEmpty else { throw Failure.failed("\(printable(path)): no requests in it") }
     }
 

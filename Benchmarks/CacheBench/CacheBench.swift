@@ -1,0 +1,18 @@
+import ArgumentParser
+
+/// The benchmarks of `PurgeableCache`.
+@main
+struct CacheBench: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cache-bench",
+        abstract: "PurgeableCache beside its peers, and its hit ratios beside the best possible.",
+        subcommands: [PeersCommand.self, HitRatioCommand.self, ReportCommand.self, FootprintCommand.self, IdleThreadsCommand.self])
+
+    /// A row that is measured for the record: `figure NAME VALUE UNIT`.
+    static func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
+}
+
+extension Duration {
+    /// The library's own is not for other packages.
+    var inSeconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
+}

@@ -1,0 +1,11 @@
+/// A bare `Dictionary`, no lock and no bound, filled once: the yardstick of a look-up.
+struct DictionaryStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
+    private let values: [Key: Value]
+
+    init(_ values: [Key: Value]) { self.values = values }
+
+    @inline(__always)
+    func value(forKey key: Key) -> Value? { values[key] }
+
+    func insert(_ value: Value, forKey key: Key) { preconditionFailure("the bare dictionary is only read") }
+}

@@ -1,0 +1,47 @@
+import Synchronization
+
+/// Threads that begin together, work until told to stop, and are timed each by its own clocks.
+final class Crew: Sendable {
+    // Mutable state: atomics. The flags are released and acquired so that a thread starts and stops soon; they publish nothing.
+    private let ready = Atomic(0)
+    private let isOver = Atomic(false)
+    private let laps: Mutex<[Lap]>
+    private let size: Int
+
+    private init(size: Int) {
+        self.size = size
+        laps = Mutex(Array(repeating: Lap(), count: size))
+    }
+
+    /// Runs `work` over and over on so many threads for about `length`.
+    ///
+    /// - Parameter work: does some operations as that thread; returns their number and how many were hits.
+    static func run(_ size: Int, for length: Duration, _ work: @escaping @Sendable (_ thread: Int) -> (operations: Int, hits: Int)) throws -> Heat {
+        let crew = Crew(size: size)
+        let threads = try (0..<size).map { number in
+            guard let thread = PlainThread({ crew.member(number, work) }) else { throw Failure.failed("no thread could be started") }
+            return thread
+        }
+        SteadyClock.sleep(length)
+        crew.isOver.store(true, ordering: .releasing)
+        for thread in threads { thread.join() }
+        return Heat(laps: crew.laps.withLock { $0 })
+    }
+
+    private func member(_ number: Int, _ work: (Int) -> (operations: Int, hits: Int)) {
+        let queue = RunQueue()
+        var lap = Lap()
+        ready.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        // A spin and not a lock: woken one after the other, they would not begin together.
+        while ready.load(ordering: .acquiring) < size {}
+        let start = ThreadTimes.now(queue)
+        while !isOver.load(ordering: .acquiring) {
+            let (operations, hits) = work(number)
+            lap.operations += Double(operations)
+            lap.hits += Double(hits)
+        }
+        lap.times = ThreadTimes.now(queue) - start
+        let result = lap
+        laps.withLock { $0[number] = result }
+    }
+}

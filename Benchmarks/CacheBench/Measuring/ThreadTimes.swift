@@ -1,0 +1,43 @@
+import Glibc
+
+/// Times of the calling thread, in nanoseconds.
+struct ThreadTimes {
+    /// Spent on a processor.
+    var processor: Double
+    /// By the clock on the wall.
+    var wall: Double
+    /// Ready to run and kept waiting by others.
+    var waited: Double
+
+    /// Until now.
+    static func now(_ queue: borrowing RunQueue) -> ThreadTimes {
+        ThreadTimes(processor: clock(CLOCK_THREAD_CPUTIME_ID), wall: clock(CLOCK_MONOTONIC), waited: queue.waited)
+    }
+
+    static func - (end: ThreadTimes, start: ThreadTimes) -> ThreadTimes {
+        ThreadTimes(processor: end.processor - start.processor, wall: end.wall - start.wall, waited: end.waited - start.waited)
+    }
+
+    /// A clock of the kernel's.
+    static func clock(_ id: clockid_t) -> Double {
+        var time = timespec()
+        clock_gettime(id, &time)
+        return Double(time.tv_sec) * 1e9 + Double(time.tv_nsec)
+    }
+}
+
+/// What the kernel says of the thread that made it: how long it was ready to run and did not.
+struct RunQueue: ~Copyable {
+    private let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+
+    deinit { if file >= 0 { close(file) } }
+
+    /// Nanoseconds so far: the second number of the line (Documentation/scheduler/sched-stats.rst); 0 where there is none.
+    var waited: Double {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 128) { line in
+            let length = pread(file, line.baseAddress, line.count, 0)
+            guard length > 0, let space = line[..<length].firstIndex(of: UInt8(ascii: " ")) else { return 0 }
+            return Double(line[(space + 1)..<length].prefix { $0 >= 48 && $0 <= 57 }.reduce(0) { $0 * 10 + Int($1 - 48) })
+        }
+    }
+}

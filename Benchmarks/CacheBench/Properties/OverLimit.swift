@@ -1,0 +1,73 @@
+import Plimsoll
+import PlimsollTesting
+import Synchronization
+
+/// Whether the sum of costs is ever above the limit when an insert, or a change of the limit, has returned.
+///
+/// Threads insert at random costs while one changes the limit. An inserter looks after its insert: if no change of the limit was under way from before it
+/// looked until after, whatever had happened before must be within the limit. Who changes the limit looks, too, as soon as the change has returned.
+final class OverLimit: Sendable {
+    private static let inserters = 4, highest = 1_000_000
+
+    private let cache = PurgeableCache<UInt64, UInt64>("over-limit", limit: ByteCount(highest))
+    // Mutable state: atomics. `changes` is odd while the limit is being changed; sequentially consistent, as the look at the cache must lie between two
+    // loads of it. The others are only counted.
+    private let changes = Atomic(0)
+    private let isOver = Atomic(false)
+    private let worst = Atomic(Int.min)
+    private let looks = Atomic(0)
+
+    struct Result {
+        /// Largest sum of costs less the limit, in bytes, if positive.
+        var excess: Int
+        /// Times that an inserter looked while the limit stood still.
+        var looks: Int
+        var changes: Int
+    }
+
+    static func measure(for length: Duration) throws -> Result {
+        let subject = OverLimit()
+        let threads = try (0...Self.inserters).map { number in
+            guard let thread = PlainThread({ number == 0 ? subject.changeLimits() : subject.insert(UInt64(number)) }) else {
+                throw Failure.failed("no thread could be started")
+            }
+            return thread
+        }
+        SteadyClock.sleep(length)
+        subject.isOver.store(true, ordering: .relaxed)
+        for thread in threads { thread.join() }
+        let (looks, changes) = (subject.looks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
+        guard looks > 1000, changes > 10 else { throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes") }
+        return Result(excess: max(0, subject.worst.load(ordering: .relaxed)), looks: looks, changes: changes)
+    }
+
+    private func insert(_ seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        while !isOver.load(ordering: .relaxed) {
+            let key = random.next() % 100_000
+            cache.insert(key, forKey: key, cost: Int.random(in: 0...20_000, using: &random))
+            look()
+        }
+    }
+
+    private func changeLimits() {
+        var random = SeededGenerator(seed: 99)
+        while !isOver.load(ordering: .relaxed) {
+            changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
+            cache.limit = ByteCount(Int.random(in: 0...Self.highest, using: &random))
+            changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
+            note(cache.byteCount.bytes - cache.limit.bytes)
+            SteadyClock.sleep(.microseconds(Int.random(in: 0...2000, using: &random)))
+        }
+    }
+
+    private func look() {
+        let before = changes.load(ordering: .sequentiallyConsistent)
+        let excess = cache.byteCount.bytes - cache.limit.bytes
+        guard before % 2 == 0, changes.load(ordering: .sequentiallyConsistent) == before else { return }
+        looks.wrappingAdd(1, ordering: .relaxed)
+        note(excess)
+    }
+
+    private func note(_ excess: Int) { worst.max(excess, ordering: .relaxed) }
+}

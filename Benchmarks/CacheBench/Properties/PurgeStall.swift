@@ -1,0 +1,113 @@
+import Foundation
+import Glibc
+import Plimsoll
+import Synchronization
+
+/// A million objects thrown out at once: how long that keeps the caller, and how long an operation of another thread takes meanwhile.
+final class PurgeStall: Sendable {
+    private static let entries = 1_000_000
+    /// Others are watched so long after the call, too: freeing may have been left to them.
+    private static let aftermath = Duration.milliseconds(300)
+
+    private let cache = PurgeableCache<UInt64, Counted>("purge", cost: { _, _ in 1 })
+    // Mutable state: atomics, relaxed but for `isWatched`, which is released and acquired so that the longest step is of the watched time.
+    private let isWatched = Atomic(false)
+    private let isOver = Atomic(false)
+    private let longest = Atomic(0)
+    private let steps = Atomic(0)
+
+    /// An object of which is known how many are alive.
+    private final class Counted: Sendable {
+        static let alive = Atomic(0)
+        init() { Self.alive.wrappingAdd(1, ordering: .relaxed) }
+        deinit { Self.alive.wrappingSubtract(1, ordering: .relaxed) }
+    }
+
+    /// In microseconds.
+    struct Result {
+        var caller: Double
+        var others: Double
+        /// The longest operation of another thread in as much time without a purge.
+        var undisturbed: Double
+        /// Objects alive when the caller had its control back, and at the end of the watched time.
+        var aliveAtReturn: Int
+        var aliveAtEnd: Int
+    }
+
+    /// Medians of so many purges.
+    static func measure(rounds: Int) throws -> (middle: Result, worst: Result) {
+        let results = try (0..<rounds).map { _ in try PurgeStall().run() }
+        func pick(_ choose: ([Double]) -> Double) -> Result {
+            Result(
+                caller: choose(results.map(\.caller)), others: choose(results.map(\.others)), undisturbed: choose(results.map(\.undisturbed)),
+                aliveAtReturn: Int(choose(results.map { Double($0.aliveAtReturn) })), aliveAtEnd: Int(choose(results.map { Double($0.aliveAtEnd) })))
+        }
+        return (pick { median($0) ?? .nan }, pick { $0.max() ?? .nan })
+    }
+
+    /// The caller's time of NSCache's in microseconds, once: filling it takes long.
+    static func measureFoundation() -> Double {
+        let cache = NSCache<NSNumber, Counted>()
+        for number in 0..<entries { cache.setObject(Counted(), forKey: NSNumber(value: number)) }
+        let start = SteadyClock.thread
+        cache.removeAllObjects()
+        return (SteadyClock.thread - start).inSeconds * 1e6
+    }
+
+    private func run() throws -> Result {
+        for number in 0..<Self.entries { cache.insert(Counted(), forKey: Keys.key(number)) }
+        guard let thread = PlainThread({ self.work() }) else { throw Failure.failed("no thread could be started") }
+        while steps.load(ordering: .relaxed) < 1000 { SteadyClock.sleep(.milliseconds(1)) }
+
+        let undisturbed = watch { SteadyClock.sleep(.milliseconds(100)) }
+        var caller = 0.0, aliveAtReturn = 0
+        let others = watch {
+            let queue = RunQueue(), start = ThreadTimes.now(queue)
+            cache.removeAll()
+            let times = ThreadTimes.now(queue) - start
+            caller = times.wall - times.waited
+            aliveAtReturn = Counted.alive.load(ordering: .relaxed)
+            SteadyClock.sleep(Self.aftermath)
+        }
+        let aliveAtEnd = Counted.alive.load(ordering: .relaxed)
+        isOver.store(true, ordering: .relaxed)
+        thread.join()
+        cache.removeAll()
+        return Result(caller: caller / 1000, others: others, undisturbed: undisturbed, aliveAtReturn: aliveAtReturn, aliveAtEnd: aliveAtEnd)
+    }
+
+    /// Microseconds of the longest step of the other thread that overlaps `body`.
+    private func watch(_ body: () -> Void) -> Double {
+        longest.store(0, ordering: .relaxed)
+        isWatched.store(true, ordering: .releasing)
+        body()
+        // The step that waited for all of it ends after it.
+        let seen = steps.load(ordering: .acquiring)
+        while steps.load(ordering: .acquiring) < seen + 2 { SteadyClock.sleep(.microseconds(100)) }
+        isWatched.store(false, ordering: .releasing)
+        return Double(longest.load(ordering: .relaxed)) / 1000
+    }
+
+    /// Asks for what was there and inserts again what is missing, as a service would.
+    private func work() {
+        let queue = RunQueue()
+        var number = 0, waited = queue.waited
+        while !isOver.load(ordering: .relaxed) {
+            let key = Keys.key(number % Self.entries), watched = isWatched.load(ordering: .acquiring)
+            number += 7919
+            let fresh = number % 16 == 0 ? Counted() : nil
+            let start = ThreadTimes.clock(CLOCK_MONOTONIC)
+            if cache.value(forKey: key) == nil, let fresh { cache.insert(fresh, forKey: key) }
+            var took = ThreadTimes.clock(CLOCK_MONOTONIC) - start
+            // A step that takes longer than 20 us may have waited for a processor, which is asked of the kernel then, and now and then so that no
+            // short waits add up.
+            if took > 20_000 || number % 4096 == 0 {
+                let total = queue.waited
+                took -= total - waited
+                waited = total
+            }
+            if watched, took > 0 { longest.max(Int(took), ordering: .relaxed) }
+            steps.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/// All races as people read them.
+struct RaceTable {
+    private let standings: [Standings]
+
+    init(_ standings: [Standings]) { self.standings = standings }
+
+    var text: String {
+        let header = ["workload", "contender", "ns", "wall", "hit %", "M/s", "2 threads: ns", "wall", "M/s", "from", "to", "together"]
+        let rows = RaceRecord.all(standings).map { row in
+            [row.workload, row.contender, Self.number(row.processor), Self.number(row.wall), Text.fixed(row.hitShare * 100, decimals: 1)]
+                + [Self.number(row.throughput), Self.number(row.processor2), Self.number(row.wall2), Self.number(row.throughput2)]
+                + [Self.number(row.lowest2), Self.number(row.highest2), "\(row.together) of \(row.rounds)"]
+        }
+        return """
+            # ns: processor time an operation took a thread; wall: as the clock has it; M/s: million operations a second of all threads' own time
+            # together: rounds in which both threads really ran at the same time; those count, if they are half of them; from, to: worst and best
+            \(Text.table(header, rows, numeric: true))
+            """
+    }
+
+    private static func number(_ value: Double) -> String { Text.fixed(value, decimals: value < 100 ? 1 : 0) }
+}
+
+/// One contender in one race, in medians: a row of the table, and of the charts.
+struct RaceRecord: Codable {
+    var workload: String
+    var contender: String
+    var hitShare: Double
+    /// Nanoseconds an operation, by one thread and by each of two.
+    var processor, wall, processor2, wall2: Double
+    /// Million operations a second.
+    var throughput, throughput2, lowest2, highest2: Double
+    var rounds: Int
+    /// Rounds in which both threads ran at the same time.
+    var together: Int
+
+    private init(_ workload: String, _ row: Standings.Row) {
+        func middle(_ heats: [Heat], _ part: (Heat) -> Double) -> Double { median(heats.map(part)) ?? .nan }
+        self.workload = workload
+        contender = row.name
+        hitShare = middle(row.one) { $0.hitShare }
+        processor = middle(row.one) { $0.processor }
+        wall = middle(row.one) { $0.wall }
+        processor2 = middle(row.together) { $0.processor }
+        wall2 = middle(row.together) { $0.wall }
+        throughput = middle(row.one) { $0.throughput * 1000 }
+        throughput2 = middle(row.together) { $0.throughput * 1000 }
+        lowest2 = row.together.map { $0.throughput * 1000 }.min() ?? .nan
+        highest2 = row.together.map { $0.throughput * 1000 }.max() ?? .nan
+        rounds = row.two.count
+        together = row.two.count { $0.isUndisturbed }
+    }
+
+    static func all(_ standings: [Standings]) -> [RaceRecord] {
+        standings.flatMap { race in race.rows.map { RaceRecord(race.workload, $0) } }
+    }
+}
+
+/// What is promised of the races.
+struct RaceFigures {
+    private let standings: [String: Standings]
+
+    init(_ standings: [Standings]) { self.standings = Dictionary(standings.map { ($0.workload, $0) }, uniquingKeysWith: { $1 }) }
+
+    func tell() {
+        tell("cache.hit.ratio-to-dictionary", standings["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
+        tell("cache.hit.scaling-2t", standings["hits"]?.row(ourName)?.scaling)
+        tell("cache.get-or-insert.nscache-ratio", standings["get-or-insert"]?.ratio(of: "NSCache"))
+        tell("cache.get-or-insert.caffeine-ratio", standings["get-or-insert"]?.ratio(of: "Caffeine"))
+        let objects = ["objects", "string-values"].compactMap { standings[$0]?.ratio(of: "NSCache") }
+        if objects.count == 2 { tell("cache.hit-object.nscache-ratio", objects.min()) }
+    }
+
+    private func tell(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }
+}

@@ -1,0 +1,123 @@
+import Foundation
+
+/// A panel of bars for each workload, two beside each other.
+struct BarPanels {
+    struct Panel: Codable {
+        var title: String
+        var rows: [Row]
+    }
+
+    struct Row: Codable {
+        var name: String
+        var value: Double
+        var label: String
+        var isOurs: Bool
+    }
+
+    let title: String
+    let subtitle: String
+    let panels: [Panel]
+    /// Where lines are drawn across the bars.
+    let ticks: [Double]
+    /// The largest value there is room for.
+    let end: Double
+    var isLogarithmic = false
+
+    private static let width = 960.0, margin = 24.0, nameWidth = 140.0, labelWidth = 118.0, rowHeight = 20.0, top = 84.0
+
+    var svg: String {
+        var svg = SVG()
+        svg.text(title, x: Self.margin, y: 30, "title")
+        svg.text(subtitle, x: Self.margin, y: 52, "minor")
+        var y = Self.top
+        for pair in stride(from: 0, to: panels.count, by: 2).map({ panels[$0..<min($0 + 2, panels.count)] }) {
+            for (column, panel) in pair.enumerated() { draw(panel, x: Self.margin + Double(column) * Self.width / 2, y: y, &svg) }
+            y += Double(pair.map(\.rows.count).max() ?? 0) * Self.rowHeight + 60
+        }
+        let summary = panels.map { panel in "\(panel.title): " + panel.rows.map { "\($0.name) \($0.label)" }.joined(separator: ", ") }
+        return svg.document(
+            width: Int(Self.width), height: Int(y), title: title, description: summary.joined(separator: ". "), style: ChartStyle.css)
+    }
+
+    private func draw(_ panel: Panel, x: Double, y: Double, _ svg: inout SVG) {
+        let left = x + Self.nameWidth, length = Self.width / 2 - Self.margin - Self.nameWidth - Self.labelWidth
+        let bottom = y + 12 + Double(panel.rows.count) * Self.rowHeight
+        svg.text(panel.title, x: left, y: y, "head")
+        for tick in ticks {
+            let at = left + share(tick) * length
+            svg.line((at, y + 8), (at, bottom), "grid")
+            svg.text(Text.number(tick), x: at, y: bottom + 14, "minor", anchor: .middle)
+        }
+        for (number, row) in panel.rows.enumerated() {
+            let isOurs = row.isOurs, middle = y + 12 + (Double(number) + 0.5) * Self.rowHeight
+            svg.text(row.name, x: left - 8, y: middle + 4, isOurs ? "ourtext" : "", anchor: .end)
+            svg.rectangle(
+                x: left, y: middle - 7, width: share(row.value) * length, height: 14, isOurs ? "ours" : "peer", title: "\(row.name): \(row.label)")
+            svg.text(row.label, x: left + share(row.value) * length + 6, y: middle + 4, isOurs ? "ourtext" : "minor")
+        }
+        svg.line((left, y + 8), (left, bottom), "axis")
+    }
+
+    /// Of the length of the axis, from its begin.
+    private func share(_ value: Double) -> Double {
+        let share = isLogarithmic ? log(max(1, value)) / log(end) : value / end
+        return min(1, max(0, share))
+    }
+}
+
+extension BarPanels {
+    private static let titles = [
+        ("hits", "hits, 100 k entries"), ("get-or-insert", "get or insert, zipf, 10 % fit"), ("mixed", "3 reads, 1 write, zipf"),
+        ("string-keys", "hits, String keys"), ("objects", "hits, values are objects"), ("string-values", "hits, String values"),
+        ("hits-10000", "hits, 10 k entries"), ("hits-1000000", "hits, 1 M entries"), ("hits-10000000", "hits, 10 M entries"),
+        ("hot-key", "hits, one hot key"),
+    ]
+
+    private static func panels(_ records: [RaceRecord], _ workloads: [String], _ row: (RaceRecord) -> Row) -> [Panel] {
+        titles.filter { workloads.contains($0.0) }.compactMap { workload, title in
+            let rows = records.filter { $0.workload == workload }
+            return rows.isEmpty ? nil : Panel(title: title, rows: rows.map(row))
+        }
+    }
+
+    /// Processor time of an operation.
+    static func times(_ records: [RaceRecord]) -> String {
+        let workloads = ["hits", "get-or-insert", "mixed", "string-keys", "objects", "string-values", "hot-key"] + Workloads.sized
+        return BarPanels(
+            title: "Processor time of an operation, one thread",
+            subtitle: "nanoseconds, logarithmic; medians of rounds in turn; shorter is better. The bare Dictionary has no lock and no bound.",
+            panels: panels(records, workloads) { Row(name: $0.contender, value: $0.processor, unit: "ns", isOurs: $0.contender == ourName) },
+            ticks: [1, 10, 100, 1000], end: 3000, isLogarithmic: true
+        ).svg
+    }
+
+    /// How much more two threads do than one.
+    static func scaling(_ records: [RaceRecord]) -> String {
+        BarPanels(
+            title: "Two threads at the same time: throughput over that of one",
+            subtitle: "operations in the threads' own time, medians of rounds in turn; beside the bars, millions a second of both threads",
+            panels: panels(records, ["hits", "get-or-insert", "mixed", "hot-key"]) {
+                let factor = $0.throughput2 / $0.throughput
+                let label = "\(Text.fixed(factor, decimals: 2)) (\(Row.number($0.throughput2)) M/s)"
+                return Row(name: $0.contender, value: factor, label: label, isOurs: $0.contender == ourName)
+            },
+            ticks: [0, 1, 2], end: 2.4
+        ).svg
+    }
+
+    /// What is promised besides.
+    static func properties(_ panels: [Panel]) -> String {
+        BarPanels(
+            title: "Inserts, memory, purge", subtitle: "nanoseconds, bytes and microseconds, logarithmic; shorter is better; grey: others",
+            panels: panels, ticks: [1, 100, 10_000, 1_000_000], end: 3e6, isLogarithmic: true
+        ).svg
+    }
+}
+
+extension BarPanels.Row {
+    init(name: String, value: Double, unit: String, isOurs: Bool) {
+        self.init(name: name, value: value, label: "\(Self.number(value)) \(unit)", isOurs: isOurs)
+    }
+
+    fileprivate static func number(_ value: Double) -> String { Text.fixed(value, decimals: value < 100 ? 1 : 0) }
+}

@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Processes/ChildProcess.swift

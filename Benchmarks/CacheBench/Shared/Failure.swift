@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Commands/Failure.swift

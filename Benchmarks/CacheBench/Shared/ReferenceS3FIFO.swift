@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Bench/ReferenceS3FIFO.swift

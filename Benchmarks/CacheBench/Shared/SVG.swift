@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Drawing/SVG.swift

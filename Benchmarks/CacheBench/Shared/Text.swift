@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Drawing/Text.swift

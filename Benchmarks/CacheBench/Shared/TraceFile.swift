@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Bench/TraceFile.swift

@@ -1,0 +1,1 @@
+../../../Sources/PlimsollCLI/Service/Zipf.swift

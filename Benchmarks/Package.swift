@@ -1,0 +1,44 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// A package of its own: what is measured with never reaches those who use the library, and calls here cross a module boundary as theirs do.
+
+let rules: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+let package = Package(
+    name: "plimsoll-benchmarks",
+    products: [.executable(name: "cache-bench", targets: ["CacheBench"])],
+    dependencies: [
+        .package(name: "plimsoll", path: ".."),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        // No traits: its interposers of malloc and of the runtime would be measured with.
+        .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
+    ],
+    targets: [
+        // `Shared` holds links to files of the command line tool.
+        .executableTarget(
+            name: "CacheBench",
+            dependencies: [
+                .product(name: "Plimsoll", package: "plimsoll"),
+                .product(name: "PlimsollTesting", package: "plimsoll"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "CacheBench",
+            swiftSettings: rules),
+        .testTarget(name: "CacheBenchTests", dependencies: ["CacheBench"], path: "Tests/CacheBenchTests", swiftSettings: rules),
+
+        // Its plug-in looks for targets in a directory named Benchmarks, which is this one.
+        .executableTarget(
+            name: "CacheMicro",
+            dependencies: [.product(name: "Plimsoll", package: "plimsoll"), .product(name: "Benchmark", package: "benchmark")],
+            path: "CacheMicro",
+            swiftSettings: rules,
+            plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),
+    ],
+    swiftLanguageModes: [.v6]
+)
