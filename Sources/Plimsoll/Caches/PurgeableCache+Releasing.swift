@@ -57,10 +57,11 @@ extension PurgeableCache {
     /// Moves what is left together in shards that have become much emptier, a little at a time, and gives the kernel the pages behind.
     private func giveBackPages() {
         directory.forEach { shard in
-            var isOver = false
+            var isBegun = false, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
-                    guard table.isSparse else { return true }
+                    guard isBegun || table.isSparse else { return true }
+                    isBegun = true
                     return Layout.writing(shard) {
                         table.compact(atMost: 64) { from, to in
                             let (from, to) = (shard.place(from, Layout.pairSize).pair, shard.place(to, Layout.pairSize).pair)
