@@ -155,11 +155,18 @@ extension PurgeableCache {
         var total = counters.total.pointee.load(ordering: .relaxed)
         while true {
             // Also when nothing is lacking: the bound may have been lowered.
-            guard total &+ lacking <= counters.bound.pointee.load(ordering: .relaxed) else { return false }
+            // Subtracted, as the sum of two costs may be more than an integer holds.
+            guard lacking <= counters.bound.pointee.load(ordering: .relaxed) &- total else { return false }
             if lacking <= 0 { return true }
-            let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
+            let (exchanged, now) = counters.total.pointee.weakCompareExchange(
+                expected: total, desired: total &+ lacking, ordering: .sequentiallyConsistent)
             if exchanged { break }
             total = now
+        }
+        // Whoever lowers the bound writes it and then reads the total, here it is the other way round: in one order of all four, one of us sees the other.
+        guard lacking <= counters.bound.pointee.load(ordering: .sequentiallyConsistent) &- total else {
+            counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
+            return false
         }
         guard !counters.has(.meter) || mayTake(lacking) else {
             counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)

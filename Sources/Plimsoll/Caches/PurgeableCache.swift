@@ -162,8 +162,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public var limit: ByteCount {
         get { ByteCount(counters.bound.pointee.load(ordering: .relaxed)) }
         set {
-            counters.bound.pointee.store(max(0, newValue.bytes), ordering: .relaxed)
-            let excess = counters.total.pointee.load(ordering: .relaxed) - max(0, newValue.bytes)
+            // Orderings: see `reserve`.
+            counters.bound.pointee.store(max(0, newValue.bytes), ordering: .sequentiallyConsistent)
+            let excess = counters.total.pointee.load(ordering: .sequentiallyConsistent) - max(0, newValue.bytes)
             if excess > 0 { _ = letGo(excess, reason: .evicted) }
         }
     }
