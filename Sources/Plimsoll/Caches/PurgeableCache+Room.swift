@@ -58,11 +58,11 @@ extension PurgeableCache {
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
-        var existing = find(key, hash, in: shard), hasEvicted = false
+        var existing = find(key, hash, in: shard)
         while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
             // From here as long as it has its part; what is larger than that comes from all.
             guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else { return .lacksRoom }
-            hasEvicted = true
+            room.hasEvicted = true
             room.held &+= table.cost(of: victim)
             let isExisting = victim == existing
             if isExisting { existing = nil }
@@ -79,7 +79,7 @@ extension PurgeableCache {
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        if hasEvicted || table.hasForgotten { table.remember() }
+        if room.hasEvicted || table.hasForgotten { table.remember() }
         return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
     }
 
@@ -192,10 +192,16 @@ extension PurgeableCache {
         meter.load()?.give(cost)
     }
 
+    /// Whether more has to go than is held already.
+    private func isShort(_ room: CacheRoom) -> Bool {
+        let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
+        return room.wanted - room.held > min(free, meter.load()?.room ?? .max)
+    }
+
     /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
-        var gained = 0
+        var count = 0
         // Those with the most first; and if nobody has its part any more, everybody.
         for isFair in [true, false] {
             directory.forEach { shard in
@@ -203,16 +209,17 @@ extension PurgeableCache {
                     Layout.writing(shard) {
                         let part = isFair ? counters.total.pointee.load(ordering: .relaxed) >> (table.depth + 1) : -1
                         for _ in 0..<8 {
-                            guard gained < room.wanted, table.cost > part, let victim = table.evict() else { break }
-                            gained += max(1, table.cost(of: victim))
+                            guard isShort(room), table.cost > part, let victim = table.evict() else { break }
+                            count += 1
                             room.held += table.cost(of: victim)
                             discard(victim, .evicted, shard, &table, &leaving)
                         }
                     }
                 }
-                return gained < room.wanted
+                return isShort(room)
             }
-            if gained > 0 { return true }
+            if count > 0 { room.hasEvicted = true }
+            if count > 0 || !isShort(room) { return true }
         }
         // Others may hold what they have evicted and wait for what we hold: whoever lets go of it lets them end.
         let held = room.held
@@ -228,6 +235,8 @@ struct CacheRoom {
     @usableFromInline let wanted: Int
     /// Counted in the total and declared to the meter, but of no entry.
     @usableFromInline var held = 0
+    /// Something of the shard that the newcomer belongs to may have gone for it.
+    @usableFromInline var hasEvicted = false
     /// How often nothing was found that might go.
     @usableFromInline var attempts = 0
 
