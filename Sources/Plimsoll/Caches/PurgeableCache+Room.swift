@@ -61,7 +61,9 @@ extension PurgeableCache {
         var existing = find(key, hash, in: shard)
         while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
             // From here as long as it has its part; what is larger than that comes from all.
-            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else { return .lacksRoom }
+            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
+                return .lacksRoom
+            }
             room.hasEvicted = true
             room.held &+= table.cost(of: victim)
             let isExisting = victim == existing

@@ -151,6 +151,12 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         return entry.value
     }
 
+    /// Whether there is a value under `key`; asking is no use of it.
+    public func contains(_ key: Key) -> Bool {
+        let hash = hasher.of(key), now = counters.has(.expiry) ? now : .min
+        return withShard(of: hash) { shard, table in find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false }
+    }
+
     /// Calls `listener` with each entry that leaves and why, on the thread that made it leave, after the lock.
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
         listeners.withLock { $0.append(listener) }

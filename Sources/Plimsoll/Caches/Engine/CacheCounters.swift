@@ -52,7 +52,9 @@ struct CacheCounters: @unchecked Sendable {
     func count(_ use: Use) {
         // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
         var here: UInt8 = 0
-        let stripe = withUnsafeMutablePointer(to: &here) { Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1) }
+        let stripe = withUnsafeMutablePointer(to: &here) {
+            Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1)
+        }
         CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
