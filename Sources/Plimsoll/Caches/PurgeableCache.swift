@@ -182,7 +182,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         statistics.misses = counters.sum(.miss) + sum { $0.misses }
         statistics.count = count
         statistics.purged = counters.sum(.purge)
-        statistics.evictions = sum { $0.evictions } - statistics.purged
+        statistics.evictions = sum { $0.evictions }
         statistics.byteCount = byteCount
         return statistics
     }
