@@ -330,7 +330,8 @@ extension CacheTable {
         var own = times[slot]
         if own.deadline <= now { return false }
         if let idleTime {
-            own.idles = now + idleTime
+            let (sum, overflow) = now.addingReportingOverflow(idleTime)
+            own.idles = overflow ? .max : sum
             times.set(slot, own)
         }
         return true
