@@ -309,6 +309,9 @@ extension CacheTable {
         withQueue(node(slot).pointee.queue) { $0.cost += cost - old }
         untag(slot)
         if !names.isEmpty { tag(slot, names) }
+        guard wheel.isUsed else { return }
+        wheel.remove(slot, &times)
+        times.set(slot, SlotTimes())
     }
 
     // MARK: Time
