@@ -31,23 +31,26 @@ extension PurgeableCache {
     /// Takes out what is coldest as long as `wantsMore`, told the number of entries and their costs so far. Allocates nothing.
     private func takeColdest(_ reason: RemovalReason, _ wantsMore: (Int, Int) -> Bool) -> (count: Int, bytes: Int) {
         var count = 0, bytes = 0, isEmpty = false
+        // No more than there was: what listeners put back meanwhile is not waited for.
+        let most = self.count
         let batch = takeBatch()
         // A small slice from each shard in turn keeps them even; the last ones are taken no further than needed.
-        while wantsMore(count, bytes), !isEmpty {
+        while count < most, wantsMore(count, bytes), !isEmpty {
             isEmpty = true
             directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while !batch.isFull, wantsMore(count, bytes), let victim = table.evict() {
+                        while !batch.isFull, count < most, wantsMore(count, bytes), let victim = table.evict() {
                             count += 1
-                            bytes += table.cost(of: victim)
+                            let (sum, overflow) = bytes.addingReportingOverflow(table.cost(of: victim))
+                            bytes = overflow ? .max : sum
                             batch.append(takeUnlisted(victim, shard, &table, reason))
                         }
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
                 settle(batch)
-                return wantsMore(count, bytes)
+                return count < most && wantsMore(count, bytes)
             }
         }
         putBack(batch)
