@@ -98,15 +98,18 @@ extension PurgeableCache {
     private func removeEach() {
         let batch = takeBatch()
         directory.forEach { shard in
-            var position: UInt32 = 0, isOver = false
+            // From the last on: what is moved together meanwhile comes further to the front, and what a listener puts in, into what has just been left.
+            var position: UInt32?, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while position < UInt32(table.top), !batch.isFull {
-                            if table.isUsed(position) { batch.append(takeOut(position, shard, &table, .removed)) }
-                            position += 1
+                        var next = min(position ?? .max, UInt32(table.top))
+                        while next > 0, !batch.isFull {
+                            next -= 1
+                            if table.isUsed(next) { batch.append(takeOut(next, shard, &table, .removed)) }
                         }
-                        return position >= UInt32(table.top)
+                        position = next
+                        return next == 0
                     }
                 }
                 settle(batch)
