@@ -43,23 +43,26 @@ extension PurgeableCache {
     /// Takes out what is coldest as long as `wantsMore`, told the number of entries and their costs so far. Allocates nothing.
     private func takeColdest(_ reason: RemovalReason, _ wantsMore: (Int, Int) -> Bool) -> (count: Int, bytes: Int) {
         var count = 0, bytes = 0, isEmpty = false
+        // No more than there was: what listeners put back meanwhile is not waited for.
+        let most = self.count
         let batch = takeBatch()
         // A small slice from each shard in turn keeps them even; the last ones are taken no further than needed.
-        while wantsMore(count, bytes), !isEmpty {
+        while count < most, wantsMore(count, bytes), !isEmpty {
             isEmpty = true
             directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while !batch.isFull, wantsMore(count, bytes), let victim = table.evict() {
+                        while !batch.isFull, count < most, wantsMore(count, bytes), let victim = table.evict() {
                             count += 1
-                            bytes += table.cost(of: victim)
+                            let (sum, overflow) = bytes.addingReportingOverflow(table.cost(of: victim))
+                            bytes = overflow ? .max : sum
                             batch.append(takeUnlisted(victim, shard, &table, reason))
                         }
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
                 settle(batch)
-                return wantsMore(count, bytes)
+                return count < most && wantsMore(count, bytes)
             }
         }
         putBack(batch)
@@ -107,15 +110,18 @@ extension PurgeableCache {
     private func removeEach() {
         let batch = takeBatch()
         directory.forEach { shard in
-            var position: UInt32 = 0, isOver = false
+            // From the last on: what is moved together meanwhile comes further to the front, and what a listener puts in, into what has just been left.
+            var position: UInt32?, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while position < UInt32(table.top), !batch.isFull {
-                            if table.isUsed(position) { batch.append(takeOut(position, shard, &table, .removed)) }
-                            position += 1
+                        var next = min(position ?? .max, UInt32(table.top))
+                        while next > 0, !batch.isFull {
+                            next -= 1
+                            if table.isUsed(next) { batch.append(takeOut(next, shard, &table, .removed)) }
                         }
-                        return position >= UInt32(table.top)
+                        position = next
+                        return next == 0
                     }
                 }
                 settle(batch)
@@ -172,6 +178,7 @@ extension PurgeableCache {
     func takeUnlisted(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
         let pair = shard.place(slot, Layout.pairSize).pair
         let entry = Entry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
+        if reason == .evicted { table.evictions &+= 1 }
         table.recycle(slot)
         return entry
     }

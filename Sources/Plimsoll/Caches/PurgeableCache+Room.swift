@@ -112,6 +112,7 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
+        if reason == .evicted { table.evictions &+= 1 }
         table.recycle(slot)
     }
 

@@ -137,18 +137,18 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         insert(value, forKey: key, cost: cost, tags: tags, times: times(expiresAfter), of: nil)
     }
 
-    /// Takes out and returns the value under `key`.
+    /// Takes out and returns the value under `key`; `nil` if there is none or its time has passed.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        let hash = hasher.of(key)
+        let hash = hasher.of(key), now = counters.has(.expiry) ? now : .min
         let entry: Entry? = withShard(of: hash, isWriting: true) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
-            return takeOut(slot, shard, &table, .removed)
+            return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)
         }
         guard let entry else { return nil }
         forget(entry.cost)
         tell(entry)
-        return entry.value
+        return entry.reason == .removed ? entry.value : nil
     }
 
     /// Whether there is a value under `key`; asking is no use of it.
@@ -185,7 +185,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         statistics.misses = counters.sum(.miss) + sum { $0.misses }
         statistics.count = count
         statistics.purged = counters.sum(.purge)
-        statistics.evictions = sum { $0.evictions } - statistics.purged
+        statistics.evictions = sum { $0.evictions }
         statistics.byteCount = byteCount
         return statistics
     }

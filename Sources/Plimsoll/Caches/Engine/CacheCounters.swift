@@ -48,13 +48,15 @@ struct CacheCounters: @unchecked Sendable {
 
     @usableFromInline enum Use: Int { case hit, miss, purge }
 
+    /// Which line a thread with `address` on its stack counts on. Stacks are often a power of two apart: the low bits say nothing.
+    @inlinable @inline(__always)
+    static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9) &>> 13) & (stripes &- 1) }
+
     @inlinable @inline(__always)
     func count(_ use: Use) {
         // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
         var here: UInt8 = 0
-        let stripe = withUnsafeMutablePointer(to: &here) {
-            Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1)
-        }
+        let stripe = withUnsafeMutablePointer(to: &here) { Self.stripe(UInt(bitPattern: $0)) }
         CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 

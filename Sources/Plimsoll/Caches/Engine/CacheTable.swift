@@ -46,7 +46,8 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     var pins: [UInt32: Int] = [:]
     @usableFromInline var hits = 0
     @usableFromInline var misses = 0
-    var evictions = 0
+    /// Entries told as evicted.
+    @usableFromInline var evictions = 0
 
     /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each other.
     private static var smallParts: Int { 10 }
@@ -148,7 +149,6 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
             }
             if fromSmall, !ghosts.insert(node(slot).pointee.hash) { hasForgotten = true }
             remove(slot)
-            evictions += 1
             // The next to go is fetched while this one is dealt with.
             if small.oldest != SlotNode.none { _ = mark(small.oldest).pointee.load(ordering: .relaxed) }
             return slot
@@ -310,6 +310,9 @@ extension CacheTable {
         withQueue(node(slot).pointee.queue) { $0.cost += cost - old }
         untag(slot)
         if !names.isEmpty { tag(slot, names) }
+        guard wheel.isUsed else { return }
+        wheel.remove(slot, &times)
+        times.set(slot, SlotTimes())
     }
 
     // MARK: Time
@@ -331,7 +334,8 @@ extension CacheTable {
         var own = times[slot]
         if own.deadline <= now { return false }
         if let idleTime {
-            own.idles = now + idleTime
+            let (sum, overflow) = now.addingReportingOverflow(idleTime)
+            own.idles = overflow ? .max : sum
             times.set(slot, own)
         }
         return true

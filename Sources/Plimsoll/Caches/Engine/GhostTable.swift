@@ -66,7 +66,7 @@ struct GhostTable {
         for cell in 0..<8 where cells[cell] & 0xFFFF_0000 == mark && cells[cell] != 0 {
             let age = (now &- cells[cell]) & 0xFFFF
             cells[cell] = 0
-            return UInt64(age) <= window >> shift
+            return UInt64(age) < max(1, window >> shift)
         }
         return false
     }
