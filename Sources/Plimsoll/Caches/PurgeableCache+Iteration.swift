@@ -23,7 +23,7 @@ extension PurgeableCache {
 
     func entries(_ count: Int, order: (borrowing CacheTable) -> [UInt32]) -> [Copy] {
         var copies: [Copy] = []
-        let now = counters.has(.expiry) ? now : .min
+        let now = counters.has(.expiry) ? self.now : .min
         directory.forEach { shard in
             shard.lock.pointee.withLock { table in
                 let slots = order(table)

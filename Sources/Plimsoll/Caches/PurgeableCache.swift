@@ -140,7 +140,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Takes out and returns the value under `key`; `nil` if there is none or its time has passed.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        let hash = hasher.of(key), now = counters.has(.expiry) ? now : .min
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         let entry: Entry? = withShard(of: hash, isWriting: true) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
             return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)
@@ -153,7 +153,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     /// Whether there is a value under `key`; asking is no use of it.
     public func contains(_ key: Key) -> Bool {
-        let hash = hasher.of(key), now = counters.has(.expiry) ? now : .min
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         return withShard(of: hash) { shard, table in find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false }
     }
 

@@ -1,3 +1,4 @@
+import CPlimsollMemory
 public import Synchronization
 
 /// What a shard knows of its slots: which are in use, in which order they go, and under which hash they are found. Of keys and values it knows only how large
@@ -149,11 +150,29 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
             }
             if fromSmall, !ghosts.insert(node(slot).pointee.hash) { hasForgotten = true }
             remove(slot)
-            // The next to go is fetched while this one is dealt with.
-            if small.oldest != SlotNode.none { _ = mark(small.oldest).pointee.load(ordering: .relaxed) }
+            fetchNext(fromSmall ? small.oldest : main.oldest)
             return slot
         }
     }
+
+    /// Has the processor bring what the next two evictions here will look at, since hardly any of it is in its cache: a third of the time of inserts that evict
+    /// (measured). Of the next the node is there by now, so that it is known what else will be needed.
+    private func fetchNext(_ slot: UInt32) {
+        guard slot != SlotNode.none else { return }
+        let place = slots.place(slot), hash = place.node.pointee.hash, index = index
+        plimsoll_prefetch(place.pair)
+        plimsoll_prefetch(index.cells + Int(hash & index.mask))
+        ghosts.fetch(hash)
+        let after = place.node.pointee.newer
+        guard after != SlotNode.none else { return }
+        let next = slots.place(after)
+        plimsoll_prefetch(next.node)
+        plimsoll_prefetch(next.mark)
+    }
+
+    /// Has the processor bring what it takes to tell whether that hash is remembered.
+    @usableFromInline
+    func fetch(_ hash: UInt32) { ghosts.fetch(hash) }
 
     /// Makes room to remember what leaves. Not on the way of a release, as it allocates.
     @usableFromInline

@@ -1,3 +1,5 @@
+import CPlimsollMemory
+
 /// Hashes of what left the small queue lately: as many as there are entries, times 0.9, in the order in which they left.
 ///
 /// The paper's queue and a look-up in one table of some 5 bytes an entry: a bucket of eight cells by one part of the hash, and in each cell another part and the
@@ -74,6 +76,9 @@ struct GhostTable {
     private var moment: UInt32 { UInt32(truncatingIfNeeded: clock >> shift) & 0xFFFF }
     private func mark(_ hash: UInt32) -> UInt32 { (hash &* 0x85EB_CA6B) & 0xFFFF_0000 }
     private func bucket(_ hash: UInt32) -> Int { Int((UInt64(hash &* 0xC2B2_AE35) * count) >> 32) }
+
+    /// Has the processor bring the bucket of `hash`.
+    func fetch(_ hash: UInt32) { if let buckets { plimsoll_prefetch(buckets + bucket(hash)) } }
 
     var byteCount: Int { Int(count) * MemoryLayout<Bucket>.stride }
 }
