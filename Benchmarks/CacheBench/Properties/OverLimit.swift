@@ -41,7 +41,8 @@ final class OverLimit: Sendable {
         let (looks, changes) = (subject.looks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
         guard looks > 1000, changes > 10 else { throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes") }
         return Result(
-            afterInsert: subject.worstAfterInsert.load(ordering: .relaxed), afterChange: subject.worstAfterChange.load(ordering: .relaxed), looks: looks,
+            afterInsert: subject.worstAfterInsert.load(ordering: .relaxed), afterChange: subject.worstAfterChange.load(ordering: .relaxed),
+            looks: looks,
             changes: changes)
     }
 
