@@ -14,34 +14,85 @@ extension PurgeableCache {
         return true
     }
 
+    /// Evicts `count` entries, or all that may go, least worth keeping first; for who bounds something else than costs.
+    ///
+    /// - Returns: number of entries evicted.
+    @discardableResult
+    public func evict(count: Int) -> Int {
+        takeColdest(.evicted) { taken, _ in taken < count }.count
+    }
+
     func letGo(_ target: Int, reason: RemovalReason) -> Int {
-        var released = 0, isEmpty = false
+        let bytes = takeColdest(reason) { _, bytes in bytes < target }.bytes
+        if bytes > 0 { giveBackPages() }
+        return bytes
+    }
+
+    /// Takes out what is coldest as long as `wantsMore`, told the number of entries and their costs so far. Allocates nothing.
+    private func takeColdest(_ reason: RemovalReason, _ wantsMore: (Int, Int) -> Bool) -> (count: Int, bytes: Int) {
+        var count = 0, bytes = 0, isEmpty = false
         let batch = takeBatch()
-        // A small slice from each in turn keeps the shards even; the last ones are taken no further than needed.
-        while released < target, !isEmpty {
+        // A small slice from each shard in turn keeps them even; the last ones are taken no further than needed.
+        while wantsMore(count, bytes), !isEmpty {
             isEmpty = true
-            directory.forEach { shard in
-                var gained = 0
+            directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while !batch.isFull, gained < target - released, let victim = table.evict() {
-                            gained += table.cost(of: victim)
+                        while !batch.isFull, wantsMore(count, bytes), let victim = table.evict() {
+                            count += 1
+                            bytes += table.cost(of: victim)
                             batch.append(takeUnlisted(victim, shard, &table, reason))
                         }
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
-                released += gained
                 settle(batch)
-                return released < target
+                return wantsMore(count, bytes)
             }
         }
         putBack(batch)
-        return released
+        return (count, bytes)
     }
 
-    /// Takes out everything, in slices, so that nobody waits long.
+    /// Moves what is left together in shards that have become much emptier, a little at a time, and gives the kernel the pages behind.
+    private func giveBackPages() {
+        directory.forEach { shard in
+            var isBegun = false, isOver = false
+            while !isOver {
+                isOver = shard.lock.pointee.withLock { table in
+                    guard isBegun || table.isSparse else { return true }
+                    isBegun = true
+                    return Layout.writing(shard) {
+                        table.compact(atMost: 64) { from, to in
+                            let (from, to) = (shard.place(from, Layout.pairSize).pair, shard.place(to, Layout.pairSize).pair)
+                            Layout.move(from, to)
+                        }
+                    }
+                }
+            }
+            return true
+        }
+    }
+
+    /// Takes out everything. Nobody waits long: contents go as a whole, and if there are many, a thread of its own ends them. With a listener, who hears of each,
+    /// it is done here, in slices.
     public func removeAll() {
+        if hasListeners { return removeEach() }
+        var remains: [CacheRemains<Key, Value>] = [], count = 0
+        directory.forEach { shard in
+            shard.lock.pointee.withLock { table in
+                let (entries, cost) = (table.count, table.cost)
+                Layout.writing(shard) { if let pieces = table.clear() { remains.append(CacheRemains(pieces, cost: cost)) } }
+                count += entries
+                counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
+                if Layout.isTrivial { meter.load()?.give(cost) }
+            }
+            return true
+        }
+        CacheRemains.end(remains, count: count, meter: meter.load())
+    }
+
+    private func removeEach() {
         let batch = takeBatch()
         directory.forEach { shard in
             var position: UInt32 = 0, isOver = false

@@ -79,7 +79,7 @@ extension PurgeableCache {
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        if hasEvicted { table.remember() }
+        if hasEvicted || table.hasForgotten { table.remember() }
         return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
     }
 

@@ -24,6 +24,9 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
 
+    /// Another place to begin at each time, so that what is taken a little at a time is not always taken from the same shard.
+    var nextStart: Int { CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8 }
+
     /// What not every cache has, and what those that have not pay one look for.
     @frozen @usableFromInline
     enum Feature: Int {

@@ -8,8 +8,8 @@ struct CachePiece {
     let byteCount: Int
     private let isMapped: Bool
 
-    /// From here on pages of their own; malloc's own threshold to begin with (mallopt(3)).
-    private static let leastMapped = 128 << 10
+    /// From here on pages of their own: smaller ones would lose too much to rounding.
+    private static let leastMapped = 32 << 10
 
     /// Aligned to a cache line.
     ///

@@ -34,6 +34,8 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     var main = Queue()
     var pinned = Queue()
     var ghosts = GhostTable()
+    /// Something has left that could not be remembered.
+    @usableFromInline var hasForgotten = false
     /// Cost of every entry, as long as all have the same.
     var costOfAll = -1
     var costs = SlotColumn<Int>(usual: 0)
@@ -144,7 +146,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
                 append(slot, to: .main)
                 continue
             }
-            if fromSmall { ghosts.insert(node(slot).pointee.hash) }
+            if fromSmall, !ghosts.insert(node(slot).pointee.hash) { hasForgotten = true }
             remove(slot)
             evictions += 1
             // The next to go is fetched while this one is dealt with.
@@ -155,7 +157,10 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
 
     /// Makes room to remember what leaves. Not on the way of a release, as it allocates.
     @usableFromInline
-    mutating func remember() { ghosts.reserve(count) }
+    mutating func remember() {
+        ghosts.reserve(count)
+        hasForgotten = false
+    }
 
     private mutating func set(_ slot: UInt32, cost: Int) {
         if !costs.isUsed {
@@ -182,6 +187,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         guard top < SlotChunks.capacity else { return nil }
         let slot = UInt32(top)
         slots.reserve(slot)
+        node(slot).pointee.queue = .free
         costs.reserve(slot)
         tagged.reserve(slot)
         tagged.set(slot, TagIndex.none)
@@ -225,7 +231,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     }
 
     @inline(__always)
-    private mutating func withQueue<Result>(_ place: SlotNode.Queue, _ body: (inout Queue) -> Result) -> Result {
+    mutating func withQueue<Result>(_ place: SlotNode.Queue, _ body: (inout Queue) -> Result) -> Result {
         switch place {
         case .main: body(&main)
         case .pinned: body(&pinned)
@@ -254,6 +260,20 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         } else {
             cells.free()
         }
+        cells = piece
+    }
+
+    /// An empty index, the smallest there is.
+    mutating func clearIndex() {
+        if hasReaders {
+            // In place, as somebody may be in it.
+            let index = index
+            for place in 0...index.mask { index.clear(place) }
+            return
+        }
+        let piece = CachePiece(4 << Self.leastBits)
+        published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
+        cells.free()
         cells = piece
     }
 

@@ -41,8 +41,9 @@ struct GhostTable {
         clock = (1 << 15) << shift
     }
 
-    mutating func insert(_ hash: UInt32) {
-        guard let buckets else { return }
+    /// False if there is no room for any.
+    mutating func insert(_ hash: UInt32) -> Bool {
+        guard let buckets else { return false }
         clock += 1
         let cells = UnsafeMutableRawPointer(buckets + bucket(hash)).assumingMemoryBound(to: UInt32.self), now = moment
         // In the place of the oldest; an empty one is older than any.
@@ -52,6 +53,7 @@ struct GhostTable {
             if age >= oldest { (place, oldest) = (cell, age) }
         }
         cells[place] = mark(hash) | now
+        return true
     }
 
     /// Forgets `hash`; true if it was remembered.
