@@ -22,6 +22,17 @@ extension PurgeableCache {
         takeColdest(.evicted) { taken, _ in taken < count }.count
     }
 
+    func setLimit(_ new: Int) {
+        if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
+        counters.bound.pointee.store(new, ordering: .sequentiallyConsistent)
+        // Others may hold of it what they have not linked yet, and either link it or give it up in a moment.
+        for _ in 0..<10_000 {
+            let excess = counters.total.pointee.load(ordering: .sequentiallyConsistent) - new
+            if excess <= 0 || (letGo(excess, reason: .evicted) == 0 && pinnedCount > 0) { break }
+        }
+        counters.limit.pointee.store(new, ordering: .releasing)
+    }
+
     func letGo(_ target: Int, reason: RemovalReason) -> Int {
         let bytes = takeColdest(reason) { _, bytes in bytes < target }.bytes
         if bytes > 0 { giveBackPages() }
@@ -80,13 +91,13 @@ extension PurgeableCache {
         if hasListeners { return removeEach() }
         var remains: [CacheRemains<Key, Value>] = [], count = 0
         directory.forEach { shard in
-            shard.lock.pointee.withLock { table in
-                let (entries, cost) = (table.count, table.cost)
-                Layout.writing(shard) { if let pieces = table.clear() { remains.append(CacheRemains(pieces, cost: cost)) } }
-                count += entries
-                counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
-                if Layout.isTrivial { meter.load()?.give(cost) }
+            let (old, cost, entries) = shard.lock.pointee.withLock { table in
+                let (cost, entries) = (table.cost, table.count)
+                return (Layout.writing(shard) { table.clear() }, cost, entries)
             }
+            remains.append(CacheRemains(old, cost: cost))
+            count += entries
+            counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
             return true
         }
         CacheRemains.end(remains, count: count, meter: meter.load())

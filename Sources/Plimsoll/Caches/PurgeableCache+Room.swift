@@ -157,11 +157,13 @@ extension PurgeableCache {
             // Also when nothing is lacking: the bound may have been lowered.
             guard total &+ lacking <= counters.bound.pointee.load(ordering: .relaxed) else { return false }
             if lacking <= 0 { return true }
-            let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
+            let (exchanged, now) = counters.total.pointee.weakCompareExchange(
+                expected: total, desired: total &+ lacking, ordering: .sequentiallyConsistent)
             if exchanged { break }
             total = now
         }
-        guard !counters.has(.meter) || mayTake(lacking) else {
+        // Either we see a bound that was lowered meanwhile, or who lowers it sees what we have added.
+        guard total &+ lacking <= counters.bound.pointee.load(ordering: .sequentiallyConsistent), !counters.has(.meter) || mayTake(lacking) else {
             counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
             return false
         }

@@ -77,6 +77,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         hasher = CacheHash(seed: .random(in: .min ... .max))
         counters = CacheCounters()
         counters.bound.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
+        counters.limit.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
         directory = CacheDirectory(depth: depth, first: CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
@@ -158,14 +159,11 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     // MARK: Size
 
-    /// Bound of the sum of costs. Lowering it evicts at once, what is least worth keeping first.
+    /// Bound of the sum of costs. Lowering it evicts at once, what is least worth keeping first, and only then is it seen: whoever reads it finds no more than
+    /// that held, but for what is pinned.
     public var limit: ByteCount {
-        get { ByteCount(counters.bound.pointee.load(ordering: .relaxed)) }
-        set {
-            counters.bound.pointee.store(max(0, newValue.bytes), ordering: .relaxed)
-            let excess = counters.total.pointee.load(ordering: .relaxed) - max(0, newValue.bytes)
-            if excess > 0 { _ = letGo(excess, reason: .evicted) }
-        }
+        get { ByteCount(counters.limit.pointee.load(ordering: .relaxed)) }
+        set { setLimit(max(0, newValue.bytes)) }
     }
 
     /// Number of entries.

@@ -20,7 +20,10 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     var total: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base) }
 
-    /// The bound of `total`.
+    /// The bound of `total` as it is told: never less than what holds while `total` is still being brought down to it.
+    var limit: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 88) }
+
+    /// The bound of `total`. Whoever changes one of them and then looks at the other is in sequence with who does so the other way round.
     @inlinable @inline(__always)
     var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
 

@@ -3,7 +3,8 @@ import CPlimsollMemory
 /// Memory of an index or of slots, zero at first, at an address that stays good until it is freed.
 ///
 /// Larger ones are pages of their own, which the kernel gets back without the address being given up: whoever still reads there finds zeros.
-struct CachePiece {
+// Unchecked: memory that somebody else guards.
+struct CachePiece: @unchecked Sendable {
     let base: UnsafeMutableRawPointer
     let byteCount: Int
     private let isMapped: Bool

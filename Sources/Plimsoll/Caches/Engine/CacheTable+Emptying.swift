@@ -1,28 +1,21 @@
 import Synchronization
 
 extension CacheTable {
-    /// Forgets everything at once.
-    ///
-    /// - Returns: the slots with what is still in them; `nil` if readers without the lock may be at them, whose contents need no end.
-    mutating func clear() -> ContiguousArray<CachePiece?>? {
+    /// Forgets everything at once. Freeing is left to others, as it takes longer than all else.
+    mutating func clear() -> TableRemains {
+        var remains = TableRemains()
         (small, main, pinned) = (Queue(), Queue(), Queue())
         (count, top, free) = (0, 0, SlotNode.none)
         tags = TagIndex()
         pins = [:]
-        costs.free()
-        tagged.free()
-        times.free()
-        costs = SlotColumn(usual: 0)
-        tagged = SlotColumn(usual: TagIndex.none)
-        times = SlotColumn(usual: SlotTimes())
+        remains.others += costs.detach()
+        remains.others += tagged.detach()
+        remains.others += times.detach()
         wheel = ExpiryWheel()
         costOfAll = -1
-        clearIndex()
-        if hasReaders {
-            _ = slots.trim(to: 0, hasReaders: true)
-            return nil
-        }
-        return slots.detach()
+        if let index = clearIndex() { remains.others.append(index) }
+        if hasReaders { _ = slots.trim(to: 0, hasReaders: true) } else { remains.slots = slots.detach() }
+        return remains
     }
 
     /// Whether much of the memory is of slots that nobody is in.

@@ -264,17 +264,18 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     }
 
     /// An empty index, the smallest there is.
-    mutating func clearIndex() {
+    ///
+    /// - Returns: the one before, unless somebody may be in it: then it is emptied in place.
+    mutating func clearIndex() -> CachePiece? {
         if hasReaders {
-            // In place, as somebody may be in it.
             let index = index
             for place in 0...index.mask { index.clear(place) }
-            return
+            return nil
         }
         let piece = CachePiece(4 << Self.leastBits)
         published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
-        cells.free()
-        cells = piece
+        defer { cells = piece }
+        return cells
     }
 
     private mutating func untag(_ slot: UInt32) {
