@@ -24,6 +24,7 @@ extension PurgeableCache {
 
     func setLimit(_ new: Int) {
         if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
+        // Orderings: see `reserve`.
         counters.bound.pointee.store(new, ordering: .sequentiallyConsistent)
         // Others may hold of it what they have not linked yet, and either link it or give it up in a moment.
         for _ in 0..<10_000 {

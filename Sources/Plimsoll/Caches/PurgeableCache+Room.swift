@@ -58,11 +58,11 @@ extension PurgeableCache {
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
-        var existing = find(key, hash, in: shard), hasEvicted = false
+        var existing = find(key, hash, in: shard)
         while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
             // From here as long as it has its part; what is larger than that comes from all.
             guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else { return .lacksRoom }
-            hasEvicted = true
+            room.hasEvicted = true
             room.held &+= table.cost(of: victim)
             let isExisting = victim == existing
             if isExisting { existing = nil }
@@ -79,7 +79,7 @@ extension PurgeableCache {
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        if hasEvicted || table.hasForgotten { table.remember() }
+        if room.hasEvicted || table.hasForgotten { table.remember() }
         return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
     }
 
@@ -155,15 +155,20 @@ extension PurgeableCache {
         var total = counters.total.pointee.load(ordering: .relaxed)
         while true {
             // Also when nothing is lacking: the bound may have been lowered.
-            guard total &+ lacking <= counters.bound.pointee.load(ordering: .relaxed) else { return false }
+            // Subtracted, as the sum of two costs may be more than an integer holds.
+            guard lacking <= counters.bound.pointee.load(ordering: .relaxed) &- total else { return false }
             if lacking <= 0 { return true }
             let (exchanged, now) = counters.total.pointee.weakCompareExchange(
                 expected: total, desired: total &+ lacking, ordering: .sequentiallyConsistent)
             if exchanged { break }
             total = now
         }
-        // Either we see a bound that was lowered meanwhile, or who lowers it sees what we have added.
-        guard total &+ lacking <= counters.bound.pointee.load(ordering: .sequentiallyConsistent), !counters.has(.meter) || mayTake(lacking) else {
+        // Whoever lowers the bound writes it and then reads the total, here it is the other way round: in one order of all four, one of us sees the other.
+        guard lacking <= counters.bound.pointee.load(ordering: .sequentiallyConsistent) &- total else {
+            counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
+            return false
+        }
+        guard !counters.has(.meter) || mayTake(lacking) else {
             counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
             return false
         }
@@ -187,27 +192,34 @@ extension PurgeableCache {
         meter.load()?.give(cost)
     }
 
+    /// Whether more has to go than is held already.
+    private func isShort(_ room: CacheRoom) -> Bool {
+        let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
+        return room.wanted - room.held > min(free, meter.load()?.room ?? .max)
+    }
+
     /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
-        var gained = 0
+        var count = 0
         // Those with the most first; and if nobody has its part any more, everybody.
         for isFair in [true, false] {
-            directory.forEach { shard in
+            directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
                         let part = isFair ? counters.total.pointee.load(ordering: .relaxed) >> (table.depth + 1) : -1
                         for _ in 0..<8 {
-                            guard gained < room.wanted, table.cost > part, let victim = table.evict() else { break }
-                            gained += max(1, table.cost(of: victim))
+                            guard isShort(room), table.cost > part, let victim = table.evict() else { break }
+                            count += 1
                             room.held += table.cost(of: victim)
                             discard(victim, .evicted, shard, &table, &leaving)
                         }
                     }
                 }
-                return gained < room.wanted
+                return isShort(room)
             }
-            if gained > 0 { return true }
+            if count > 0 { room.hasEvicted = true }
+            if count > 0 || !isShort(room) { return true }
         }
         // Others may hold what they have evicted and wait for what we hold: whoever lets go of it lets them end.
         let held = room.held
@@ -223,6 +235,8 @@ struct CacheRoom {
     @usableFromInline let wanted: Int
     /// Counted in the total and declared to the meter, but of no entry.
     @usableFromInline var held = 0
+    /// Something of the shard that the newcomer belongs to may have gone for it.
+    @usableFromInline var hasEvicted = false
     /// How often nothing was found that might go.
     @usableFromInline var attempts = 0
 
