@@ -24,12 +24,15 @@ extension PurgeableCache {
 
     func setLimit(_ new: Int) {
         if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
-        // Orderings: see `reserve`.
-        counters.bound.pointee.store(new, ordering: .sequentiallyConsistent)
-        // Others may hold of it what they have not linked yet, and either link it or give it up in a moment.
-        for _ in 0..<10_000 {
-            let excess = counters.total.pointee.load(ordering: .sequentiallyConsistent) - new
-            if excess <= 0 || (letGo(excess, reason: .evicted) == 0 && pinnedCount > 0) { break }
+        counters.bound.pointee.store(new, ordering: .relaxed)
+        // Nobody who went by the old bound is under way any more.
+        _ = sum { _ in 0 }
+        let pause = Parker()
+        while case let excess = counters.total.pointee.load(ordering: .relaxed) - new, excess > 0 {
+            if letGo(excess, reason: .evicted) > 0 { continue }
+            // Others may hold what they have evicted and not linked yet: they link it or give it up in a moment. What is pinned stays.
+            if pinnedCount > 0 { break }
+            pause.park(atMost: .microseconds(50))
         }
         counters.limit.pointee.store(new, ordering: .releasing)
     }

@@ -66,6 +66,8 @@ extension PurgeableCache {
             }
             room.hasEvicted = true
             room.held &+= table.cost(of: victim)
+            // Whoever has lowered the bound waits for what is more than we need.
+            if room.held > room.wanted { giveUpSurplus(&room) }
             let isExisting = victim == existing
             if isExisting { existing = nil }
             discard(victim, isExisting ? .replaced : .evicted, shard, &table, &leaving)
@@ -161,15 +163,10 @@ extension PurgeableCache {
             // Subtracted, as the sum of two costs may be more than an integer holds.
             guard lacking <= counters.bound.pointee.load(ordering: .relaxed) &- total else { return false }
             if lacking <= 0 { return true }
-            let (exchanged, now) = counters.total.pointee.weakCompareExchange(
-                expected: total, desired: total &+ lacking, ordering: .sequentiallyConsistent)
+            // Relaxed: whoever lowers the bound waits for this shard's lock before looking at the total, so that nobody adds to it by the old bound afterwards.
+            let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
             if exchanged { break }
             total = now
-        }
-        // Whoever lowers the bound writes it and then reads the total, here it is the other way round: in one order of all four, one of us sees the other.
-        guard lacking <= counters.bound.pointee.load(ordering: .sequentiallyConsistent) &- total else {
-            counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
-            return false
         }
         guard !counters.has(.meter) || mayTake(lacking) else {
             counters.total.pointee.wrappingSubtract(lacking, ordering: .relaxed)
@@ -187,6 +184,12 @@ extension PurgeableCache {
     func giveUp(_ room: inout CacheRoom) {
         if room.held != 0 { forget(room.held) }
         room.held = 0
+    }
+
+    @usableFromInline
+    func giveUpSurplus(_ room: inout CacheRoom) {
+        forget(room.held - room.wanted)
+        room.held = room.wanted
     }
 
     @usableFromInline
