@@ -1,3 +1,4 @@
+import CPlimsollProcess
 public import Synchronization
 
 extension PurgeableCache {
@@ -204,10 +205,13 @@ extension PurgeableCache {
         return room.wanted - room.held > min(free, meter.load()?.room ?? .max)
     }
 
+    /// How often an insert waits for room that others hold, each time at most until they have run: far more than ever needed, but not for ever.
+    private static var mostAttempts: Int { 1000 }
+
     /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
-        var count = 0
+        var count = 0, linked = 0
         // Those with the most first; and if nobody has its part any more, everybody.
         for isFair in [true, false] {
             directory.forEach(from: counters.nextStart) { shard in
@@ -221,17 +225,22 @@ extension PurgeableCache {
                             discard(victim, .evicted, shard, &table, &leaving)
                         }
                     }
+                    if !isFair { linked &+= table.cost }
                 }
                 return isShort(room)
             }
             if count > 0 { room.hasEvicted = true }
             if count > 0 || !isShort(room) { return true }
         }
-        // Others may hold what they have evicted and wait for what we hold: whoever lets go of it lets them end.
+        // What is counted and in no shard is held by others, who may wait for what we hold: whoever lets go of it lets them end. They may also have lost
+        // their processor, so they are let go first.
         let held = room.held
         giveUp(&room)
         room.attempts += 1
-        return held > 0 || (room.attempts < 100 && meter.load() == nil && counters.total.pointee.load(ordering: .relaxed) > 0)
+        guard held == 0 else { return true }
+        guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else { return false }
+        plimsoll_yield()
+        return true
     }
 }
 

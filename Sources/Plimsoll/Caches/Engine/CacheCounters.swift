@@ -50,7 +50,7 @@ struct CacheCounters: @unchecked Sendable {
 
     /// Which line a thread with `address` on its stack counts on. Stacks are often a power of two apart: the low bits say nothing.
     @inlinable @inline(__always)
-    static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9) &>> 13) & (stripes &- 1) }
+    static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9_7F4A_7C15) &>> 61) }
 
     @inlinable @inline(__always)
     func count(_ use: Use) {

@@ -12,7 +12,8 @@ struct GhostTable {
     private var count: UInt64 = 0
     /// Hashes put in so far.
     private var clock: UInt64 = 0
-    /// How many of them a moment is made of, as a power of two: 15 bits of moments last for the window.
+    /// How many of them a moment is made of, as a power of two: 13 bits of moments last for the window. A
+    /// cell has 16: before they begin anew its bucket has been filled with later ones (with 15, one in five came back to life).
     private var shift: UInt64 = 0
     private var window: UInt64 = 0
 
@@ -39,7 +40,7 @@ struct GhostTable {
         new.initialize(repeating: Bucket(), count: Int(count))
         buckets = new
         shift = 0
-        while window >> shift >= 1 << 15 { shift += 1 }
+        while window >> shift >= 1 << 13 { shift += 1 }
         clock = (1 << 15) << shift
     }
 
