@@ -1,5 +1,5 @@
 import CPlimsollProcess
-public import Synchronization
+import Synchronization
 
 /// A cache for any `Sendable` value that bounds its cost exactly and gives way under memory pressure.
 ///
