@@ -125,7 +125,8 @@ import Testing
             var expires: [Int: Duration] = [:]
             for key in 0..<600 {
                 // From a tenth of a second to some days, evenly by magnitude.
-                let wait = Duration.milliseconds(100 << Int.random(in: 0..<22, using: &random)) + .milliseconds(Int.random(in: 0..<1000, using: &random))
+                let wait =
+                    Duration.milliseconds(100 << Int.random(in: 0..<22, using: &random)) + .milliseconds(Int.random(in: 0..<1000, using: &random))
                 cache.insert("\(key)", forKey: key, expiresAfter: wait)
                 expires[key] = clock.timekeeper.elapsed() + wait
                 clock.freeze(for: .milliseconds(Int.random(in: 0..<200, using: &random)))
@@ -135,7 +136,8 @@ import Testing
                 // Each insert takes a few more.
                 for step in 0..<60 { cache.insert("new", forKey: 10_000 + step % 2) }
                 let now = clock.timekeeper.elapsed()
-                let expected = expires.values.count { $0 > now }, slack = expires.values.count { $0 > now - .milliseconds(300) && $0 <= now }
+                let expected = expires.values.count { $0 > now }
+                let slack = expires.values.count { $0 > now - .milliseconds(300) && $0 <= now }
                 #expect(expected...expected + slack ~= cache.count - 2, "seed \(seed): \(cache.count - 2), not \(expected)")
             }
         }

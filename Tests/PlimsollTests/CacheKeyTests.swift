@@ -64,7 +64,9 @@ import Testing
         #expect(cache.count == count && found(0) == count, sourceLocation: location)
         for number in 0..<count { cache.insert(value(number + 1), forKey: key(number)) }
         #expect(cache.count == count && found(1) == count && cache.byteCount == .bytes(count), sourceLocation: location)
-        for number in stride(from: 0, to: count, by: 3) { #expect(cache.removeValue(forKey: key(number)) == value(number + 1), sourceLocation: location) }
+        for number in stride(from: 0, to: count, by: 3) {
+            #expect(cache.removeValue(forKey: key(number)) == value(number + 1), sourceLocation: location)
+        }
         let removed = (count + 2) / 3
         #expect(cache.count == count - removed && found(1) == count - removed, sourceLocation: location)
         for number in stride(from: 0, to: count, by: 3) { cache.insert(value(number + 1), forKey: key(number)) }

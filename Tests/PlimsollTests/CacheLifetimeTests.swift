@@ -35,7 +35,8 @@ import Testing
             let clock = ManualClock()
             do {
                 let cache = PurgeableCache<Tracked, Tracked>(
-                    "tracked", limit: .bytes(6000), lifetime: CacheLifetime(nil, nil, nil), shardCount: shards, time: clock.timekeeper, cost: { _, _ in 2 })
+                    "tracked", limit: .bytes(6000), lifetime: CacheLifetime(nil, nil, nil), shardCount: shards, time: clock.timekeeper,
+                    cost: { _, _ in 2 })
                 if seed == 2 { cache.onRemoval { _, _, _ in } }
                 for step in 0..<9000 {
                     let number = Int.random(in: 0..<4000, using: &random)

@@ -79,14 +79,19 @@ import Testing
                             if !value.agrees(with: number) { torn.add(1) }
                         case 200..<800:
                             let cost = Int.random(in: 0..<12, using: &random)
-                            if cache.insert(Value(number, random.next()), forKey: key, cost: cost, tags: step % 16 == 0 ? ["sixteenth"] : []) { enters.add(1) }
+                            let tags = step % 16 == 0 ? ["sixteenth"] : []
+                            if cache.insert(Value(number, random.next()), forKey: key, cost: cost, tags: tags) { enters.add(1) }
                             if !isLimitChanged, cache.byteCount.bytes > highest { above.add(1) }
                         case 800..<970: cache.removeValue(forKey: key)
                         case 970..<985: _ = cache.release(.bytes(Int.random(in: 0..<200, using: &random)))
                         case 985..<990: cache.purge(tag: "sixteenth")
                         case 990..<991: cache.removeAll()
                         case 991..<993:
-                            if cache.insert(Value(number, 1), forKey: key, cost: highest / 8) { enters.add(1) } else if !isLimitChanged { above.add(1) }
+                            if cache.insert(Value(number, 1), forKey: key, cost: highest / 8) {
+                                enters.add(1)
+                            } else if !isLimitChanged {
+                                above.add(1)
+                            }
                         default: if isLimitChanged, thread == 1 { cache.limit = .bytes(Int.random(in: 0...highest, using: &random)) }
                         }
                     }
