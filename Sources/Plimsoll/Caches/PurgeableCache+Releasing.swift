@@ -87,6 +87,7 @@ extension PurgeableCache {
                     }
                 }
                 count += batch.count
+                counters.count(.otherwise, -batch.count)
                 settle(batch)
             }
             return true

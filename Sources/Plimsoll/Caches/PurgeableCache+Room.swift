@@ -8,6 +8,8 @@ extension PurgeableCache {
         /// Not revoked, but there is not enough room in this shard.
         case lacksRoom
         case refused
+        /// What it was loaded for is there no more.
+        case revoked
     }
 
     /// What leaves for one insert: nearly always one entry or none.
@@ -23,15 +25,18 @@ extension PurgeableCache {
         mutating func append(_ entry: CacheEntry<Key, Value>) { if first == nil { first = entry } else { others.append(entry) } }
     }
 
-    /// - Parameter load: the load that brought it; what was revoked meanwhile is not kept.
+    /// - Parameter load: the load that brought it; what was revoked meanwhile, or was to replace what is gone, is not kept.
     @inlinable
     func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
-        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else { return false }
+        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
+            counters.count(.rejection)
+            return false
+        }
         let hash = hasher.of(key)
         var room = CacheRoom(wanted: cost), leaving = Leaving()
         while true {
             let attempt: Attempt = withShard(of: hash, isWriting: true) { shard, table in
-                if let load, load.isRevoked { return .refused }
+                if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
                 return put(value, key, hash, tags, times, shard, &table, &room, &leaving)
             }
             switch attempt {
@@ -44,6 +49,9 @@ extension PurgeableCache {
                 if evictElsewhere(&room, &leaving) { continue }
                 fallthrough
             case .refused:
+                counters.count(.rejection)
+                fallthrough
+            case .revoked:
                 giveUp(&room)
                 if hasListeners { tell(leaving) }
                 return false
@@ -61,11 +69,16 @@ extension PurgeableCache {
         var existing = find(key, hash, in: shard), hasEvicted = false
         while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
             // From here as long as it has its part; what is larger than that comes from all.
-            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else { return .lacksRoom }
+            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
+                return .lacksRoom
+            }
             hasEvicted = true
             room.held &+= table.cost(of: victim)
             let isExisting = victim == existing
-            if isExisting { existing = nil }
+            if isExisting {
+                existing = nil
+                counters.count(.otherwise)
+            }
             discard(victim, isExisting ? .replaced : .evicted, shard, &table, &leaving)
         }
         if let existing {
@@ -101,6 +114,7 @@ extension PurgeableCache {
     ) {
         let place = shard.place(slot, Layout.pairSize)
         keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)
+        counters.count(.replacement)
         Layout.fill(place.pair, key, value)
         place.use()
         table.replaced(slot, cost: room.wanted, tags)
@@ -110,6 +124,7 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
+        if reason == .expired { counters.count(.expiry) } else if reason == .replaced { counters.count(.replacement) }
         table.recycle(slot)
     }
 

@@ -40,14 +40,20 @@ struct CacheCounters: @unchecked Sendable {
     /// Released with what makes it up.
     func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
 
-    @usableFromInline enum Use: Int { case hit, miss, purge }
+    @usableFromInline enum Use: Int {
+        case hit, miss, purge, expiry, replacement, rejection
+        /// Evicted by a table's order, but told under another reason than `evicted` and not as purged, less purged without having been evicted.
+        case otherwise
+    }
 
     @inlinable @inline(__always)
-    func count(_ use: Use) {
+    func count(_ use: Use, _ number: Int = 1) {
         // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
         var here: UInt8 = 0
-        let stripe = withUnsafeMutablePointer(to: &here) { Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1) }
-        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
+        let stripe = withUnsafeMutablePointer(to: &here) {
+            Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1)
+        }
+        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(number, ordering: .relaxed)
     }
 
     func sum(_ use: Use) -> Int {

@@ -8,7 +8,7 @@ public import Synchronization
 struct CacheShard {
     @usableFromInline let base: UnsafeMutableRawPointer
 
-        @inlinable @inline(__always)
+    @inlinable @inline(__always)
     init(base: UnsafeMutableRawPointer) { self.base = base }
 
     /// The first part of a cache whose pairs are `pairSize` bytes.

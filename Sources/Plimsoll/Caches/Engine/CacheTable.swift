@@ -1,4 +1,4 @@
-public import Synchronization
+import Synchronization
 
 /// What a shard knows of its slots: which are in use, in which order they go, and under which hash they are found. Of keys and values it knows only how large
 /// they are; whoever holds the shard's lock moves them in and out.
