@@ -26,6 +26,18 @@ public struct CacheStatistics: Sendable, Hashable {
     public var purged = 0
     /// Entries whose pages the kernel took.
     public var droppedByKernel = 0
+    /// Entries that left because their time had passed.
+    public var expired = 0
+    /// Values that left because another came under their key.
+    public var replaced = 0
+    /// Inserts that were refused: for their cost, or for want of room. What is not kept because it was removed or revoked while it was loaded is not among them.
+    public var rejected = 0
+    /// Loads that made a value, or values, if they were asked for many at once.
+    public var loads = 0
+    /// Loads that threw, those of cancelled callers included.
+    public var loadFailures = 0
+    /// How long the loads that made something took together.
+    public var loadTime = Duration.zero
     /// Sum of the costs of what is held.
     public var byteCount = ByteCount.zero
     /// Number of entries held.

@@ -24,6 +24,18 @@ public protocol Purgeable: AnyObject, Sendable {
     /// Asks it to stay within `limit` from now on without freeing for it; `nil` lifts the restriction. Does nothing unless implemented.
     func restrict(to limit: ByteCount?)
 
+    /// Nanoseconds that it takes to make a byte of its contents again, as observed; `nil` if that isn't known. Among holders of one `rebuildCost` those are asked
+    /// first for which it is least; one that doesn't know stands in their middle. `nil` unless implemented.
+    ///
+    /// Asked before each pass.
+    var rebuildTimePerByte: Double? { get }
+
+    /// Whether it is asked to release under pressure. One that isn't is registered for the rest: it is named in what a manager reports, its bytes are counted, and
+    /// it grows only while memory has room if it declares what it takes. True unless implemented.
+    ///
+    /// Asked once, when it is registered.
+    var releasesUnderPressure: Bool { get }
+
     /// Called once when it is registered, with the meter on which it may declare what it takes and gives back.
     ///
     /// - Returns: whether it declares everything it holds there; false unless implemented.
@@ -32,6 +44,8 @@ public protocol Purgeable: AnyObject, Sendable {
 
 extension Purgeable {
     public func dropSpares() -> ByteCount { .zero }
+    public var rebuildTimePerByte: Double? { nil }
+    public var releasesUnderPressure: Bool { true }
     public func restrict(to limit: ByteCount?) {}
     public func attach(_ meter: ChargeMeter) -> Bool { false }
 }

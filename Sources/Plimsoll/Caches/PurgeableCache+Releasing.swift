@@ -181,7 +181,7 @@ extension PurgeableCache {
     func takeUnlisted(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
         let pair = shard.place(slot, Layout.pairSize).pair
         let entry = Entry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
-        if reason == .evicted { table.evictions &+= 1 }
+        if reason == .evicted { table.evictions &+= 1 } else if reason == .expired { counters.count(.expiry) }
         table.recycle(slot)
         return entry
     }

@@ -9,6 +9,8 @@ extension PurgeableCache {
         /// Not revoked, but there is not enough room in this shard.
         case lacksRoom
         case refused
+        /// What it was loaded for is there no more.
+        case revoked
     }
 
     /// What leaves for one insert: nearly always one entry or none.
@@ -24,15 +26,18 @@ extension PurgeableCache {
         mutating func append(_ entry: CacheEntry<Key, Value>) { if first == nil { first = entry } else { others.append(entry) } }
     }
 
-    /// - Parameter load: the load that brought it; what was revoked meanwhile is not kept.
+    /// - Parameter load: the load that brought it; what was revoked meanwhile, or was to replace what is gone, is not kept.
     @inlinable
     func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
-        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else { return false }
+        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
+            counters.count(.rejection)
+            return false
+        }
         let hash = hasher.of(key)
         var room = CacheRoom(wanted: cost), leaving = Leaving()
         while true {
             let attempt: Attempt = withShard(of: hash, isWriting: true) { shard, table in
-                if let load, load.isRevoked { return .refused }
+                if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
                 return put(value, key, hash, tags, times, shard, &table, &room, &leaving)
             }
             switch attempt {
@@ -45,6 +50,9 @@ extension PurgeableCache {
                 if evictElsewhere(&room, &leaving) { continue }
                 fallthrough
             case .refused:
+                counters.count(.rejection)
+                fallthrough
+            case .revoked:
                 giveUp(&room)
                 if hasListeners { tell(leaving) }
                 return false
@@ -110,6 +118,7 @@ extension PurgeableCache {
     ) {
         let place = shard.place(slot, Layout.pairSize)
         keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)
+        counters.count(.replacement)
         Layout.fill(place.pair, key, value)
         place.use()
         table.replaced(slot, cost: room.wanted, tags)
@@ -120,6 +129,7 @@ extension PurgeableCache {
     func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
         if reason == .evicted { table.evictions &+= 1 }
+        if reason == .expired { counters.count(.expiry) } else if reason == .replaced { counters.count(.replacement) }
         table.recycle(slot)
     }
 

@@ -14,12 +14,14 @@ import Synchronization
 public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, TagPurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
+    public let releasesUnderPressure: Bool
 
     // Mutable state and what guards it:
     //   each shard           its own mutex; trivial keys and values are also read without it, see CacheShard
     //   directory            atomics, written under the lock of the shard that splits
     //   counters             relaxed atomics: numbers that publish nothing else
     //   listeners, loads     their own mutexes
+    //   loadRecord, claims   relaxed atomics, as the counters
     //   batch                taken out by whoever releases, so never shared
     @usableFromInline let hasher: CacheHash
     @usableFromInline let directory: CacheDirectory
@@ -31,6 +33,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
     let loads = SingleFlight<Key, Value>()
     let taggedLoads = TaggedLoads<Key>()
+    let loadRecord = LoadRecord()
+    let claims = Atomic<Int64>(0)
     let batch = Mutex<Batch?>(Batch(capacity: slice))
 
     @usableFromInline typealias Layout = SlotLayout<Key, Value>
@@ -48,29 +52,31 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     ///   - rebuildCost: what it costs to make a value again.
     ///   - timeToLive: age at which a value counts as missing; `nil` for ever.
     ///   - timeToIdle: time without a use after which it does.
-    ///   - refreshAfter: age from which `value(forKey:orLoad:)` returns the value and loads it anew beside that.
+    ///   - refreshAfter: age from which `value(forKey:orLoad:)`, awaited, returns the value and loads it anew beside that.
     ///   - shardCount: how many parts it may split into as it grows, rounded up to a power of two, at most 4096; more let more threads write at once.
     ///     By default 32 for each core.
+    ///   - releasesUnderPressure: whether a manager may ask it to release. If not, its bytes are counted and it still grows only while memory has room.
     ///   - cost: bytes that an entry stands for. Called once an insert, outside any lock. By default the sizes of `Key` and
     ///     `Value` themselves and 64 bytes, without what they refer to.
     public convenience init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil, timeToIdle: Duration? = nil,
-        refreshAfter: Duration? = nil, shardCount: Int? = nil,
+        refreshAfter: Duration? = nil, shardCount: Int? = nil, releasesUnderPressure: Bool = true,
         cost: @escaping @Sendable (Key, Value) -> Int = { _, _ in MemoryLayout<Key>.stride + MemoryLayout<Value>.stride + 64 }
     ) {
         self.init(
             name, limit: limit, rebuildCost: rebuildCost, lifetime: CacheLifetime(timeToLive, timeToIdle, refreshAfter), shardCount: shardCount,
-            time: .running, cost: cost)
+            releasesUnderPressure: releasesUnderPressure, time: .running, cost: cost)
     }
 
     init(
-        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil, time: Timekeeper,
-        cost: @escaping @Sendable (Key, Value) -> Int
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil,
+        releasesUnderPressure: Bool = true, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
         precondition(shardCount > 0 && shardCount <= 4096, "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
         self.name = name
         self.rebuildCost = rebuildCost
+        self.releasesUnderPressure = releasesUnderPressure
         self.lifetime = lifetime
         self.time = time
         costOf = cost
@@ -186,6 +192,10 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         statistics.count = count
         statistics.purged = counters.sum(.purge)
         statistics.evictions = sum { $0.evictions }
+        statistics.expired = counters.sum(.expiry)
+        statistics.replaced = counters.sum(.replacement)
+        statistics.rejected = counters.sum(.rejection)
+        loadRecord.tell(&statistics)
         statistics.byteCount = byteCount
         return statistics
     }

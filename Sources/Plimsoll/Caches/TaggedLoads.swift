@@ -1,13 +1,18 @@
 import Synchronization
 
-/// A load under way of a value that will bear tags.
+/// A load under way of a value that will bear tags, or is to take the place of one that is there.
 @usableFromInline
 final class TaggedLoad: Sendable {
     let tags: [String]
+    /// What its entry is marked with as long as it is the one that this is loaded for; `nil` for a load that finds no entry.
+    @usableFromInline let claim: Int64?
     // Relaxed: whoever revokes takes the lock of the place where the value would be kept afterwards, whoever keeps it looks here under that lock.
     private let revoked = Atomic<Bool>(false)
 
-    init(_ tags: [String]) { self.tags = tags }
+    init(_ tags: [String], claim: Int64? = nil) {
+        self.tags = tags
+        self.claim = claim
+    }
 
     /// Whether what it brings may not be kept.
     @usableFromInline
@@ -17,18 +22,33 @@ final class TaggedLoad: Sendable {
 
 /// The loads under way of values that will bear tags, so that none that began before a tag was purged leaves a value behind afterwards.
 final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
-    private let loads = Mutex<[String: [ObjectIdentifier: (load: TaggedLoad, key: Key)]]>([:])
+    private let loads = Mutex<[String: [ObjectIdentifier: (load: TaggedLoad, keys: [Key])]]>([:])
 
-    /// Runs `body` with the load to keep its value under; `nil` for a value without tags, which costs nothing.
-    func during<Value>(_ key: Key, _ tags: [String], _ body: (TaggedLoad?) async throws -> Value) async throws -> Value {
-        guard !tags.isEmpty else { return try await body(nil) }
-        let load = TaggedLoad(tags)
-        loads.withLock { loads in for tag in tags { loads[tag, default: [:]][ObjectIdentifier(load)] = (load, key) } }
+    /// Runs `body` with the load to keep its values under; `nil` for values without tags or a claim, which costs nothing.
+    func during<Result>(
+        _ keys: [Key], _ tags: [String], claim: Int64? = nil, _ body: (TaggedLoad?) async throws -> Result
+    ) async throws -> Result {
+        let load = begin(keys, tags, claim)
         defer { end(load) }
         return try await body(load)
     }
 
-    private func end(_ load: TaggedLoad) {
+    /// The same without a task.
+    func during<Result>(_ keys: [Key], _ tags: [String], now body: (TaggedLoad?) throws -> Result) throws -> Result {
+        let load = begin(keys, tags, nil)
+        defer { end(load) }
+        return try body(load)
+    }
+
+    private func begin(_ keys: [Key], _ tags: [String], _ claim: Int64?) -> TaggedLoad? {
+        guard !tags.isEmpty else { return claim.map { TaggedLoad([], claim: $0) } }
+        let load = TaggedLoad(tags, claim: claim)
+        loads.withLock { loads in for tag in tags { loads[tag, default: [:]][ObjectIdentifier(load)] = (load, keys) } }
+        return load
+    }
+
+    private func end(_ load: TaggedLoad?) {
+        guard let load, !load.tags.isEmpty else { return }
         // Keys leave the lock before they may die.
         let removed = loads.withLock { loads in
             load.tags.map { tag in
@@ -46,6 +66,6 @@ final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
     func revoke(_ tag: String) -> [Key] {
         let under = loads.withLock { loads in (loads[tag] ?? [:]).values.map { $0 } }
         for (load, _) in under { load.revoke() }
-        return under.map(\.key)
+        return under.flatMap(\.keys)
     }
 }

@@ -51,17 +51,29 @@ struct HolderRound {
         return .done
     }
 
-    /// Asks each of a class for its share of what is still wanted. What one cannot give falls to the next.
+    /// Asks those of a class that are quickest to make again first, of such as are alike each for its share of what is still wanted. What one cannot give falls
+    /// to the next.
     private func askClass(
         _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ part: Part, _ target: ByteCount, _ released: inout ByteCount
     ) -> End {
-        var offeredLeft = 0
         // By index: iterating an array allocates a coroutine frame in debug builds, and the tests count those.
         for index in range {
-            guard let offered = count(entries[index], part) else { return .replaced }
-            offeredLeft += offered
+            guard count(entries[index], part) else { return .replaced }
         }
-        for index in range {
+        var order = RebuildOrder(range) { entries[$0].lastRate }
+        while released < target, order.advance(range, { entries[$0].lastRate }) {
+            let ended = askAlike(entries, range, order, target, &released)
+            guard ended == .done else { return ended }
+        }
+        return .done
+    }
+
+    private func askAlike(
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ order: RebuildOrder, _ target: ByteCount, _ released: inout ByteCount
+    ) -> End {
+        var offeredLeft = 0
+        for index in range where order.includes(entries[index].lastRate) { offeredLeft += entries[index].offered.load(ordering: .relaxed) }
+        for index in range where order.includes(entries[index].lastRate) {
             let offered = entries[index].offered.load(ordering: .relaxed)
             let wanted = (target - released).bytes
             if wanted <= 0 { break }
@@ -74,19 +86,20 @@ struct HolderRound {
         return .done
     }
 
-    /// Finds out how much `entry` could give; `nil` if this thread was replaced meanwhile.
-    private func count(_ entry: PurgeableRegistry.Entry, _ part: Part) -> Int? {
+    /// Finds out how much `entry` could give, and how soon that is made again; false if this thread was replaced meanwhile.
+    private func count(_ entry: PurgeableRegistry.Entry, _ part: Part) -> Bool {
         entry.held.store(0, ordering: .relaxed)
         entry.offered.store(0, ordering: .relaxed)
-        let inCharge = turn.call(entry.name, at: time.elapsed()) {
+        return turn.call(entry.name, at: time.elapsed()) {
             _ = entry.gate.call {
+                entry.lookAtRate()
                 let held = min(max(0, entry.purgeable.heldBytes.bytes), Self.mostHeld)
                 let volatile = min(max(0, entry.volatile?.volatileBytes.bytes ?? 0), held)
                 entry.held.store(held, ordering: .relaxed)
+                guard entry.isReleasable else { return }
                 entry.offered.store(part == .volatile ? volatile : part == .ordinary && volatile > 0 ? 0 : held, ordering: .relaxed)
             }
         }
-        return inCharge ? entry.offered.load(ordering: .relaxed) : nil
     }
 
     /// Asks one holder for `ask` bytes of the `offered`, a stride at a time.

@@ -22,7 +22,7 @@ struct PressureResponse {
     private var mayHoldElsewhere: Bool
 
     /// Whether a purge could let go of anything, as far as is known without asking.
-    var holdsAnything: Bool { mayHoldElsewhere || parts.meter.heldBytes > .zero }
+    var holdsAnything: Bool { mayHoldElsewhere || (parts.meter.heldBytes > .zero && parts.purgeables.hasReleasable) }
 
     init(policy: PressurePolicy, parts: ManagerParts, source: any PressureSource, time: Timekeeper) {
         self.policy = policy

@@ -82,6 +82,8 @@ public struct PurgeableSelection: Sendable, Hashable {
         return selection
     }
 
+    func mayAsk(_ entry: PurgeableRegistry.Entry) -> Bool { includes(entry) && (entry.isReleasable || name != nil) }
+
     func includes(_ entry: PurgeableRegistry.Entry) -> Bool {
         entry.rebuildCost <= highestCost && entry.place.group.starts(with: group) && (name.map { entry.name == $0 } ?? true)
             && (tag.map { entry.place.tags.contains($0) } ?? true)
@@ -93,13 +95,13 @@ extension ResourceManager {
     public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup([name], self) }
 
     /// Has what is selected let go of `target` bytes at once, whatever the level: volatile memory first, then what is cheapest to rebuild. For an operator, and
-    /// for code that knows that it is about to need much.
+    /// for code that knows that it is about to need much. What isn't released under pressure is asked only if it is selected by its name.
     ///
     /// Blocks until it is done, on the calling thread; works whether or not the manager runs. The report is also among `reports`. A holder that is being asked by
     /// somebody else at that moment is left out, and named as overrun.
     @discardableResult
     public func release(_ target: ByteCount = .max, from selection: PurgeableSelection = .all) -> ActionReport {
-        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.includes), target)
+        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), target)
         parts.report(report)
         return report
     }

@@ -11,11 +11,15 @@ final class PurgeableRegistry: Sendable {
         let place: PurgeablePlace
         /// Whether what it holds is known from a meter.
         let isMetered: Bool
+        /// Whether it is asked under pressure.
+        let isReleasable: Bool
         let gate = CallGate()
         /// Bytes held when last asked. Relaxed: written and read by the thread that purges; a stale number misplaces one request.
         let held = Atomic<Int>(0)
         /// What of them it may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
+        /// Nanoseconds a byte to make it again when last asked, as bits; not a number for unknown. Relaxed, as `held`.
+        private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
         init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {
             self.purgeable = purgeable
@@ -23,12 +27,22 @@ final class PurgeableRegistry: Sendable {
             volatile = purgeable as? any VolatilePurgeable
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost
+            isReleasable = purgeable.releasesUnderPressure
             let declaresHeap = purgeable.attach(meter)
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil
         }
 
-        /// Whether both are asked at the same time, each for its share.
+        /// Asks how long it takes to make it again.
+        func lookAtRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
+
+        /// What it said last.
+        var lastRate: Double? {
+            let rate = Double(bitPattern: rate.load(ordering: .relaxed))
+            return rate.isNaN ? nil : rate
+        }
+
+        /// Whether it is for `RebuildOrder` which of them is asked first.
         func isSameClass(as other: Entry) -> Bool { rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil) }
 
         fileprivate func isAskedBefore(_ other: Entry) -> Bool {
@@ -39,7 +53,15 @@ final class PurgeableRegistry: Sendable {
 
     private struct State {
         var entries: [Entry] = []
+        /// Of those that are asked under pressure.
         var unmetered = 0
+        var releasable = 0
+
+        mutating func count(_ entry: Entry, _ step: Int) {
+            guard entry.isReleasable else { return }
+            releasable += step
+            if !entry.isMetered { unmetered += step }
+        }
     }
 
     private let state = Mutex(State())
@@ -48,20 +70,23 @@ final class PurgeableRegistry: Sendable {
         state.withLock { state in
             let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)
-            if !entry.isMetered { state.unmetered += 1 }
+            state.count(entry, 1)
         }
     }
 
     func remove(_ entry: Entry) {
         let removed: Entry? = state.withLock { state in
             guard let place = state.entries.firstIndex(where: { $0 === entry }) else { return nil }
-            if !entry.isMetered { state.unmetered -= 1 }
+            state.count(entry, -1)
             return state.entries.remove(at: place)
         }
         withExtendedLifetime(removed) {}
     }
 
-    /// Whether any holder's bytes are known only by asking it.
+    /// Whether any holder is asked under pressure.
+    var hasReleasable: Bool { state.withLock { $0.releasable > 0 } }
+
+    /// Whether the bytes of any of these are known only by asking it.
     var hasUnmetered: Bool { state.withLock { $0.unmetered > 0 } }
 
     /// A snapshot in the order of asking: volatile ones first, then by rebuild cost, then as registered. Allocates nothing.

@@ -96,7 +96,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return try await loads.value(forKey: key) {
             // Loaded by somebody else between our miss and our turn.
             if let value = value(forKey: key) { return value }
-            return try await taggedLoads.during(key, tags) { tagged in
+            return try await taggedLoads.during([key], tags) { tagged in
                 let value = try await load()
                 insert(value, forKey: key, tags: tags, of: tagged)
                 return value

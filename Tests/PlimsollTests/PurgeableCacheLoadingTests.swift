@@ -1,0 +1,342 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Loads of one value, in tasks and on threads.
+@Suite(.serialized, .timeLimit(.minutes(1))) struct PurgeableCacheLoadingTests {
+    struct Broken: Error {}
+
+    private func cache() -> PurgeableCache<Int, String> { PurgeableCache("loading", shardCount: 4, cost: { _, value in value.utf8.count }) }
+
+    // MARK: Forms
+
+    private func now(_ cache: PurgeableCache<Int, String>, _ key: Int, _ load: () throws -> String) throws -> String {
+        try cache.value(forKey: key, orLoad: load)
+    }
+
+    @Test func `without a task the form that blocks is chosen`() throws {
+        let cache = cache(), loads = Counter()
+        func load() -> String {
+            loads.add(1)
+            return "v"
+        }
+        #expect(try cache.value(forKey: 1) { load() } == "v")
+        #expect(try cache.value(forKey: 1) { load() } == "v" && loads.value == 1)
+        #expect(throws: Broken.self) { try now(cache, 2) { throw Broken() } }
+        #expect(cache.value(forKey: 2) == nil && cache.statistics.loads == 1 && cache.statistics.loadFailures == 1)
+    }
+
+    @Test func `in a task the one that suspends is chosen, whatever the closure`() async throws {
+        let cache = cache()
+        // The form that blocks would warn of an await of nothing, and warnings are errors.
+        let simple = try await cache.value(forKey: 1) { "v" }
+        let waiting = try await cache.value(forKey: 2, tags: ["t"]) {
+            await Task.yield()
+            return "w"
+        }
+        _ = try await cache.value(forKey: 3) { [loads = Counter()] in
+            loads.add(1)
+            return "v"
+        }
+        let given: @Sendable () throws -> String = { "given" }, asynchronous: @Sendable () async throws -> String = { "asynchronous" }
+        #expect(try await cache.value(forKey: 4, orLoad: given) == "given")
+        #expect(try await cache.value(forKey: 5, orLoad: asynchronous) == "asynchronous")
+        #expect(simple == "v" && waiting == "w" && cache.count(tag: "t") == 1)
+    }
+
+    // MARK: One load
+
+    @Test func `T24 threads and tasks wait for one load, whoever began it`() async throws {
+        for beginsOnThread in [false, true] {
+            let cache = cache(), held = HeldLoad(), blockade = Blockade(), loads = Counter()
+            let leader: Task<String, any Error>
+            if beginsOnThread {
+                leader = onThread {
+                    try cache.value(forKey: 1) {
+                        loads.add(1)
+                        blockade.wait()
+                        return "one"
+                    }
+                }
+                while loads.value == 0 { await Task.yield() }
+            } else {
+                leader = Task {
+                    try await cache.value(forKey: 1) {
+                        loads.add(1)
+                        await held.wait()
+                        return "one"
+                    }
+                }
+                await held.isReached()
+            }
+            let threads = (0..<5).map { _ in onThread { try cache.value(forKey: 1) { "never" } } }
+            let tasks = (0..<5).map { _ in Task { try await cache.value(forKey: 1) { "never" } } }
+            await cache.hasLine(10, for: 1)
+            held.open()
+            blockade.open()
+            for waiting in [leader] + threads + tasks { #expect(try await waiting.value == "one") }
+            #expect(loads.value == 1 && cache.value(forKey: 1) == "one" && cache.loads.lineLength(of: 1) == nil)
+            let statistics = cache.statistics
+            #expect(statistics.misses == 11 && statistics.hits == 1 && statistics.loads == 1)
+        }
+    }
+
+    @Test func `an error is everybody's who waits, and is not kept`() async throws {
+        let cache = cache(), held = HeldLoad()
+        let leader = Task {
+            try await cache.value(forKey: 1) {
+                await held.wait()
+                throw Broken()
+            }
+        }
+        await held.isReached()
+        let thread = onThread { try cache.value(forKey: 1) { "never" } }, task = Task { try await cache.value(forKey: 1) { "never" } }
+        await cache.hasLine(2, for: 1)
+        held.open()
+        for waiting in [leader, thread, task] { await #expect(throws: Broken.self) { try await waiting.value } }
+        #expect(try now(cache, 1) { "again" } == "again")
+    }
+
+    // MARK: Handing over
+
+    @Test func `a load whose task is cancelled goes to the next in line, thread or task`() async throws {
+        for nextIsThread in [false, true] {
+            let cache = cache(), held = HeldLoad(), order = Log<String>()
+            let leader = Task {
+                try await cache.value(forKey: 1) {
+                    order.add("leader")
+                    await held.wait()
+                    try Task.checkCancellation()
+                    return "never"
+                }
+            }
+            await held.isReached()
+            let first =
+                nextIsThread
+                ? onThread {
+                    try cache.value(forKey: 1) {
+                        order.add("first")
+                        return "first's"
+                    }
+                }
+                : Task {
+                    try await cache.value(forKey: 1) {
+                        order.add("first")
+                        return "first's"
+                    }
+                }
+            await cache.hasLine(1, for: 1)
+            let second = onThread { try cache.value(forKey: 1) { "never" } }
+            await cache.hasLine(2, for: 1)
+            leader.cancel()
+            held.open()
+            await #expect(throws: CancellationError.self) { try await leader.value }
+            #expect(try await first.value == "first's")
+            #expect(try await second.value == "first's")
+            #expect(order.all == ["leader", "first"])
+        }
+    }
+
+    @Test func `who is cancelled while waiting is passed over`() async throws {
+        let cache = cache(), held = HeldLoad()
+        let leader = Task {
+            try await cache.value(forKey: 1) {
+                await held.wait()
+                try Task.checkCancellation()
+                return "never"
+            }
+        }
+        await held.isReached()
+        let gone = Task { try await cache.value(forKey: 1) { "never" } }
+        await cache.hasLine(1, for: 1)
+        let last = onThread { try cache.value(forKey: 1) { "last" } }
+        await cache.hasLine(2, for: 1)
+        gone.cancel()
+        await #expect(throws: CancellationError.self) { try await gone.value }
+        leader.cancel()
+        held.open()
+        #expect(try await last.value == "last")
+        await #expect(throws: CancellationError.self) { try await leader.value }
+    }
+
+    @Test func `a load that blocks in a cancelled task is handed over as well`() async throws {
+        let cache = cache(), begun = Counter(), blockade = Blockade()
+        let leader = Task { () throws -> String in
+            // Synchronous, though within a task.
+            try now(cache, 1) {
+                begun.add(1)
+                blockade.wait()
+                try Task.checkCancellation()
+                return "never"
+            }
+        }
+        while begun.value == 0 { await Task.yield() }
+        let next = onThread { try cache.value(forKey: 1) { "mine" } }
+        await cache.hasLine(1, for: 1)
+        leader.cancel()
+        blockade.open()
+        #expect(try await next.value == "mine")
+        await #expect(throws: CancellationError.self) { try await leader.value }
+    }
+
+    @Test func `a cancelled load that nobody waits for leaves nothing behind`() async throws {
+        let cache = cache(), held = HeldLoad()
+        let leader = Task {
+            try await cache.value(forKey: 1) {
+                await held.wait()
+                try Task.checkCancellation()
+                return "never"
+            }
+        }
+        await held.isReached()
+        leader.cancel()
+        held.open()
+        await #expect(throws: CancellationError.self) { try await leader.value }
+        #expect(cache.loads.lineLength(of: 1) == nil && cache.count == 0)
+    }
+
+    // MARK: Re-entrancy
+
+    @Test func `T2 a load that asks for its own key is told so instead of waiting for itself`() async throws {
+        let cache = cache()
+        await #expect(throws: RecursiveLoadError.self) {
+            try await cache.value(forKey: 1) { try await cache.value(forKey: 1) { "never" } }
+        }
+        #expect(throws: RecursiveLoadError.self) { try now(cache, 1) { try now(cache, 1) { "never" } } }
+        // Through another key, a child task, and the forms for threads and for many.
+        await #expect(throws: RecursiveLoadError.self) {
+            try await cache.value(forKey: 1) {
+                try await cache.value(forKey: 2) {
+                    async let inner = cache.value(forKey: 1) { "never" }
+                    return try await inner
+                }
+            }
+        }
+        await #expect(throws: RecursiveLoadError.self) { try await cache.value(forKey: 1) { try now(cache, 1) { "never" } } }
+        await #expect(throws: RecursiveLoadError.self) {
+            try await cache.value(forKey: 1) { try await cache.values(forKeys: [2, 1]) { _ in [:] }[1] ?? "never" }
+        }
+        #expect(cache.count == 0 && cache.loads.lineLength(of: 1) == nil && cache.loads.lineLength(of: 2) == nil)
+        // Whoever can go on without gets its value.
+        #expect(try now(cache, 1) { (try? now(cache, 1) { "never" }) ?? cache.value(forKey: 1) ?? "else" } == "else")
+        let error = #expect(throws: RecursiveLoadError.self) { try now(cache, 7) { try now(cache, 7) { "never" } } }
+        #expect(error?.description.contains("the key 7") == true)
+    }
+
+    @Test func `loads of other keys nest, and a task that outlives its load is no part of it`() async throws {
+        let cache = cache(), held = HeldLoad(), outliving = Mutex<Task<String, any Error>?>(nil)
+        let sum = try await cache.value(forKey: 3) {
+            let one = try await cache.value(forKey: 1) {
+                outliving.withLock {
+                    $0 = Task {
+                        await held.wait()
+                        return try await cache.value(forKey: 1) { "never" }
+                    }
+                }
+                return "1"
+            }
+            return try one + self.now(cache, 2) { "2" }
+        }
+        cache.removeAll()
+        held.open()
+        #expect(sum == "12")
+        #expect(try await outliving.withLock { $0 }?.value == "never")
+    }
+
+    @Test func `T2 keys and values die outside the locks`() throws {
+        final class Watched: Hashable, Sendable {
+            let number: Int
+            let onDeinit: @Sendable () -> Void
+            init(_ number: Int, _ onDeinit: @escaping @Sendable () -> Void = {}) { (self.number, self.onDeinit) = (number, onDeinit) }
+            deinit { onDeinit() }
+            static func == (left: Watched, right: Watched) -> Bool { left.number == right.number }
+            func hash(into hasher: inout Hasher) { hasher.combine(number) }
+        }
+        let cache = PurgeableCache<Watched, Watched>("watched", limit: .bytes(3), shardCount: 1, cost: { _, _ in 1 }), deaths = Counter()
+        let onDeinit: @Sendable () -> Void = {
+            deaths.add(1)
+            _ = try? cache.value(forKey: Watched(1000)) { Watched(1000) }
+            _ = cache.loads.lineLength(of: Watched(1))
+            cache.purge(tag: "t")
+        }
+        for number in 0..<20 {
+            // The flight's own copy of the key is the last one left where the load throws.
+            _ = try? cache.value(forKey: Watched(number, onDeinit), tags: ["t"]) { () throws -> Watched in
+                if number % 2 == 0 { throw Broken() }
+                return Watched(number, onDeinit)
+            }
+        }
+        cache.removeAll()
+        #expect(deaths.value == 30)
+    }
+
+    // MARK: Tags
+
+    @Test func `C67 what a thread loads is not kept if its tag is purged meanwhile`() async throws {
+        let cache = cache(), blockade = Blockade(), begun = Counter()
+        let early = onThread {
+            try cache.value(forKey: 1, tags: ["t"]) {
+                begun.add(1)
+                blockade.wait()
+                return "old"
+            }
+        }
+        while begun.value == 0 { await Task.yield() }
+        cache.purge(tag: "t")
+        #expect(try now(cache, 1) { "new" } == "new")
+        blockade.open()
+        #expect(try await early.value == "old")
+        #expect(cache.value(forKey: 1) == "new" && cache.statistics.rejected == 0)
+    }
+
+    // MARK: All together
+
+    @Test func `T24 a storm of threads, tasks, cancellations and purges leaves no waiter behind`() async throws {
+        let cache = PurgeableCache<Int, Int>("storm", limit: .bytes(8), shardCount: 2, cost: { _, _ in 1 })
+        let results = Counter(), underWay = (0..<16).map { _ in Counter() }
+        @Sendable func load(_ key: Int) throws -> Int {
+            underWay[key].add(1)
+            defer { underWay[key].add(-1) }
+            if key % 5 == 0 { throw Broken() }
+            return key
+        }
+        await withTaskGroup(of: Void.self) { group in
+            for worker in 0..<4 {
+                let thread = onThread {
+                    var random = SeededGenerator(seed: UInt64(worker))
+                    for _ in 0..<2000 {
+                        let key = Int.random(in: 0..<16, using: &random)
+                        if let value = try? cache.value(forKey: key, tags: ["t"], orLoad: { try load(key) }), value == key { results.add(1) }
+                    }
+                }
+                group.addTask { _ = try? await thread.value }
+                group.addTask {
+                    var random = SeededGenerator(seed: UInt64(worker + 100))
+                    for round in 0..<1000 {
+                        let key = Int.random(in: 0..<16, using: &random)
+                        let task = Task {
+                            try await cache.value(forKey: key) {
+                                await Task.yield()
+                                try Task.checkCancellation()
+                                return try load(key)
+                            }
+                        }
+                        if round % 3 == 0 { task.cancel() }
+                        if round % 50 == 0 { cache.purge(tag: "t") }
+                        if let value = try? await task.value, value == key { results.add(1) }
+                        let many = try? await cache.values(forKeys: key..<min(16, key + 3)) { keys in
+                            var values: [Int: Int] = [:]
+                            for key in keys where key % 5 != 0 { values[key] = try load(key) }
+                            return values
+                        }
+                        for (key, value) in many ?? [:] where key == value { results.add(1) }
+                    }
+                }
+            }
+        }
+        #expect(results.value > 8000 && (0..<16).allSatisfy { cache.loads.lineLength(of: $0) == nil && underWay[$0].value == 0 })
+        #expect(cache.byteCount <= 8 && cache.byteCount.bytes == cache.count)
+    }
+}
