@@ -69,7 +69,9 @@ bench: $(RELEASE) cache-bench ## Measure what the library costs; prints figure l
 stress: $(RELEASE) ## Survival under memory pressure: without, reactive, volatile; prints figure lines
 	$(RELEASE) stress --runs $${RUNS:-18} --limit $${LIMIT:-256M}
 
+# SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 cache-bench: swift
+	@touch Benchmarks/Package.swift
 	@swift build -c release --package-path Benchmarks --product cache-bench >&2
 
 bench-peers: cache-bench ## PurgeableCache beside NSCache, dictionaries, Caffeine and TBB: that part of bench alone; PEERS="--rounds 3 ..."

@@ -15,6 +15,7 @@ let package = Package(
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
         .library(name: "PlimsollLinux", targets: ["PlimsollLinux"]),
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
+        .library(name: "PlimsollFoundationNetworking", targets: ["PlimsollFoundationNetworking"]),
         .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
@@ -32,8 +33,10 @@ let package = Package(
         .target(name: "PlimsollLinux", dependencies: ["Plimsoll", "CPlimsollLinux"], swiftSettings: rules),
         .target(name: "CPlimsollLinux"),
 
-        // Foundation's types in volatile memory.
+        // NSCache's calls, Foundation's types in volatile memory.
         .target(name: "PlimsollFoundation", dependencies: ["Plimsoll"], swiftSettings: rules),
+        // URLCache. Apart, as FoundationNetworking is apart: it needs libcurl, and two dozen libraries behind that, to start.
+        .target(name: "PlimsollFoundationNetworking", dependencies: ["Plimsoll"], swiftSettings: rules),
         // jemalloc as the process's allocator. It compiles where the library is absent; programs that use it are linked where it is installed.
         // No `pkgConfig:`, which would have SwiftPM warn everybody who does without it (swift-package-manager #10549).
         .target(name: "PlimsollJemalloc", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollJemalloc", "CJemalloc"], swiftSettings: rules),
@@ -55,7 +58,9 @@ let package = Package(
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
-        .testTarget(name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "Plimsoll", "PlimsollTesting"], swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting"],
+            swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests",
             dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],

@@ -121,6 +121,8 @@ int plimsoll_set_dumpable(bool dumpable) { return prctl(PR_SET_DUMPABLE, dumpabl
 bool plimsoll_is_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1; }
 const char *plimsoll_environment(const char *name) { return getenv(name); }
 
+void plimsoll_yield(void) { (void)sched_yield(); }
+
 int plimsoll_processor_count(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set)) return (int)sysconf(_SC_NPROCESSORS_ONLN) > 0 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : 1;

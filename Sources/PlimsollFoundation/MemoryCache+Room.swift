@@ -14,7 +14,7 @@ extension MemoryCache {
         entries.removeValue(forKey: key)
         for _ in 0...books.count {
             if books.enter(cost) { return true }
-            guard evictOne() else { return false }
+            guard entries.evict(count: 1) == 1 else { return false }
         }
         return false
     }
@@ -23,13 +23,7 @@ extension MemoryCache {
     @usableFromInline
     func trim() {
         guard books.isOver else { return }
-        for _ in 0..<books.count { guard books.isOver, evictOne() else { return } }
-    }
-
-    private func evictOne() -> Bool {
-        guard entries.release(.bytes(1)) > .zero else { return false }
-        evictions.wrappingAdd(1, ordering: .relaxed)
-        return true
+        for _ in 0..<books.count { guard books.isOver, entries.evict(count: 1) == 1 else { return } }
     }
 
     /// The object, unless its content was discarded; then it leaves.

@@ -28,7 +28,7 @@ public final class MemoryCache<Key, Value>: Purgeable {
     @usableFromInline let books = CacheBooks()
     private let settings = Mutex(Settings())
     private let evictsDiscarded = Atomic<Bool>(true)
-    let evictions = Atomic<Int>(0), discoveries = Atomic<Int>(0)
+    let discoveries = Atomic<Int>(0)
 
     private struct Settings {
         var name = "MemoryCache"
@@ -39,8 +39,7 @@ public final class MemoryCache<Key, Value>: Purgeable {
         self.rules = rules
         self.rebuildCost = rebuildCost
         self.byteCount = byteCount
-        // One shard: `release` asked for a single entry takes it from the first shard that has any, and that is to be the coldest of all.
-        entries = PurgeableCache("MemoryCache", rebuildCost: rebuildCost, shardCount: 1)
+        entries = PurgeableCache("MemoryCache", rebuildCost: rebuildCost)
         entries.onRemoval { [books, weak self] _, object, reason in
             books.strike(object.cost)
             if reason == .evicted || reason == .purged { self?.letGo(object) }
@@ -77,8 +76,7 @@ public final class MemoryCache<Key, Value>: Purgeable {
         let key = CacheKey(key, rules)
         let object = CachedObject(object, cost: cost)
         if makeRoom(for: key, cost: cost) {
-            // At least one byte, so that each can be told apart by what its release brings.
-            let bytes = object.cost > 0 ? object.cost : max(1, byteCount(object.value))
+            let bytes = object.cost > 0 ? object.cost : byteCount(object.value)
             if entries.insert(object, forKey: key, cost: bytes) {
                 // A limit may have been lowered meanwhile.
                 trim()
@@ -143,11 +141,10 @@ public final class MemoryCache<Key, Value>: Purgeable {
 
     /// What the cache has done and holds; `byteCount` as in `heldBytes`.
     public var statistics: CacheStatistics {
-        // To the engine what leaves for a limit of ours is released, and what is found discarded a hit. Asked later, it has at least as many.
-        let (evicted, discovered) = (evictions.load(ordering: .relaxed), discoveries.load(ordering: .relaxed))
+        // To the engine what is found discarded is a hit. Asked later, it has at least as many.
+        let discovered = discoveries.load(ordering: .relaxed)
         var sum = entries.statistics
-        sum.purged -= evicted
-        sum.evictions += evicted + discovered
+        sum.evictions += discovered
         sum.hits -= discovered
         sum.misses += discovered
         return sum

@@ -3,6 +3,7 @@ import Foundation
 import FoundationNetworking
 import Plimsoll
 import PlimsollFoundation
+import PlimsollFoundationNetworking
 import PlimsollTesting
 import Synchronization
 import Testing

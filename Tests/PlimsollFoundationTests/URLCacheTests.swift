@@ -1,7 +1,7 @@
 import Foundation
 import FoundationNetworking
 import Plimsoll
-import PlimsollFoundation
+import PlimsollFoundationNetworking
 import PlimsollTesting
 import Testing
 

@@ -14,4 +14,16 @@ struct PlimsollStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: Key
 
     @inline(__always)
     func insert(_ value: Value, forKey key: Key) { cache.insert(value, forKey: key) }
+
+    /// Asks for each key and borrows its value.
+    @inline(__always)
+    func borrow(_ keys: UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int) {
+        var hits = 0, weight = 0
+        for key in keys {
+            guard let borrowed = cache.withValue(forKey: key, { $0.weight }) else { continue }
+            hits += 1
+            weight &+= borrowed
+        }
+        return (hits, weight)
+    }
 }

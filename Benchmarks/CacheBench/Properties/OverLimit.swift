@@ -10,16 +10,18 @@ final class OverLimit: Sendable {
     private static let inserters = 4, highest = 1_000_000
 
     private let cache = PurgeableCache<UInt64, UInt64>("over-limit", limit: ByteCount(highest))
-    // Mutable state: atomics. `changes` is odd while the limit is being changed; sequentially consistent, as the look at the cache must lie between two
-    // loads of it. The others are only counted.
+    // Mutable state: atomics. `changes` is odd while the limit is being changed; a fence keeps the look at the cache between two loads of it. The others
+    // are only counted.
     private let changes = Atomic(0)
     private let isOver = Atomic(false)
-    private let worst = Atomic(Int.min)
+    private let worstAfterInsert = Atomic(0)
+    private let worstAfterChange = Atomic(0)
     private let looks = Atomic(0)
 
     struct Result {
-        /// Largest sum of costs less the limit, in bytes, if positive.
-        var excess: Int
+        /// Largest sum of costs less the limit, in bytes, if positive: after an insert, and after a change of the limit.
+        var afterInsert: Int
+        var afterChange: Int
         /// Times that an inserter looked while the limit stood still.
         var looks: Int
         var changes: Int
@@ -38,7 +40,10 @@ final class OverLimit: Sendable {
         for thread in threads { thread.join() }
         let (looks, changes) = (subject.looks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
         guard looks > 1000, changes > 10 else { throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes") }
-        return Result(excess: max(0, subject.worst.load(ordering: .relaxed)), looks: looks, changes: changes)
+        return Result(
+            afterInsert: subject.worstAfterInsert.load(ordering: .relaxed), afterChange: subject.worstAfterChange.load(ordering: .relaxed),
+            looks: looks,
+            changes: changes)
     }
 
     private func insert(_ seed: UInt64) {
@@ -56,18 +61,17 @@ final class OverLimit: Sendable {
             changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
             cache.limit = ByteCount(Int.random(in: 0...Self.highest, using: &random))
             changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
-            note(cache.byteCount.bytes - cache.limit.bytes)
-            SteadyClock.sleep(.microseconds(Int.random(in: 0...2000, using: &random)))
+            worstAfterChange.max(cache.byteCount.bytes - cache.limit.bytes, ordering: .relaxed)
+            SteadyClock.sleep(.microseconds(Int.random(in: 0...200, using: &random)))
         }
     }
 
     private func look() {
-        let before = changes.load(ordering: .sequentiallyConsistent)
+        let before = changes.load(ordering: .acquiring)
         let excess = cache.byteCount.bytes - cache.limit.bytes
-        guard before % 2 == 0, changes.load(ordering: .sequentiallyConsistent) == before else { return }
+        atomicMemoryFence(ordering: .acquiring)
+        guard before % 2 == 0, changes.load(ordering: .relaxed) == before else { return }
         looks.wrappingAdd(1, ordering: .relaxed)
-        note(excess)
+        worstAfterInsert.max(excess, ordering: .relaxed)
     }
-
-    private func note(_ excess: Int) { worst.max(excess, ordering: .relaxed) }
 }

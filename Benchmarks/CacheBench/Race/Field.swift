@@ -20,6 +20,13 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
         ]
     }
 
+    /// Ours once more, lending values instead of copying them.
+    func borrower() -> any Contender {
+        let store = PlimsollStore<Key, Value>(capacity: capacity)
+        fill(store)
+        return LocalContender(ourName + ", lent", streams) { store.borrow($0) }
+    }
+
     func looker<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender where Store.Key == Key, Store.Value == Value {
         fill(store)
         return LocalContender(name, streams) { store.look($0) }

@@ -64,7 +64,7 @@ struct Workloads {
     private func objects() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
         let field = Field(entries: keys.map { ($0, Item(1)) }, capacity: Self.room, streams: streams)
-        return field.lookers() + [Self.foundationNumbers(keys, streams)] + (try external(.look, keys, streams))
+        return field.lookers() + [field.borrower(), Self.foundationNumbers(keys, streams)] + (try external(.look, keys, streams))
     }
 
     private func stringValues() -> [any Contender] {
@@ -72,7 +72,8 @@ struct Workloads {
         let foundation = Field(
             entries: keys.map { (Self.object($0), Self.object(Keys.text($0))) }, capacity: Self.room,
             streams: Keys.translated(streams) { Self.object($0) })
-        return Field(entries: keys.map { ($0, Keys.text($0)) }, capacity: Self.room, streams: streams).lookers()
+        let field = Field(entries: keys.map { ($0, Keys.text($0)) }, capacity: Self.room, streams: streams)
+        return field.lookers() + [field.borrower()]
             + [foundation.looker("NSCache", FoundationStore(capacity: Self.room))]
     }
 

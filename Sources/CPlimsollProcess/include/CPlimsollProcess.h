@@ -25,6 +25,9 @@ void plimsoll_unpark(plimsoll_parker *parker);
 /// Processors that this process may run on (sched_getaffinity); at least 1.
 int plimsoll_processor_count(void);
 
+/// Lets other threads go first (sched_yield).
+void plimsoll_yield(void);
+
 /// Time of day in nanoseconds since 1970 (CLOCK_REALTIME).
 int64_t plimsoll_wall_clock(void);
 

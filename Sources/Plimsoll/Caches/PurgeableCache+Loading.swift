@@ -111,7 +111,7 @@ extension PurgeableCache {
 
     /// The value without counting as a use.
     private func peek(_ key: Key) -> Value? {
-        let hash = hasher.of(key), now = counters.has(.expiry) ? now : .min
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         return withShard(of: hash) { shard, table in
             guard let slot = find(key, hash, in: shard), table.times[slot].deadline > now else { return nil }
             return Layout.value(shard.place(slot, Layout.pairSize).pair).pointee

@@ -14,45 +14,117 @@ extension PurgeableCache {
         return true
     }
 
+    /// Evicts `count` entries, or all that may go, least worth keeping first; for who bounds something else than costs.
+    ///
+    /// - Returns: number of entries evicted.
+    @discardableResult
+    public func evict(count: Int) -> Int {
+        takeColdest(.evicted) { taken, _ in taken < count }.count
+    }
+
+    func setLimit(_ new: Int) {
+        if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
+        counters.bound.pointee.store(new, ordering: .relaxed)
+        // Nobody who went by the old bound is under way any more.
+        _ = sum { _ in 0 }
+        let pause = Parker()
+        while case let excess = counters.total.pointee.load(ordering: .relaxed) - new, excess > 0 {
+            if letGo(excess, reason: .evicted) > 0 { continue }
+            // Others may hold what they have evicted and not linked yet: they link it or give it up in a moment. What is pinned stays.
+            if pinnedCount > 0 { break }
+            pause.park(atMost: .microseconds(50))
+        }
+        counters.limit.pointee.store(new, ordering: .releasing)
+    }
+
     func letGo(_ target: Int, reason: RemovalReason) -> Int {
-        var released = 0, isEmpty = false
+        let bytes = takeColdest(reason) { _, bytes in bytes < target }.bytes
+        if bytes > 0 { giveBackPages() }
+        return bytes
+    }
+
+    /// Takes out what is coldest as long as `wantsMore`, told the number of entries and their costs so far. Allocates nothing.
+    private func takeColdest(_ reason: RemovalReason, _ wantsMore: (Int, Int) -> Bool) -> (count: Int, bytes: Int) {
+        var count = 0, bytes = 0, isEmpty = false
+        // No more than there was: what listeners put back meanwhile is not waited for.
+        let most = self.count
         let batch = takeBatch()
-        // A small slice from each in turn keeps the shards even; the last ones are taken no further than needed.
-        while released < target, !isEmpty {
+        // A small slice from each shard in turn keeps them even; the last ones are taken no further than needed.
+        while count < most, wantsMore(count, bytes), !isEmpty {
             isEmpty = true
-            directory.forEach { shard in
-                var gained = 0
+            directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while !batch.isFull, gained < target - released, let victim = table.evict() {
-                            gained += table.cost(of: victim)
+                        while !batch.isFull, count < most, wantsMore(count, bytes), let victim = table.evict() {
+                            count += 1
+                            let (sum, overflow) = bytes.addingReportingOverflow(table.cost(of: victim))
+                            bytes = overflow ? .max : sum
                             batch.append(takeUnlisted(victim, shard, &table, reason))
                         }
                     }
                 }
                 if batch.count > 0 { isEmpty = false }
-                released += gained
                 settle(batch)
-                return released < target
+                return count < most && wantsMore(count, bytes)
             }
         }
         putBack(batch)
-        return released
+        return (count, bytes)
     }
 
-    /// Takes out everything, in slices, so that nobody waits long.
+    /// Moves what is left together in shards that have become much emptier, a little at a time, and gives the kernel the pages behind.
+    private func giveBackPages() {
+        directory.forEach { shard in
+            var isBegun = false, isOver = false
+            while !isOver {
+                isOver = shard.lock.pointee.withLock { table in
+                    guard isBegun || table.isSparse else { return true }
+                    isBegun = true
+                    return Layout.writing(shard) {
+                        table.compact(atMost: 64) { from, to in
+                            let (from, to) = (shard.place(from, Layout.pairSize).pair, shard.place(to, Layout.pairSize).pair)
+                            Layout.move(from, to)
+                        }
+                    }
+                }
+            }
+            return true
+        }
+    }
+
+    /// Takes out everything. Nobody waits long: contents go as a whole, and if there are many, a thread of its own ends them. With a listener, who hears of each,
+    /// it is done here, in slices.
     public func removeAll() {
+        if hasListeners { return removeEach() }
+        var remains: [CacheRemains<Key, Value>] = [], count = 0
+        directory.forEach { shard in
+            let (old, cost, entries) = shard.lock.pointee.withLock { table in
+                let (cost, entries) = (table.cost, table.count)
+                return (Layout.writing(shard) { table.clear() }, cost, entries)
+            }
+            remains.append(CacheRemains(old, cost: cost))
+            count += entries
+            counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
+            return true
+        }
+        CacheRemains.end(remains, count: count, meter: meter.load())
+    }
+
+    private func removeEach() {
         let batch = takeBatch()
         directory.forEach { shard in
-            var position: UInt32 = 0, isOver = false
+            // From the last on: what is moved together meanwhile comes further to the front, and what a listener puts in, into what has just been left.
+            var position: UInt32?, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
-                        while position < UInt32(table.top), !batch.isFull {
-                            if table.isUsed(position) { batch.append(takeOut(position, shard, &table, .removed)) }
-                            position += 1
+                        var next = min(position ?? .max, UInt32(table.top))
+                        while next > 0, !batch.isFull {
+                            next -= 1
+                            if table.isUsed(next) { batch.append(takeOut(next, shard, &table, .removed)) }
                         }
-                        return position >= UInt32(table.top)
+                        position = next
+                        return next == 0
                     }
                 }
                 settle(batch)
@@ -87,7 +159,6 @@ extension PurgeableCache {
                     }
                 }
                 count += batch.count
-                counters.count(.otherwise, -batch.count)
                 settle(batch)
             }
             return true
@@ -110,6 +181,7 @@ extension PurgeableCache {
     func takeUnlisted(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
         let pair = shard.place(slot, Layout.pairSize).pair
         let entry = Entry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
+        if reason == .evicted { table.evictions &+= 1 } else if reason == .expired { counters.count(.expiry) }
         table.recycle(slot)
         return entry
     }

@@ -1,3 +1,4 @@
+import CPlimsollProcess
 public import Synchronization
 
 extension PurgeableCache {
@@ -66,19 +67,18 @@ extension PurgeableCache {
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
-        var existing = find(key, hash, in: shard), hasEvicted = false
+        var existing = find(key, hash, in: shard)
         while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
             // From here as long as it has its part; what is larger than that comes from all.
             guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
                 return .lacksRoom
             }
-            hasEvicted = true
+            room.hasEvicted = true
             room.held &+= table.cost(of: victim)
+            // Whoever has lowered the bound waits for what is more than we need.
+            if room.held > room.wanted { giveUpSurplus(&room) }
             let isExisting = victim == existing
-            if isExisting {
-                existing = nil
-                counters.count(.otherwise)
-            }
+            if isExisting { existing = nil }
             discard(victim, isExisting ? .replaced : .evicted, shard, &table, &leaving)
         }
         if let existing {
@@ -92,7 +92,7 @@ extension PurgeableCache {
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        if hasEvicted { table.remember() }
+        if room.hasEvicted || table.hasForgotten { table.remember() }
         return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
     }
 
@@ -124,7 +124,12 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
-        if reason == .expired { counters.count(.expiry) } else if reason == .replaced { counters.count(.replacement) }
+        switch reason {
+        case .evicted: table.evictions &+= 1
+        case .expired: counters.count(.expiry)
+        case .replaced: counters.count(.replacement)
+        default: break
+        }
         table.recycle(slot)
     }
 
@@ -170,8 +175,10 @@ extension PurgeableCache {
         var total = counters.total.pointee.load(ordering: .relaxed)
         while true {
             // Also when nothing is lacking: the bound may have been lowered.
-            guard total &+ lacking <= counters.bound.pointee.load(ordering: .relaxed) else { return false }
+            // Subtracted, as the sum of two costs may be more than an integer holds.
+            guard lacking <= counters.bound.pointee.load(ordering: .relaxed) &- total else { return false }
             if lacking <= 0 { return true }
+            // Relaxed: whoever lowers the bound waits for this shard's lock before looking at the total, so that nobody adds to it by the old bound afterwards.
             let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
             if exchanged { break }
             total = now
@@ -195,38 +202,59 @@ extension PurgeableCache {
     }
 
     @usableFromInline
+    func giveUpSurplus(_ room: inout CacheRoom) {
+        forget(room.held - room.wanted)
+        room.held = room.wanted
+    }
+
+    @usableFromInline
     func forget(_ cost: Int) {
         counters.total.pointee.wrappingSubtract(cost, ordering: .relaxed)
         meter.load()?.give(cost)
     }
 
+    /// Whether more has to go than is held already.
+    private func isShort(_ room: CacheRoom) -> Bool {
+        let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
+        return room.wanted - room.held > min(free, meter.load()?.room ?? .max)
+    }
+
+    /// How often an insert waits for room that others hold, each time at most until they have run: far more than ever needed, but not for ever.
+    private static var mostAttempts: Int { 1000 }
+
     /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
-        var gained = 0
+        var count = 0, linked = 0
         // Those with the most first; and if nobody has its part any more, everybody.
         for isFair in [true, false] {
-            directory.forEach { shard in
+            directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
                     Layout.writing(shard) {
                         let part = isFair ? counters.total.pointee.load(ordering: .relaxed) >> (table.depth + 1) : -1
                         for _ in 0..<8 {
-                            guard gained < room.wanted, table.cost > part, let victim = table.evict() else { break }
-                            gained += max(1, table.cost(of: victim))
+                            guard isShort(room), table.cost > part, let victim = table.evict() else { break }
+                            count += 1
                             room.held += table.cost(of: victim)
                             discard(victim, .evicted, shard, &table, &leaving)
                         }
                     }
+                    if !isFair { linked &+= table.cost }
                 }
-                return gained < room.wanted
+                return isShort(room)
             }
-            if gained > 0 { return true }
+            if count > 0 { room.hasEvicted = true }
+            if count > 0 || !isShort(room) { return true }
         }
-        // Others may hold what they have evicted and wait for what we hold: whoever lets go of it lets them end.
+        // What is counted and in no shard is held by others, who may wait for what we hold: whoever lets go of it lets them end. They may also have lost
+        // their processor, so they are let go first.
         let held = room.held
         giveUp(&room)
         room.attempts += 1
-        return held > 0 || (room.attempts < 100 && meter.load() == nil && counters.total.pointee.load(ordering: .relaxed) > 0)
+        guard held == 0 else { return true }
+        guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else { return false }
+        plimsoll_yield()
+        return true
     }
 }
 
@@ -236,6 +264,8 @@ struct CacheRoom {
     @usableFromInline let wanted: Int
     /// Counted in the total and declared to the meter, but of no entry.
     @usableFromInline var held = 0
+    /// Something of the shard that the newcomer belongs to may have gone for it.
+    @usableFromInline var hasEvicted = false
     /// How often nothing was found that might go.
     @usableFromInline var attempts = 0
 

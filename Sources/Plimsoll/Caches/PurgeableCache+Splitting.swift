@@ -12,8 +12,7 @@ extension PurgeableCache {
             new.lock.pointee.withLock { other in
                 table.split(into: &other, bit: 32 - depth) { from, to in
                     let (from, to) = (old.place(from, Layout.pairSize).pair, new.place(to, Layout.pairSize).pair)
-                    Layout.key(to).moveInitialize(from: Layout.key(from), count: 1)
-                    Layout.value(to).moveInitialize(from: Layout.value(from), count: 1)
+                    Layout.move(from, to)
                 }
             }
             directory.set(directory.range(of: hash | 1 << (32 - depth), depth: depth), new)

@@ -83,6 +83,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         hasher = CacheHash(seed: .random(in: .min ... .max))
         counters = CacheCounters()
         counters.bound.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
+        counters.limit.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
         directory = CacheDirectory(depth: depth, first: CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
@@ -142,18 +143,24 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         insert(value, forKey: key, cost: cost, tags: tags, times: times(expiresAfter), of: nil)
     }
 
-    /// Takes out and returns the value under `key`.
+    /// Takes out and returns the value under `key`; `nil` if there is none or its time has passed.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        let hash = hasher.of(key)
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         let entry: Entry? = withShard(of: hash, isWriting: true) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
-            return takeOut(slot, shard, &table, .removed)
+            return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)
         }
         guard let entry else { return nil }
         forget(entry.cost)
         tell(entry)
-        return entry.value
+        return entry.reason == .removed ? entry.value : nil
+    }
+
+    /// Whether there is a value under `key`; asking is no use of it.
+    public func contains(_ key: Key) -> Bool {
+        let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
+        return withShard(of: hash) { shard, table in find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false }
     }
 
     /// Calls `listener` with each entry that leaves and why, on the thread that made it leave, after the lock.
@@ -164,14 +171,11 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     // MARK: Size
 
-    /// Bound of the sum of costs. Lowering it evicts at once, what is least worth keeping first.
+    /// Bound of the sum of costs. Lowering it evicts at once, what is least worth keeping first, and only then is it seen: whoever reads it finds no more than
+    /// that held, but for what is pinned.
     public var limit: ByteCount {
-        get { ByteCount(counters.bound.pointee.load(ordering: .relaxed)) }
-        set {
-            counters.bound.pointee.store(max(0, newValue.bytes), ordering: .relaxed)
-            let excess = counters.total.pointee.load(ordering: .relaxed) - max(0, newValue.bytes)
-            if excess > 0 { _ = letGo(excess, reason: .evicted) }
-        }
+        get { ByteCount(counters.limit.pointee.load(ordering: .relaxed)) }
+        set { setLimit(max(0, newValue.bytes)) }
     }
 
     /// Number of entries.
@@ -187,7 +191,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         statistics.misses = counters.sum(.miss) + sum { $0.misses }
         statistics.count = count
         statistics.purged = counters.sum(.purge)
-        statistics.evictions = sum { $0.evictions } - statistics.purged - counters.sum(.otherwise)
+        statistics.evictions = sum { $0.evictions }
         statistics.expired = counters.sum(.expiry)
         statistics.replaced = counters.sum(.replacement)
         statistics.rejected = counters.sum(.rejection)

@@ -63,6 +63,15 @@ struct TagIndex: Sendable {
         }
     }
 
+    /// What had that first node is in another slot now.
+    mutating func move(_ first: Int32, to slot: Int32) {
+        var node = first
+        while node != Self.none {
+            nodes[Int(node)].slot = slot
+            node = nodes[Int(node)].next
+        }
+    }
+
     /// The tags of the slot whose first node that is, in the order in which they were added.
     func names(_ first: Int32) -> [String] {
         var names: [String] = [], node = first

@@ -20,9 +20,15 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     var total: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base) }
 
-    /// The bound of `total`.
+    /// The bound of `total` as it is told: never less than what holds while `total` is still being brought down to it.
+    var limit: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 88) }
+
+    /// The bound of `total`. Whoever changes one of them and then looks at the other is in sequence with who does so the other way round.
     @inlinable @inline(__always)
     var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
+
+    /// Another place to begin at each time, so that what is taken a little at a time is not always taken from the same shard.
+    var nextStart: Int { CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8 }
 
     /// What not every cache has, and what those that have not pay one look for.
     @frozen @usableFromInline
@@ -40,20 +46,18 @@ struct CacheCounters: @unchecked Sendable {
     /// Released with what makes it up.
     func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
 
-    @usableFromInline enum Use: Int {
-        case hit, miss, purge, expiry, replacement, rejection
-        /// Evicted by a table's order, but told under another reason than `evicted` and not as purged, less purged without having been evicted.
-        case otherwise
-    }
+    @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
+
+    /// Which line a thread with `address` on its stack counts on. Stacks are often a power of two apart: the low bits say nothing.
+    @inlinable @inline(__always)
+    static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9_7F4A_7C15) &>> 61) }
 
     @inlinable @inline(__always)
-    func count(_ use: Use, _ number: Int = 1) {
+    func count(_ use: Use) {
         // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
         var here: UInt8 = 0
-        let stripe = withUnsafeMutablePointer(to: &here) {
-            Int(truncatingIfNeeded: (UInt(bitPattern: $0) &>> 19) &* 0x9E37_79B9 &>> 13) & (Self.stripes &- 1)
-        }
-        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(number, ordering: .relaxed)
+        let stripe = withUnsafeMutablePointer(to: &here) { Self.stripe(UInt(bitPattern: $0)) }
+        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
     func sum(_ use: Use) -> Int {

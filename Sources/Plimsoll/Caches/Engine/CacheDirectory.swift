@@ -42,11 +42,11 @@ struct CacheDirectory: @unchecked Sendable {
         for place in range { places[place].store(UInt(bitPattern: shard.base), ordering: .releasing) }
     }
 
-    /// Calls `body` with the first place of each shard. One that splits meanwhile may come as two.
-    func forEach(_ body: (CacheShard) -> Bool) {
+    /// Calls `body` with each shard, from the one at a place on and around, as long as it returns true. One that splits meanwhile may come as two.
+    func forEach(from start: Int = 0, _ body: (CacheShard) -> Bool) {
         var last: UnsafeMutableRawPointer?
         for place in 0..<count {
-            let shard = shard(at: place)
+            let shard = shard(at: (start + place) & (count - 1))
             if shard.base == last { continue }
             last = shard.base
             if !body(shard) { return }

@@ -55,6 +55,9 @@ struct CacheIndex {
     /// Lists `other` where `slot` was.
     func move(_ slot: UInt32, to other: UInt32, _ hash: UInt32) { set(place(of: slot, hash), cell(other, hash)) }
 
+    /// Makes the cell at `place` empty, whatever comes after it.
+    func clear(_ place: UInt32) { set(place, 0) }
+
     /// Takes out what is at `place`.
     func remove(at place: UInt32, hashOf: (UInt32) -> UInt32) {
         let bits = bits, mask = mask, isWhole = bits <= 16

@@ -3,13 +3,14 @@ import CPlimsollMemory
 /// Memory of an index or of slots, zero at first, at an address that stays good until it is freed.
 ///
 /// Larger ones are pages of their own, which the kernel gets back without the address being given up: whoever still reads there finds zeros.
-struct CachePiece {
+// Unchecked: memory that somebody else guards.
+struct CachePiece: @unchecked Sendable {
     let base: UnsafeMutableRawPointer
     let byteCount: Int
     private let isMapped: Bool
 
-    /// From here on pages of their own; malloc's own threshold to begin with (mallopt(3)).
-    private static let leastMapped = 128 << 10
+    /// From here on pages of their own: smaller ones would lose too much to rounding.
+    private static let leastMapped = 32 << 10
 
     /// Aligned to a cache line.
     ///

@@ -1,3 +1,5 @@
+import CPlimsollMemory
+
 /// Hashes of what left the small queue lately: as many as there are entries, times 0.9, in the order in which they left.
 ///
 /// The paper's queue and a look-up in one table of some 5 bytes an entry: a bucket of eight cells by one part of the hash, and in each cell another part and the
@@ -10,7 +12,8 @@ struct GhostTable {
     private var count: UInt64 = 0
     /// Hashes put in so far.
     private var clock: UInt64 = 0
-    /// How many of them a moment is made of, as a power of two: 15 bits of moments last for the window.
+    /// How many of them a moment is made of, as a power of two: 13 bits of moments last for the window. A
+    /// cell has 16: before they begin anew its bucket has been filled with later ones (with 15, one in five came back to life).
     private var shift: UInt64 = 0
     private var window: UInt64 = 0
 
@@ -37,12 +40,13 @@ struct GhostTable {
         new.initialize(repeating: Bucket(), count: Int(count))
         buckets = new
         shift = 0
-        while window >> shift >= 1 << 15 { shift += 1 }
+        while window >> shift >= 1 << 13 { shift += 1 }
         clock = (1 << 15) << shift
     }
 
-    mutating func insert(_ hash: UInt32) {
-        guard let buckets else { return }
+    /// False if there is no room for any.
+    mutating func insert(_ hash: UInt32) -> Bool {
+        guard let buckets else { return false }
         clock += 1
         let cells = UnsafeMutableRawPointer(buckets + bucket(hash)).assumingMemoryBound(to: UInt32.self), now = moment
         // In the place of the oldest; an empty one is older than any.
@@ -52,6 +56,7 @@ struct GhostTable {
             if age >= oldest { (place, oldest) = (cell, age) }
         }
         cells[place] = mark(hash) | now
+        return true
     }
 
     /// Forgets `hash`; true if it was remembered.
@@ -64,7 +69,7 @@ struct GhostTable {
         for cell in 0..<8 where cells[cell] & 0xFFFF_0000 == mark && cells[cell] != 0 {
             let age = (now &- cells[cell]) & 0xFFFF
             cells[cell] = 0
-            return UInt64(age) <= window >> shift
+            return UInt64(age) < max(1, window >> shift)
         }
         return false
     }
@@ -72,6 +77,9 @@ struct GhostTable {
     private var moment: UInt32 { UInt32(truncatingIfNeeded: clock >> shift) & 0xFFFF }
     private func mark(_ hash: UInt32) -> UInt32 { (hash &* 0x85EB_CA6B) & 0xFFFF_0000 }
     private func bucket(_ hash: UInt32) -> Int { Int((UInt64(hash &* 0xC2B2_AE35) * count) >> 32) }
+
+    /// Has the processor bring the bucket of `hash`.
+    func fetch(_ hash: UInt32) { if let buckets { plimsoll_prefetch(buckets + bucket(hash)) } }
 
     var byteCount: Int { Int(count) * MemoryLayout<Bucket>.stride }
 }

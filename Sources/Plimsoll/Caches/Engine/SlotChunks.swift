@@ -63,6 +63,13 @@ struct SlotChunks {
         return bytes
     }
 
+    /// All there is, which is somebody else's from now on; the next slot is in a new chunk.
+    mutating func detach() -> ContiguousArray<CachePiece?> {
+        for chunk in 0..<Self.most { addresses[chunk].store(0, ordering: .relaxed) }
+        defer { pieces = ContiguousArray(repeating: nil, count: Self.most) }
+        return pieces
+    }
+
     /// Bytes asked of the system.
     var byteCount: Int { pieces.reduce(0) { $0 + ($1?.byteCount ?? 0) } }
 }
@@ -92,6 +99,11 @@ struct SlotPlace {
     /// Key and value.
     @inlinable @inline(__always)
     var pair: UnsafeMutableRawPointer { UnsafeMutableRawPointer(bitPattern: base &+ index &* pairSize).unsafelyUnwrapped }
+
+    /// The same in a chunk that belongs to no shard any more.
+    init(_ chunk: Int, index: Int, in piece: CachePiece, pairSize: Int) {
+        (room, self.index, self.pairSize, base) = (16 << UInt(chunk), UInt(index), UInt(pairSize), UInt(bitPattern: piece.base))
+    }
 
     @inline(__always)
     var node: UnsafeMutablePointer<SlotNode> {
@@ -170,6 +182,17 @@ enum SlotLayout<Key, Value> {
         } else {
             Self.key(pair).initialize(to: key)
             Self.value(pair).initialize(to: value)
+        }
+    }
+
+    /// Moves key and value into an empty pair.
+    @inline(__always)
+    static func move(_ from: UnsafeMutableRawPointer, _ to: UnsafeMutableRawPointer) {
+        if isTrivial {
+            CacheWords.write(pairSize, max(4, MemoryLayout<Key>.alignment, MemoryLayout<Value>.alignment), from: from, to: to)
+        } else {
+            key(to).moveInitialize(from: key(from), count: 1)
+            value(to).moveInitialize(from: value(from), count: 1)
         }
     }
 

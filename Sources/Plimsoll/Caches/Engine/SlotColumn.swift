@@ -8,6 +8,14 @@ struct SlotColumn<Element: BitwiseCopyable> {
 
     func free() { for piece in pieces { piece?.free() } }
 
+    /// As before anything was set.
+    ///
+    /// - Returns: the memory, which is somebody else's from now on.
+    mutating func detach() -> [CachePiece] {
+        defer { pieces = [] }
+        return pieces.compactMap { $0 }
+    }
+
     var isUsed: Bool { !pieces.isEmpty }
 
     private func address(_ slot: UInt32) -> UnsafeMutablePointer<Element>? {

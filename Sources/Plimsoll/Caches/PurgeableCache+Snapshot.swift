@@ -1,0 +1,127 @@
+/// What a restored snapshot has brought.
+public struct CacheRestoration: Sendable, Hashable {
+    /// Entries put in.
+    public var restored = 0
+    /// Entries whose time had passed, that had no room, or that the types of today could not read.
+    public var skipped = 0
+    /// Why there was nothing to restore; `nil` if there was.
+    public var reason: String?
+}
+
+extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
+    private static var version: UInt32 { 1 }
+
+    /// Writes what it holds to `store`, so that the next process begins warm: the hottest entries first to be chosen, with their costs, tags and the time they
+    /// have left. `FileStateStore` replaces the file as a whole, with a checksum.
+    ///
+    /// Looks at one shard at a time, without counting as a use; what changes meanwhile may be in it or not.
+    ///
+    /// - Parameter bytes: at most about so many are written.
+    /// - Returns: number of entries written.
+    /// - Throws: what `store` throws, or a value's `encode(into:)`; then nothing has changed.
+    @discardableResult
+    public func save(to store: any StateStore, as name: String, atMost bytes: ByteCount = .mebibytes(64)) throws -> Int {
+        let now = now
+        var encoder = VolatileEncoder(), records: [[UInt8]] = [], size = 0
+        for copy in entries(.max, order: { $0.order().reversed() }) where size < bytes.bytes {
+            var record = VolatileEncoder()
+            try copy.key.withEncodedBytes { Self.append($0, to: &record) }
+            try copy.value.withEncodedBytes { Self.append($0, to: &record) }
+            record.append(Int64(copy.cost))
+            record.append(copy.expires == .max ? Int64.max : copy.expires - now)
+            record.append(UInt32(copy.tags.count))
+            for tag in copy.tags { Array(tag.utf8).withUnsafeBytes { Self.append($0, to: &record) } }
+            size += record.bytes.count
+            records.append(record.bytes)
+        }
+        encoder.append(Self.version)
+        encoder.append(time.wall().inNanoseconds)
+        encoder.append(UInt64(records.count))
+        // Coldest first, as they are to come in again.
+        for record in records.reversed() { encoder.append(contentsOf: record) }
+        try store.write(name, encoder.bytes)
+        return records.count
+    }
+
+    /// Puts in what `save` wrote under `name`, as far as there is room and what is there already is not in its way: a key that has a value keeps it. Time that
+    /// has passed since counts.
+    ///
+    /// - Throws: what `store` throws on reading. What was written by a later version, or is cut short, brings nothing or the entries up to there, with a reason.
+    @discardableResult
+    public func restore(from store: any StateStore, as name: String) throws -> CacheRestoration {
+        var restoration = CacheRestoration()
+        guard let bytes = try store.read(name) else {
+            restoration.reason = "nothing is kept under \"\(name)\""
+            return restoration
+        }
+        var reader = SnapshotReader(bytes)
+        guard let version = reader.number(UInt32.self), version == Self.version, let saved = reader.number(Int64.self),
+            let count = reader.number(UInt64.self)
+        else {
+            restoration.reason = "what is kept under \"\(name)\" is no snapshot of this version (\(Self.version))"
+            return restoration
+        }
+        let away = max(0, time.wall().inNanoseconds - saved)
+        for _ in 0..<count {
+            guard let key = reader.bytes(), let value = reader.bytes(), let cost = reader.number(Int64.self), let left = reader.number(Int64.self),
+                let tags = reader.texts()
+            else {
+                restoration.reason = "the snapshot under \"\(name)\" is cut short"
+                break
+            }
+            let isOver = left != .max && left <= away
+            if !isOver, put(key, value, Int(cost), tags, left == .max ? nil : .nanoseconds(left - away)) {
+                restoration.restored += 1
+            } else {
+                restoration.skipped += 1
+            }
+        }
+        return restoration
+    }
+
+    private func put(_ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>, _ cost: Int, _ tags: [String], _ left: Duration?) -> Bool {
+        guard let key = Self.decode(Key.self, key), !contains(key), let value = Self.decode(Value.self, value) else { return false }
+        return insert(value, forKey: key, cost: cost, tags: tags, expiresAfter: left)
+    }
+
+    private static func decode<T: VolatileStorable>(_ type: T.Type, _ bytes: ArraySlice<UInt8>) -> T? {
+        try? T.decoded(byteCount: bytes.count) { target in
+            bytes.withUnsafeBytes { target.copyMemory(from: $0) }
+            return true
+        }
+    }
+
+    private static func append(_ bytes: UnsafeRawBufferPointer, to encoder: inout VolatileEncoder) {
+        encoder.append(UInt32(bytes.count))
+        encoder.append(contentsOf: bytes)
+    }
+}
+
+/// Reads a snapshot's bytes in order; `nil` where there are too few left.
+private struct SnapshotReader {
+    private var rest: ArraySlice<UInt8>
+
+    init(_ bytes: [UInt8]) { rest = bytes[...] }
+
+    mutating func number<T: FixedWidthInteger & BitwiseCopyable>(_ type: T.Type) -> T? {
+        guard rest.count >= MemoryLayout<T>.size else { return nil }
+        defer { rest = rest.dropFirst(MemoryLayout<T>.size) }
+        return rest.withUnsafeBytes { $0.loadUnaligned(as: T.self) }
+    }
+
+    mutating func bytes() -> ArraySlice<UInt8>? {
+        guard let count = number(UInt32.self), rest.count >= Int(count) else { return nil }
+        defer { rest = rest.dropFirst(Int(count)) }
+        return rest.prefix(Int(count))
+    }
+
+    mutating func texts() -> [String]? {
+        guard let count = number(UInt32.self) else { return nil }
+        var texts: [String] = []
+        for _ in 0..<count {
+            guard let text = bytes() else { return nil }
+            texts.append(String(decoding: text, as: UTF8.self))
+        }
+        return texts
+    }
+}

@@ -1,0 +1,85 @@
+import PlimsollTesting
+import Testing
+
+@testable import Plimsoll
+
+@Suite struct CacheIndexTests {
+    /// An index with memory of its own, and beside it which slot has which hash.
+    private struct Model {
+        let piece: CachePiece
+        let index: CacheIndex
+        var hashes: [UInt32: UInt32] = [:]
+
+        init(bits: Int) {
+            piece = CachePiece(4 << bits)
+            index = CacheIndex(piece.base, bits: bits)
+        }
+
+        mutating func add(_ slot: UInt32, _ hash: UInt32) {
+            index.add(slot, hash)
+            hashes[slot] = hash
+        }
+
+        mutating func remove(_ slot: UInt32) {
+            guard let hash = hashes[slot] else { return }
+            index.remove(at: index.place(of: slot, hash)) { hashes[$0] ?? 0 }
+            hashes[slot] = nil
+        }
+
+        /// Slots that a look-up for `hash` comes by.
+        func candidates(_ hash: UInt32) -> [UInt32] {
+            var slots: [UInt32] = [], place = hash & index.mask
+            while case let cell = index[place], cell != 0 {
+                if cell ^ (hash << index.bits) <= index.mask { slots.append((cell & index.mask) - 1) }
+                place = (place &+ 1) & index.mask
+            }
+            return slots
+        }
+
+        /// Every slot is found under its hash, and nothing else is listed.
+        var isRight: Bool {
+            hashes.allSatisfy { candidates($0.value).contains($0.key) } && (0...index.mask).count { index[$0] != 0 } == hashes.count
+        }
+    }
+
+    @Test func `what is listed is found, and only that, whatever was taken out`() {
+        for (bits, hashes) in [(5, UInt32.max), (5, 3), (8, .max), (8, 15), (10, .max)] {
+            for seed in UInt64(0)..<6 {
+                var random = SeededGenerator(seed: seed), model = Model(bits: bits)
+                defer { model.piece.free() }
+                for step in 0..<400 {
+                    let slot = UInt32.random(in: 0..<3 << (UInt32(bits) - 2), using: &random)
+                    // Also hashes whose home is the last cell, so that chains go around the end.
+                    let hash = UInt32.random(in: 0...hashes, using: &random) &- (Bool.random(using: &random) ? 2 : 0)
+                    if model.hashes[slot] != nil { model.remove(slot) } else { model.add(slot, hash) }
+                    if step % 16 == 0, !model.isRight {
+                        Issue.record("bits \(bits), seed \(seed), step \(step)")
+                        break
+                    }
+                }
+                #expect(model.isRight, "bits \(bits), seed \(seed)")
+            }
+        }
+    }
+
+    /// Up to 65,536 cells they know where they belong; above, the slots are asked.
+    @Test(arguments: [15, 16, 17, 18]) func `large ones`(bits: Int) {
+        var random = SeededGenerator(seed: UInt64(bits)), model = Model(bits: bits)
+        defer { model.piece.free() }
+        let count = UInt32(3) << (bits - 2)
+        for slot in 0..<count { model.add(slot, UInt32.random(in: 0 ... .max, using: &random)) }
+        #expect(model.isRight)
+        for slot in 0..<count where slot % 3 != 0 { model.remove(slot) }
+        #expect(model.isRight)
+        for slot in 0..<count where slot % 3 == 1 { model.add(slot, UInt32.random(in: 0 ... .max, using: &random)) }
+        #expect(model.isRight)
+        for (slot, hash) in model.hashes where slot % 6 == 0 {
+            model.index.move(slot, to: slot + 2, hash)
+            model.hashes[slot] = nil
+            model.hashes[slot + 2] = hash
+        }
+        #expect(model.isRight)
+        for slot in 0..<count { model.remove(slot) }
+        #expect(model.isRight && model.hashes.isEmpty)
+    }
+}

@@ -1,0 +1,114 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// A cache with one shard beside `CacheReference`.
+@Suite struct CacheReplayTests {
+    /// Keys as they are asked for: skewed, with scans and loops among them.
+    struct Stream {
+        private var random: SeededGenerator
+        private let shares: [Double]
+        private let keys: Int
+        /// Keys of a scan or loop that are still to come.
+        private var run = 0..<0
+
+        /// - Parameter skew: exponent of the Zipf distribution; zero for none.
+        init(seed: UInt64, keys: Int, skew: Double) {
+            random = SeededGenerator(seed: seed)
+            self.keys = keys
+            var sum = 0.0
+            // Powers without Foundation: only these two are used.
+            shares = (1...keys).map { rank in
+                sum += skew == 0 ? 1 : 1 / Double(rank)
+                return sum
+            }
+        }
+
+        mutating func next() -> Int {
+            if let key = run.popFirst() { return key }
+            switch Int.random(in: 0..<2000, using: &random) {
+            case 0:
+                let start = Int.random(in: keys..<100 * keys, using: &random)
+                run = start..<start + keys / 4
+            case 1: run = 0..<keys / 5
+            default: break
+            }
+            let share = Double.random(in: 0..<(shares.last ?? 1), using: &random)
+            var low = 0, high = keys - 1
+            while low < high {
+                let middle = (low + high) / 2
+                if shares[middle] > share { high = middle } else { low = middle + 1 }
+            }
+            return low
+        }
+
+        mutating func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &random) }
+    }
+
+    private func replay(seed: UInt64, requests: Int, limit: Int, costs: ClosedRange<Int>, skew: Double) {
+        let cache = PurgeableCache<Int, Int>("replay", limit: .bytes(limit), shardCount: 1, cost: { _, _ in 1 })
+        let hasher = cache.hasher
+        var reference = CacheReference<GhostTable>(limit: limit, hash: { hasher.of($0) })
+        var stream = Stream(seed: seed, keys: 1500, skew: skew)
+        let left = Mutex<[Int]>([])
+        cache.onRemoval { key, _, _ in left.withLock { $0.append(key) } }
+        for request in 0..<requests {
+            let key = stream.next()
+            let isHit = cache.value(forKey: key) == key, isExpected = reference.hits(key)
+            if isHit != isExpected { Issue.record("request \(request) of seed \(seed): \(isHit ? "a hit" : "a miss")") }
+            let action = stream.number(0...999)
+            if !isExpected || action < 30 {
+                let cost = stream.number(costs)
+                cache.insert(key, forKey: key, cost: cost)
+                reference.insert(key, cost: cost)
+            } else if action < 40 {
+                cache.removeValue(forKey: key)
+                reference.remove(key)
+            } else if action == 40 {
+                let target = stream.number(0...limit / 10)
+                _ = cache.release(.bytes(target))
+                reference.release(target)
+            }
+            if isHit != isExpected || left.withLock({ $0.count }) != reference.left.count {
+                Issue.record("request \(request) of seed \(seed): others left")
+                return
+            }
+        }
+        #expect(left.withLock { $0 } == reference.left, "seed \(seed)")
+        #expect(cache.count == reference.count && cache.byteCount.bytes == reference.cost, "seed \(seed)")
+        #expect(reference.left.count > requests / 20, "seed \(seed): hardly anything was evicted")
+    }
+
+    @Test func `one shard does what the reference does, entry by entry`() {
+        for seed in UInt64(0)..<12 {
+            replay(seed: seed, requests: 12_000, limit: [40, 160, 640, 1000][Int(seed % 4)], costs: 1...1, skew: seed % 2 == 0 ? 1 : 0)
+        }
+    }
+
+    @Test func `one shard does what the reference does, at any costs`() {
+        for seed in UInt64(100)..<112 {
+            // Up to the whole cache for one, and now and then nothing at all.
+            replay(seed: seed, requests: 8000, limit: 4000, costs: 0...(seed % 3 == 0 ? 4000 : 40), skew: seed % 2 == 0 ? 1 : 0)
+        }
+    }
+
+    @Test func `remembering ghosts about costs less than a third of a point`() {
+        for (seed, limit) in [(UInt64(1), 60), (2, 300), (3, 900), (4, 3000)] {
+            let cache = PurgeableCache<Int, Int>("ghosts", limit: .bytes(limit), shardCount: 1, cost: { _, _ in 1 })
+            let hasher = cache.hasher
+            var reference = CacheReference<ExactGhosts>(limit: limit, hash: { hasher.of($0) })
+            var stream = Stream(seed: seed, keys: 10_000, skew: 1)
+            var hits = 0, expected = 0
+            let requests = 60_000
+            for _ in 0..<requests {
+                let key = stream.next()
+                if cache.value(forKey: key) != nil { hits += 1 } else { cache.insert(key, forKey: key) }
+                if reference.hits(key) { expected += 1 } else { reference.insert(key, cost: 1) }
+            }
+            let difference = Double(hits - expected) / Double(requests) * 100
+            #expect(difference.magnitude < 0.3, "limit \(limit): \(difference) points")
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// What becomes of a cache's own memory, of pins, and of everything at once.
+@Suite struct PurgeableCacheMemoryTests {
+    /// Counts how many there are.
+    final class Tracked: Sendable {
+        let alive: Counter
+        init(_ alive: Counter) {
+            self.alive = alive
+            alive.add(1)
+        }
+        deinit { alive.add(-1) }
+    }
+
+    @Test func `after a release what is left lies together, is found, and keeps its order`() {
+        for seed in UInt64(0)..<5 {
+            var random = SeededGenerator(seed: seed)
+            let cache = PurgeableCache<Int, Int>("trivial", shardCount: 2, cost: { _, _ in 1 })
+            let objects = PurgeableCache<Int, String>("objects", shardCount: 2, cost: { _, value in value.utf8.count })
+            for key in 0..<20_000 {
+                cache.insert(key, forKey: key, tags: key % 50 == 0 ? ["fifty"] : [], expiresAfter: key % 70 == 0 ? .seconds(3600) : nil)
+                objects.insert("value \(key)", forKey: key)
+            }
+            let hot = Set((0..<1500).map { _ in Int.random(in: 0..<20_000, using: &random) })
+            for key in hot { #expect(cache.value(forKey: key) == key && objects.value(forKey: key) == "value \(key)") }
+            let top = cache.sum { $0.top }
+            let released = cache.release(.bytes(18_000))
+            #expect(released == .bytes(18_000) && cache.count == 2000, "seed \(seed)")
+            #expect(cache.sum { $0.top } == 2000 && top >= 20_000, "seed \(seed)")
+            #expect(objects.release(objects.byteCount * 0.9) > .zero)
+            for key in hot { #expect(cache.value(forKey: key) == key && objects.value(forKey: key) == "value \(key)", "seed \(seed)") }
+            let left = (0..<20_000).filter { cache.value(forKey: $0) == $0 }
+            #expect(left.count == 2000 && cache.count(tag: "fifty") == left.count { $0 % 50 == 0 }, "seed \(seed)")
+            #expect(cache.purge(tag: "fifty") == left.count { $0 % 50 == 0 })
+            #expect((0..<20_000).filter { objects.value(forKey: $0) == "value \($0)" }.count == objects.count, "seed \(seed)")
+            for key in 20_000..<30_000 { cache.insert(key, forKey: key) }
+            #expect((20_000..<30_000).allSatisfy { cache.value(forKey: $0) == $0 })
+        }
+    }
+
+    @Test func `all at once: nothing is found any more, everything dies, and the cache goes on`() async {
+        let alive = Counter(), meter = ChargeMeter {}
+        let cache = PurgeableCache<Int, Tracked>("tracked", shardCount: 8, cost: { _, _ in 3 })
+        #expect(cache.attach(meter))
+        for round in 0..<3 {
+            for key in 0..<5000 { cache.insert(Tracked(alive), forKey: key, tags: ["all"]) }
+            #expect(cache.count == 5000 && alive.value == 5000 && meter.heldBytes == 15_000, "round \(round)")
+            cache.removeAll()
+            #expect(cache.count == 0 && cache.byteCount == .zero && cache.value(forKey: 7) == nil && cache.count(tag: "all") == 0)
+            // Many end on a thread of their own.
+            while alive.value > 0 || meter.heldBytes > .zero { await Task.yield() }
+        }
+        let few = PurgeableCache<Int, Tracked>("few", cost: { _, _ in 3 })
+        for key in 0..<100 { few.insert(Tracked(alive), forKey: key) }
+        few.removeAll()
+        #expect(alive.value == 0, "a few end at once")
+
+        let trivial = PurgeableCache<Int, Int>("trivial", cost: { _, _ in 3 })
+        for round in 0..<3 {
+            for key in 0..<50_000 { trivial.insert(round, forKey: key) }
+            #expect(trivial.count == 50_000 && trivial.value(forKey: 49_999) == round)
+            trivial.removeAll()
+            #expect(trivial.count == 0 && trivial.byteCount == .zero && (0..<50_000).allSatisfy { trivial.value(forKey: $0) == nil })
+        }
+    }
+
+    @Test func `what is pinned stays, whatever has to go`() {
+        let cache = PurgeableCache<Int, Int>("pinned", limit: .bytes(100), shardCount: 1, cost: { _, _ in 1 })
+        #expect(!cache.pin(1) && !cache.unpin(1))
+        for key in 0..<100 { cache.insert(key, forKey: key) }
+        for key in 0..<10 { #expect(cache.pin(key)) }
+        #expect(cache.pin(3) && cache.pinnedCount == 10)
+        for key in 100..<1000 { #expect(cache.insert(key, forKey: key)) }
+        #expect((0..<10).allSatisfy { cache.value(forKey: $0) == $0 } && cache.count == 100)
+        #expect(cache.release(.max) == .bytes(90) && cache.count == 10, "also under pressure")
+        #expect(cache.insert(33, forKey: 3) && cache.value(forKey: 3) == 33 && cache.pinnedCount == 10, "replacing leaves it pinned")
+        cache.limit = .bytes(10)
+        #expect(!cache.insert(2000, forKey: 2000) && cache.count == 10, "nothing may go for it")
+        #expect(cache.unpin(3) && cache.pinnedCount == 10, "pinned twice")
+        #expect(cache.unpin(3) && cache.pinnedCount == 9 && !cache.unpin(3))
+        #expect(cache.insert(2000, forKey: 2000) && cache.value(forKey: 3) == nil && cache.count == 10)
+        #expect(cache.removeValue(forKey: 0) == 0 && cache.pinnedCount == 8, "it can be removed")
+        cache.removeAll()
+        #expect(cache.count == 0 && cache.pinnedCount == 0)
+    }
+
+    @Test func `evicting by count takes the coldest, and is counted as eviction`() {
+        let cache = PurgeableCache<Int, Int>("counted", shardCount: 1, cost: { _, _ in 0 })
+        for key in 0..<100 { cache.insert(key, forKey: key) }
+        for key in 0..<50 { _ = cache.value(forKey: key) }
+        #expect(cache.evict(count: 30) == 30 && cache.count == 70)
+        #expect((0..<50).allSatisfy { cache.value(forKey: $0) == $0 } && cache.statistics.evictions == 30)
+        #expect(cache.evict(count: 1000) == 70 && cache.evict(count: 1) == 0 && cache.evict(count: -1) == 0)
+    }
+}
