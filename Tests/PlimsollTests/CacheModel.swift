@@ -57,8 +57,8 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         self.told = told
         guard hasListener else { return }
         cache.onRemoval { key, value, reason in
-            let told1 = Told(key: key, number: number(value), reason: reason)
-            told.list.withLock { $0.append(told1) }
+            let news = Told(key: key, number: number(value), reason: reason)
+            told.list.withLock { $0.append(news) }
         }
     }
 

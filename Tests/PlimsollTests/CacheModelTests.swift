@@ -46,7 +46,8 @@ import Testing
         for seed in UInt64(0)..<8 {
             let model = CacheModel<Int, String>(
                 seed: seed, keys: 200, limit: 20_000, shards: 4, hasListener: seed % 4 < 2,
-                lifetime: (seed % 3 == 0 ? nil : .seconds(3), seed % 2 == 0 ? .seconds(1) : nil), key: { $0 }, value: { "\($0)" }, number: { Int($0) ?? -1 })
+                lifetime: (seed % 3 == 0 ? nil : .seconds(3), seed % 2 == 0 ? .seconds(1) : nil), key: { $0 }, value: { "\($0)" },
+                number: { Int($0) ?? -1 })
             run(model, 2500)
         }
     }
@@ -54,7 +55,8 @@ import Testing
     @Test func `a shard that splits while it has tags, times and costs of its own`() {
         for seed in UInt64(0)..<4 {
             let model = CacheModel<Int32, Object>(
-                seed: seed, keys: 20_000, limit: nil, shards: 256, hasListener: true, key: { Int32($0) }, value: { Object($0) }, number: { $0.number })
+                seed: seed, keys: 20_000, limit: nil, shards: 256, hasListener: true, key: { Int32($0) }, value: { Object($0) }, number: { $0.number }
+            )
             for _ in 0..<6000 where !model.isBroken { model.grow() }
             run(model, 300)
             if model.cache.directory.shards < 8 { Issue.record("seed \(seed): hardly any split") }

@@ -6,7 +6,8 @@ import Testing
 @Suite struct CacheWordsTests {
     @Test func `every size at every alignment is copied whole, and not a byte beside it`() {
         var random = SeededGenerator(seed: 1)
-        let source = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16), target = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)
+        let source = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)
+        let target = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 16)
         defer {
             source.deallocate()
             target.deallocate()

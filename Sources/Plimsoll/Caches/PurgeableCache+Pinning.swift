@@ -10,6 +10,7 @@ extension PurgeableCache {
     @discardableResult
     public func pin(_ key: Key) -> Bool {
         let hash = hasher.of(key)
+        counters.use(.pins)
         return withShard(of: hash) { shard, table in
             guard let slot = find(key, hash, in: shard) else { return false }
             table.pin(slot)

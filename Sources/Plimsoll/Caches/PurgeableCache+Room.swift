@@ -68,7 +68,11 @@ extension PurgeableCache {
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
         var existing = find(key, hash, in: shard)
-        while !reserve(&room, besides: existing.map { table.cost(of: $0) } ?? 0) {
+        while true {
+            room.replaced = existing.map { table.cost(of: $0) } ?? 0
+            if reserve(&room, besides: room.replaced) { break }
+            // Where much is pinned nothing goes before it is known to be enough.
+            if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
             // From here as long as it has its part; what is larger than that comes from all.
             guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
                 return .lacksRoom
@@ -216,7 +220,7 @@ extension PurgeableCache {
     /// Whether more has to go than is held already.
     private func isShort(_ room: CacheRoom) -> Bool {
         let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
-        return room.wanted - room.held > min(free, meter.load()?.room ?? .max)
+        return room.wanted - room.held - room.replaced > min(free, meter.load()?.room ?? .max)
     }
 
     /// How often an insert waits for room that others hold, each time at most until they have run: far more than ever needed, but not for ever.
@@ -225,6 +229,9 @@ extension PurgeableCache {
     /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
+        // With all the others gone there would still be too little.
+        let most = counters.bound.pointee.load(ordering: .relaxed) - room.wanted + room.replaced
+        if counters.has(.pins), sum({ $0.pinned.cost }) > most { return false }
         var count = 0, linked = 0
         // Those with the most first; and if nobody has its part any more, everybody.
         for isFair in [true, false] {
@@ -264,6 +271,8 @@ struct CacheRoom {
     @usableFromInline let wanted: Int
     /// Counted in the total and declared to the meter, but of no entry.
     @usableFromInline var held = 0
+    /// Cost of what had its key when last looked at.
+    @usableFromInline var replaced = 0
     /// Something of the shard that the newcomer belongs to may have gone for it.
     @usableFromInline var hasEvicted = false
     /// How often nothing was found that might go.

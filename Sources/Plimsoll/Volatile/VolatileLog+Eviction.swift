@@ -39,7 +39,7 @@ extension VolatileLog {
             let isHot = uses > 0 && copied < Self.mostCopied && word != replacing && !hasExpired(segment, offset, header)
             if isHot, keep(slot, word, header, in: segment, uses: segment.isMain ? uses - 1 : 0, mayOpen: mayOpen) { return }
             leave(slot, word, header, in: segment, reason)
-            if !segment.isMain, reason == .evicted { ghosts.insert(UInt32(truncatingIfNeeded: header.hash)) }
+            if !segment.isMain, reason == .evicted { _ = ghosts.insert(UInt32(truncatingIfNeeded: header.hash)) }
             return
         }
         // Those still counted were on pages that are gone.

@@ -39,6 +39,8 @@ struct CacheCounters: @unchecked Sendable {
         case listeners
         /// It declares its charges to a meter.
         case meter
+        /// Something has been pinned.
+        case pins
     }
 
     @inlinable @inline(__always)

@@ -85,6 +85,9 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     // Mutating, though they change nothing: what is borrowed over the module's boundary would be copied whole (measured: 5 ns a call).
     @usableFromInline
     var cost: Int { mutating get { small.cost + main.cost + pinned.cost } }
+    /// Whether entries that may go have that cost.
+    @usableFromInline
+    mutating func mayGive(_ cost: Int) -> Bool { small.cost + main.cost >= cost }
     @usableFromInline
     mutating func cost(of slot: UInt32) -> Int { costs.isUsed ? costs[slot] : max(0, costOfAll) }
 

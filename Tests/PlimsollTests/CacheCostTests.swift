@@ -1,0 +1,145 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Costs and times at the ends of their ranges, and what is told and counted of them.
+@Suite struct CacheCostTests {
+    private func cache(_ limit: Int? = nil, shards: Int = 1) -> PurgeableCache<Int, Int> {
+        PurgeableCache("costs", limit: limit.map { .bytes($0) }, shardCount: shards, cost: { _, value in value })
+    }
+
+    @Test(arguments: [1, 64]) func `T26 costs whose sum is no integer evict each other`(shards: Int) {
+        let cache = cache(shards: shards)
+        #expect(cache.insert(10, forKey: 1) && cache.insert(.max, forKey: 2), "the limit is the largest integer")
+        #expect(cache.count == 1 && cache.value(forKey: 2) == .max && cache.byteCount == .max)
+        #expect(cache.insert(.max - 1, forKey: 3) && cache.byteCount.bytes == .max - 1 && cache.count == 1)
+        #expect(cache.insert(1, forKey: 4) && cache.byteCount == .max && cache.count == 2)
+        #expect(cache.insert(.max / 2, forKey: 5) && cache.insert(.max / 2, forKey: 6) && cache.insert(.max / 2, forKey: 7))
+        #expect(cache.byteCount.bytes <= .max && cache.byteCount >= .bytes(.max / 2))
+        for key in 10..<40 { #expect(cache.insert(.max - key, forKey: key) && cache.byteCount.bytes == .max - key && cache.count == 1) }
+        #expect(cache.insert(.max, forKey: 39) && cache.byteCount == .max, "replaced")
+        #expect(cache.release(.max) == .max && cache.count == 0 && cache.byteCount == .zero)
+    }
+
+    @Test(arguments: [1, 64]) func `T26 entries that cost nothing, and ones that cost all, leave room for each other`(shards: Int) {
+        let cache = cache(shards: shards)
+        for key in 0..<100 { #expect(cache.insert(0, forKey: key)) }
+        for round in 0..<20 {
+            #expect(cache.insert(.max, forKey: 1000 + round) && cache.insert(0, forKey: 2000 + round))
+            #expect(cache.byteCount == .max && cache.value(forKey: 1000 + round) == .max)
+        }
+    }
+
+    @Test(arguments: [1, 64]) func `T26 negative, or more than the limit: refused, and nothing else changes`(shards: Int) {
+        let cache = cache(100, shards: shards), left = Counter()
+        cache.onRemoval { _, _, _ in left.add(1) }
+        for key in 0..<100 { cache.insert(1, forKey: key) }
+        for cost in [-1, -100, .min, .min + 1, 101, .max, .max - 1] {
+            #expect(!cache.insert(cost, forKey: 1000) && !cache.insert(cost, forKey: 5) && !cache.insert(7, forKey: 5, cost: cost))
+        }
+        #expect(cache.count == 100 && cache.byteCount == 100 && left.value == 0 && cache.value(forKey: 5) == 1)
+    }
+
+    /// Not as much as it costs, of which some room was there.
+    @Test(arguments: [1, 64]) func `a large entry evicts what it lacks, and no more`(shards: Int) {
+        let cache = cache(1000, shards: shards)
+        for key in 0..<50 { cache.insert(10, forKey: key) }
+        #expect(cache.insert(600, forKey: 100) && cache.byteCount == 1000 && cache.count == 41)
+        #expect(cache.insert(900, forKey: 100) && cache.byteCount == 1000 && cache.count == 11, "in its own place")
+        #expect(cache.value(forKey: 100) == 900)
+    }
+
+    @Test(arguments: [1, 64]) func `what is pinned cannot make room, and nothing else goes in vain`(shards: Int) {
+        // Also one that has split.
+        for count in [100, 2000] {
+            let cache = cache(10 * count, shards: shards)
+            for key in 0..<count { cache.insert(10, forKey: key) }
+            for key in 0..<count / 2 { #expect(cache.pin(key)) }
+            #expect(!cache.insert(5 * count + 1, forKey: -1) && cache.count == count)
+            #expect(cache.insert(5 * count, forKey: -1) && cache.byteCount.bytes == 10 * count && cache.count == count / 2 + 1)
+            #expect((0..<count / 2).allSatisfy { cache.value(forKey: $0) == 10 } && cache.pinnedCount == count / 2)
+            #expect(cache.insert(5 * count + 10, forKey: 0) && cache.byteCount.bytes == 10 * count && cache.count == count / 2, "pinned itself")
+        }
+    }
+
+    @Test func `statistics tell evictions and purges apart, and are what listeners hear`() {
+        let cache = cache(100), reasons = Mutex<[RemovalReason: Int]>([:])
+        cache.onRemoval { _, _, reason in reasons.withLock { $0[reason, default: 0] += 1 } }
+        for key in 0..<50 { cache.insert(1, forKey: key, tags: key % 2 == 0 ? ["even"] : []) }
+        cache.purge(tag: "even")
+        #expect(cache.statistics.purged == 25 && cache.statistics.evictions == 0)
+        for key in 100..<220 { cache.insert(1, forKey: key) }
+        _ = cache.release(.bytes(10))
+        cache.limit = .bytes(50)
+        cache.evict(count: 5)
+        cache.removeValue(forKey: 219)
+        cache.insert(30, forKey: 218)
+        let told = reasons.withLock { $0 }, statistics = cache.statistics
+        #expect(statistics.evictions == told[.evicted] && statistics.purged == told[.purged] && statistics.purged == 35)
+        #expect(170 == told.values.reduce(0, +) - (told[.replaced] ?? 0) + cache.count)
+    }
+
+    // MARK: Time
+
+    private func timed(_ clock: ManualClock, _ toLive: Duration?, _ toIdle: Duration?) -> PurgeableCache<Int, String> {
+        PurgeableCache("timed", lifetime: CacheLifetime(toLive, toIdle, nil), shardCount: 1, time: clock.timekeeper, cost: { _, _ in 1 })
+    }
+
+    @Test func `times of centuries never come`() {
+        let clock = ManualClock(), cache = timed(clock, .seconds(Int64.max), .seconds(Int64.max))
+        clock.freeze(for: .seconds(3600))
+        cache.insert("a", forKey: 1)
+        cache.insert("b", forKey: 2, expiresAfter: .seconds(Int64.max))
+        cache.insert("c", forKey: 3, expiresAfter: .seconds(-5))
+        clock.freeze(for: .seconds(3600 * 24 * 365 * 50))
+        #expect(cache.value(forKey: 1) == "a" && cache.value(forKey: 2) == "b" && cache.value(forKey: 3) == nil)
+        #expect(cache.value(forKey: 1) == "a")
+    }
+
+    @Test func `what is removed after its time was not there, and is told as expired`() {
+        let clock = ManualClock(), cache = timed(clock, .seconds(10), nil), reasons = Mutex<[RemovalReason]>([])
+        cache.onRemoval { _, _, reason in reasons.withLock { $0.append(reason) } }
+        cache.insert("a", forKey: 1)
+        cache.insert("b", forKey: 2)
+        #expect(cache.removeValue(forKey: 2) == "b")
+        clock.freeze(for: .seconds(10))
+        #expect(cache.removeValue(forKey: 1) == nil && cache.count == 0 && reasons.withLock { $0 } == [.removed, .expired])
+    }
+
+    @Test func `a value without a time does not take over that of the one it replaces`() {
+        let clock = ManualClock(), cache = timed(clock, nil, nil)
+        cache.insert("short", forKey: 1, expiresAfter: .seconds(1))
+        #expect(cache.insert("long", forKey: 1, cost: 1, tags: [], times: nil, of: nil), "begun before anything had a time")
+        cache.insert("long", forKey: 2)
+        cache.insert("short", forKey: 2, expiresAfter: .seconds(1))
+        clock.freeze(for: .seconds(100))
+        #expect(cache.value(forKey: 1) == "long" && cache.value(forKey: 2) == nil)
+    }
+
+    @Test func `the wheel finds each at its time, whatever lies between, after a freeze as well`() {
+        for seed in UInt64(0)..<6 {
+            var random = SeededGenerator(seed: seed)
+            let clock = ManualClock(), cache = timed(clock, nil, nil)
+            var expires: [Int: Duration] = [:]
+            for key in 0..<600 {
+                // From a tenth of a second to some days, evenly by magnitude.
+                let wait =
+                    Duration.milliseconds(100 << Int.random(in: 0..<22, using: &random)) + .milliseconds(Int.random(in: 0..<1000, using: &random))
+                cache.insert("\(key)", forKey: key, expiresAfter: wait)
+                expires[key] = clock.timekeeper.elapsed() + wait
+                clock.freeze(for: .milliseconds(Int.random(in: 0..<200, using: &random)))
+            }
+            for _ in 0..<60 {
+                clock.freeze(for: .seconds(1 << Int.random(in: 0..<14, using: &random)))
+                // Each insert takes a few more.
+                for step in 0..<60 { cache.insert("new", forKey: 10_000 + step % 2) }
+                let now = clock.timekeeper.elapsed()
+                let expected = expires.values.count { $0 > now }
+                let slack = expires.values.count { $0 > now - .milliseconds(300) && $0 <= now }
+                #expect(expected...expected + slack ~= cache.count - 2, "seed \(seed): \(cache.count - 2), not \(expected)")
+            }
+        }
+    }
+}

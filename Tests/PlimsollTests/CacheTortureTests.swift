@@ -1,0 +1,153 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Many threads at once. Work is bounded, and nothing waits for anything.
+@Suite struct CacheTortureTests {
+    /// A key that knows whether it is one: `==` is called on copies that may have been torn, unless the cache looks first.
+    struct Key: Hashable {
+        let number: UInt64
+        private let check: UInt64
+        static let broken = Atomic<Int>(0)
+
+        init(_ number: Int) { (self.number, check) = (UInt64(number), ~UInt64(number) &* 3) }
+
+        static func == (left: Key, right: Key) -> Bool {
+            for key in [left, right] where key.check != ~key.number &* 3 { broken.wrappingAdd(1, ordering: .relaxed) }
+            return left.number == right.number
+        }
+        func hash(into hasher: inout Hasher) { hasher.combine(number) }
+    }
+
+    /// Words that agree with the key and with each other.
+    protocol Words: Sendable {
+        init(_ key: Int, _ salt: UInt64)
+        func agrees(with key: Int) -> Bool
+    }
+
+    struct Three: Words {
+        var words: (UInt64, UInt64, UInt64)
+        init(_ key: Int, _ salt: UInt64) { words = (UInt64(key), salt, salt &* 5 ^ UInt64(key)) }
+        func agrees(with key: Int) -> Bool { words.0 == UInt64(key) && words.2 == words.1 &* 5 ^ UInt64(key) }
+    }
+
+    /// 32 bytes, in registers of 16.
+    struct Four: Words {
+        var words: (SIMD4<UInt32>, SIMD4<UInt32>)
+        init(_ key: Int, _ salt: UInt64) {
+            let salt = UInt32(truncatingIfNeeded: salt), key = UInt32(key)
+            words = (SIMD4(key, salt, salt &+ 1, salt &+ 2), SIMD4(salt &+ 3, salt &+ 4, salt &+ 5, salt ^ key))
+        }
+        func agrees(with key: Int) -> Bool {
+            let salt = words.0.y
+            return words.0 == SIMD4(UInt32(key), salt, salt &+ 1, salt &+ 2) && words.1 == SIMD4(salt &+ 3, salt &+ 4, salt &+ 5, salt ^ UInt32(key))
+        }
+    }
+
+    final class Object: Words {
+        let three: Three
+        init(_ key: Int, _ salt: UInt64) { three = Three(key, salt) }
+        func agrees(with key: Int) -> Bool { three.agrees(with: key) }
+    }
+
+    /// Half of the threads read, the other write in every way, and one of those lowers and raises the limit.
+    private func torture<Value: Words>(
+        _ type: Value.Type, threads: Int, seed: UInt64, keys: Int, isLimitChanged: Bool, hasListener: Bool = false, steps: Int = 6000
+    ) async {
+        let highest = keys * 3, cache = PurgeableCache<Key, Value>("torture", limit: .bytes(highest), shardCount: 32, cost: { _, _ in 5 })
+        let found = Counter(), torn = Counter(), above = Counter(), leaves = Counter(), enters = Counter()
+        if hasListener {
+            cache.onRemoval { key, value, _ in
+                leaves.add(1)
+                if !value.agrees(with: Int(key.number)) { torn.add(1) }
+            }
+        }
+        Key.broken.store(0, ordering: .relaxed)
+        await withTaskGroup(of: Void.self) { group in
+            for thread in 0..<threads {
+                group.addTask {
+                    var random = SeededGenerator(seed: seed &* 100 &+ UInt64(thread))
+                    let isReader = thread % 2 == 0
+                    for step in 0..<(isReader ? 2 * steps : steps) {
+                        let number = Int.random(in: 0..<keys, using: &random), key = Key(number)
+                        switch isReader ? 0 : Int.random(in: 0..<1000, using: &random) {
+                        case 0..<200:
+                            guard let value = cache.value(forKey: key) else { continue }
+                            found.add(1)
+                            if !value.agrees(with: number) { torn.add(1) }
+                        case 200..<800:
+                            let cost = Int.random(in: 0..<12, using: &random)
+                            let tags = step % 16 == 0 ? ["sixteenth"] : []
+                            if cache.insert(Value(number, random.next()), forKey: key, cost: cost, tags: tags) { enters.add(1) }
+                            if !isLimitChanged, cache.byteCount.bytes > highest { above.add(1) }
+                        case 800..<970: cache.removeValue(forKey: key)
+                        case 970..<985: _ = cache.release(.bytes(Int.random(in: 0..<200, using: &random)))
+                        case 985..<990: cache.purge(tag: "sixteenth")
+                        case 990..<991: cache.removeAll()
+                        case 991..<993:
+                            if cache.insert(Value(number, 1), forKey: key, cost: highest / 8) {
+                                enters.add(1)
+                            } else if !isLimitChanged {
+                                above.add(1)
+                            }
+                        default: if isLimitChanged, thread == 1 { cache.limit = .bytes(Int.random(in: 0...highest, using: &random)) }
+                        }
+                    }
+                }
+            }
+        }
+        #expect(torn.value == 0 && Key.broken.load(ordering: .relaxed) == 0, "seed \(seed), \(threads) threads")
+        #expect(above.value == 0 && cache.byteCount <= cache.limit, "seed \(seed), \(threads) threads")
+        #expect(found.value > 0, "nothing was ever found")
+        cache.limit = .bytes(highest)
+        let left = (0..<keys).compactMap { key in cache.value(forKey: Key(key)).map { (key, $0) } }
+        #expect(left.count == cache.count && left.allSatisfy { $0.1.agrees(with: $0.0) }, "seed \(seed), \(threads) threads")
+        if hasListener { #expect(enters.value == leaves.value + cache.count, "each that came in left once, or is there") }
+        cache.removeAll()
+        #expect(cache.count == 0 && cache.byteCount == .zero, "what is charged is what is there")
+    }
+
+    @Test(arguments: [2, 4, 8]) func `trivial values are never seen half written`(threads: Int) async {
+        for seed in UInt64(0)..<2 {
+            await torture(Three.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: false)
+            await torture(Four.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: seed == 1, hasListener: true)
+        }
+    }
+
+    @Test(arguments: [2, 4, 8]) func `objects are what they were`(threads: Int) async {
+        for seed in UInt64(0)..<2 {
+            await torture(Object.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: seed == 1, hasListener: seed == 1)
+        }
+    }
+
+    @Test func `the bound holds after each insert, however large the entries are`() async {
+        let cache = PurgeableCache<Int, Int>("large", limit: .bytes(100), shardCount: 64, cost: { _, cost in cost })
+        let above = Counter(), refused = Counter()
+        await withTaskGroup(of: Void.self) { group in
+            for thread in 0..<4 {
+                group.addTask {
+                    var random = SeededGenerator(seed: UInt64(thread))
+                    for _ in 0..<5000 {
+                        if !cache.insert(Int.random(in: 0...100, using: &random), forKey: Int.random(in: 0..<50, using: &random)) { refused.add(1) }
+                        if cache.byteCount > 100 { above.add(1) }
+                    }
+                }
+            }
+        }
+        #expect(above.value == 0 && refused.value == 0, "\(refused.value) were refused")
+        #expect((0..<50).reduce(0) { $0 + (cache.value(forKey: $1) ?? 0) } == cache.byteCount.bytes)
+    }
+
+    @Test func `a limit that is lowered while others insert holds once they are done`() async {
+        for round in 0..<200 {
+            let cache = PurgeableCache<Int, Int>("lowered", limit: .bytes(100), shardCount: 8, cost: { _, _ in 10 })
+            await withTaskGroup(of: Void.self) { group in
+                for thread in 0..<3 { group.addTask { for key in 0..<5 { cache.insert(key, forKey: thread * 10 + key) } } }
+                group.addTask { for limit in [70, 50, 20] { cache.limit = .bytes(limit) } }
+            }
+            #expect(cache.byteCount <= 20 && cache.byteCount.bytes == cache.count * 10, "round \(round)")
+        }
+    }
+}
