@@ -46,6 +46,20 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         manager.simulate(.critical, for: .seconds(5))
     }
 
+    @Test func `loading`() async throws {
+        let sessions = PurgeableCache<String, Session>(
+            "sessions", refreshAfter: .seconds(60), releasesUnderPressure: false, cost: { _, s in s.byteCount })
+        func blocking() throws -> Session { try sessions.value(forKey: "a") { Session(byteCount: 8) } }
+        #expect(try blocking().byteCount == 8)
+        let suspending = try await sessions.value(forKey: "b", tags: ["tenant-42"]) { Session(byteCount: 7) }
+        #expect(suspending.byteCount == 7)
+        let many = try await sessions.values(forKeys: ["a", "b", "c"]) { keys in keys.reduce(into: [:]) { $0[$1] = Session(byteCount: 9) } }
+        #expect(many["c"]?.byteCount == 9 && sessions.values(forKeys: ["b", "e"]).count == 1)
+        let statistics = sessions.statistics
+        #expect(statistics.loads == 3 && statistics.loadFailures == 0 && statistics.loadTime >= .zero && sessions.rebuildTimePerByte != nil)
+        #expect(statistics.expired == 0 && statistics.replaced == 0 && statistics.rejected == 0 && !sessions.releasesUnderPressure)
+    }
+
     @Test func `caching`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let sessions = PurgeableCache<String, Session>(

@@ -18,8 +18,20 @@ extension PurgeableCache {
     public func value(
         forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
+        try await value(key, tags, load) { begin($0, of: key, load) }
+    }
+
+    /// The same for a load that awaits nothing.
+    // Without it the compiler would choose the form that blocks for such a closure, also where the call is awaited.
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await value(key, tags, { try load() }) { begin($0, of: key) { try load() } }
+    }
+
+    private func value(
+        _ key: Key, _ tags: [String], _ load: () async throws -> Value, refresh: (CacheRefresh) -> Void
+    ) async throws -> Value {
         if lifetime.refreshAfter != nil, let hit = refreshableValue(forKey: key) {
-            if let refresh = hit.refresh { begin(refresh, of: key, load) }
+            if let due = hit.refresh { refresh(due) }
             return hit.value
         }
         if let value = value(forKey: key) { return value }
@@ -32,13 +44,6 @@ extension PurgeableCache {
                 return value
             }
         }
-    }
-
-    /// The same for a load that awaits nothing.
-    // Without it the compiler would choose the form that blocks for such a closure, also where the call is awaited.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () throws -> Value) async throws -> Value {
-        let suspending: @Sendable () async throws -> Value = { try load() }
-        return try await value(forKey: key, tags: tags, orLoad: suspending)
     }
 
     /// The same for callers that can't wait but by blocking their thread. Within an asynchronous function the other form is chosen.

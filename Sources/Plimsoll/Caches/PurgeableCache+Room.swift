@@ -128,8 +128,12 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
-        if reason == .evicted { table.evictions &+= 1 }
-        if reason == .expired { counters.count(.expiry) } else if reason == .replaced { counters.count(.replacement) }
+        switch reason {
+        case .evicted: table.evictions &+= 1
+        case .expired: counters.count(.expiry)
+        case .replaced: counters.count(.replacement)
+        default: break
+        }
         table.recycle(slot)
     }
 

@@ -48,20 +48,18 @@ struct CacheCounters: @unchecked Sendable {
     /// Released with what makes it up.
     func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
 
-    @usableFromInline enum Use: Int {
-        case hit, miss, purge, expiry, replacement, rejection
-    }
+    @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
 
     /// Which line a thread with `address` on its stack counts on. Stacks are often a power of two apart: the low bits say nothing.
     @inlinable @inline(__always)
     static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9_7F4A_7C15) &>> 61) }
 
     @inlinable @inline(__always)
-    func count(_ use: Use, _ number: Int = 1) {
+    func count(_ use: Use) {
         // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
         var here: UInt8 = 0
         let stripe = withUnsafeMutablePointer(to: &here) { Self.stripe(UInt(bitPattern: $0)) }
-        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(number, ordering: .relaxed)
+        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
     func sum(_ use: Use) -> Int {
