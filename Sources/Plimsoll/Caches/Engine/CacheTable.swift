@@ -19,10 +19,10 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
 
     var slots: SlotChunks
     /// Where readers find the index.
-    private let published: UnsafeMutablePointer<Atomic<UInt>>
-    private var cells: CachePiece
+    let published: UnsafeMutablePointer<Atomic<UInt>>
+    var cells: CachePiece
     /// Indexes that readers may still be in.
-    private var retired: ContiguousArray<CachePiece> = []
+    var retired: ContiguousArray<CachePiece> = []
     let hasReaders: Bool
     /// How many bits of the hash all that is in here have in common.
     @usableFromInline var depth: UInt32
@@ -52,7 +52,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
 
     /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each other.
     private static var smallParts: Int { 10 }
-    private static var leastBits: Int { 5 }
+    static var leastBits: Int { 5 }
 
     init(pairSize: Int, hasReaders: Bool, depth: UInt32, addresses: UnsafeMutablePointer<Atomic<UInt>>, index: UnsafeMutablePointer<Atomic<UInt>>) {
         slots = SlotChunks(pairSize: pairSize, addresses: addresses)
@@ -175,7 +175,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
 
     /// Has the processor bring what it takes to tell whether that hash is remembered.
     @usableFromInline
-    func fetch(_ hash: UInt32) { ghosts.fetch(hash) }
+    mutating func fetch(_ hash: UInt32) { ghosts.fetch(hash) }
 
     /// Makes room to remember what leaves. Not on the way of a release, as it allocates.
     @usableFromInline
@@ -184,7 +184,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         hasForgotten = false
     }
 
-    private mutating func set(_ slot: UInt32, cost: Int) {
+    mutating func set(_ slot: UInt32, cost: Int) {
         if !costs.isUsed {
             if cost == costOfAll { return }
             if count == 0 {
@@ -194,180 +194,5 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
             costs.use(top, filledWith: costOfAll)
         }
         costs.set(slot, cost)
-    }
-
-    // MARK: Slots and queues
-
-    private mutating func takeSlot() -> UInt32? {
-        if free != SlotNode.none {
-            let slot = free
-            times.set(slot, SlotTimes())
-            free = node(slot).pointee.newer
-            if free != SlotNode.none { node(free).pointee.older = SlotNode.none }
-            return slot
-        }
-        guard top < SlotChunks.capacity else { return nil }
-        let slot = UInt32(top)
-        slots.reserve(slot)
-        node(slot).pointee.queue = .free
-        costs.reserve(slot)
-        tagged.reserve(slot)
-        tagged.set(slot, TagIndex.none)
-        times.reserve(slot)
-        times.set(slot, SlotTimes())
-        top += 1
-        return slot
-    }
-
-    mutating func append(_ slot: UInt32, to place: SlotNode.Queue) {
-        let node = node(slot), cost = cost(of: slot)
-        let newest = withQueue(place) { queue in
-            let newest = queue.newest
-            queue.newest = slot
-            if newest == SlotNode.none { queue.oldest = slot }
-            queue.cost += cost
-            queue.count += 1
-            return newest
-        }
-        node.pointee.queue = place
-        node.pointee.older = newest
-        node.pointee.newer = SlotNode.none
-        if newest != SlotNode.none { self.node(newest).pointee.newer = slot }
-    }
-
-    mutating func unlink(_ slot: UInt32) {
-        let node = node(slot), cost = cost(of: slot)
-        let (older, newer) = (node.pointee.older, node.pointee.newer)
-        let isOldest = withQueue(node.pointee.queue) { queue in
-            queue.cost -= cost
-            queue.count -= 1
-            let isOldest = queue.oldest == slot
-            if isOldest { queue.oldest = newer }
-            if queue.newest == slot { queue.newest = isOldest ? SlotNode.none : older }
-            return isOldest
-        }
-        // The one that becomes the oldest is not touched for it: it will be cold.
-        if isOldest { return }
-        self.node(older).pointee.newer = newer
-        if newer != SlotNode.none { self.node(newer).pointee.older = older }
-    }
-
-    @inline(__always)
-    mutating func withQueue<Result>(_ place: SlotNode.Queue, _ body: (inout Queue) -> Result) -> Result {
-        switch place {
-        case .main: body(&main)
-        case .pinned: body(&pinned)
-        case .small, .free: body(&small)
-        }
-    }
-
-    // MARK: The index
-
-    /// Room for one more: at most three of four cells are in use.
-    private mutating func growIndex() {
-        let bits = Int(index.word & 63)
-        guard count * 4 > 3 << bits else { return }
-        rebuildIndex(bits: bits + 1)
-    }
-
-    private mutating func rebuildIndex(bits: Int) {
-        let piece = CachePiece(4 << bits)
-        let index = CacheIndex(piece.base, bits: bits)
-        for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
-        // The newcomer that this is for is in no queue yet, and listed next.
-        published.pointee.store(index.word, ordering: .releasing)
-        if hasReaders {
-            _ = cells.giveBack(0, to: cells.byteCount)
-            retired.append(cells)
-        } else {
-            cells.free()
-        }
-        cells = piece
-    }
-
-    /// An empty index, the smallest there is.
-    ///
-    /// - Returns: the one before, unless somebody may be in it: then it is emptied in place.
-    mutating func clearIndex() -> CachePiece? {
-        if hasReaders {
-            let index = index
-            for place in 0...index.mask { index.clear(place) }
-            return nil
-        }
-        let piece = CachePiece(4 << Self.leastBits)
-        published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
-        defer { cells = piece }
-        return cells
-    }
-
-    private mutating func untag(_ slot: UInt32) {
-        guard tagged[slot] != TagIndex.none else { return }
-        tags.remove(tagged[slot])
-        tagged.set(slot, TagIndex.none)
-    }
-}
-
-// MARK: - What else is kept of a slot
-
-extension CacheTable {
-    func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
-
-    /// Calls `body` with every slot in use.
-    func forEach(_ body: (UInt32) -> Void) {
-        for slot in 0..<UInt32(top) where isUsed(slot) { body(slot) }
-    }
-
-    /// Names under which what is in `slot` is found.
-    @usableFromInline
-    mutating func tag(_ slot: UInt32, _ names: [String]) {
-        tagged.use(top, filledWith: TagIndex.none)
-        tagged.set(slot, tags.add(Int32(slot), names))
-    }
-
-    /// Another entry has come into `slot` under the same key.
-    @usableFromInline
-    mutating func replaced(_ slot: UInt32, cost: Int, _ names: [String]) {
-        let old = self.cost(of: slot)
-        set(slot, cost: cost)
-        withQueue(node(slot).pointee.queue) { $0.cost += cost - old }
-        untag(slot)
-        if !names.isEmpty { tag(slot, names) }
-        guard wheel.isUsed else { return }
-        wheel.remove(slot, &times)
-        times.set(slot, SlotTimes())
-    }
-
-    // MARK: Time
-
-    /// From now on that holds of `slot`.
-    @usableFromInline
-    mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
-        wheel.use(at: now)
-        times.use(top, filledWith: SlotTimes())
-        wheel.remove(slot, &times)
-        times.set(slot, new)
-        wheel.add(slot, &times)
-    }
-
-    /// Whether what is in `slot` still counts. If so it has been used now, and does not idle before `idleTime` has passed.
-    @usableFromInline
-    mutating func isFresh(_ slot: UInt32, at now: Int64, idleTime: Int64?) -> Bool {
-        guard times.isUsed else { return true }
-        var own = times[slot]
-        if own.deadline <= now { return false }
-        if let idleTime {
-            let (sum, overflow) = now.addingReportingOverflow(idleTime)
-            own.idles = overflow ? .max : sum
-            times.set(slot, own)
-        }
-        return true
-    }
-
-    /// Unlists a slot whose time has passed, which is still to be emptied and handed to `recycle`; `nil` if there is none that is found soon.
-    @usableFromInline
-    mutating func expire(at now: Int64) -> UInt32? {
-        guard let slot = wheel.due(at: now, &times) else { return nil }
-        remove(slot)
-        return slot
     }
 }

@@ -1,0 +1,69 @@
+// What else is kept of a slot: tags and times.
+extension CacheTable {
+    func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
+
+    /// Calls `body` with every slot in use.
+    func forEach(_ body: (UInt32) -> Void) {
+        for slot in 0..<UInt32(top) where isUsed(slot) { body(slot) }
+    }
+
+    /// Names under which what is in `slot` is found.
+    @usableFromInline
+    mutating func tag(_ slot: UInt32, _ names: [String]) {
+        tagged.use(top, filledWith: TagIndex.none)
+        tagged.set(slot, tags.add(Int32(slot), names))
+    }
+
+    /// Another entry has come into `slot` under the same key.
+    @usableFromInline
+    mutating func replaced(_ slot: UInt32, cost: Int, _ names: [String]) {
+        let old = self.cost(of: slot)
+        set(slot, cost: cost)
+        withQueue(node(slot).pointee.queue) { $0.cost += cost - old }
+        untag(slot)
+        if !names.isEmpty { tag(slot, names) }
+        guard wheel.isUsed else { return }
+        wheel.remove(slot, &times)
+        times.set(slot, SlotTimes())
+    }
+
+    // MARK: Time
+
+    /// From now on that holds of `slot`.
+    @usableFromInline
+    mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
+        wheel.use(at: now)
+        times.use(top, filledWith: SlotTimes())
+        wheel.remove(slot, &times)
+        times.set(slot, new)
+        wheel.add(slot, &times)
+    }
+
+    /// Whether what is in `slot` still counts. If so it has been used now, and does not idle before `idleTime` has passed.
+    @usableFromInline
+    mutating func isFresh(_ slot: UInt32, at now: Int64, idleTime: Int64?) -> Bool {
+        guard times.isUsed else { return true }
+        var own = times[slot]
+        if own.deadline <= now { return false }
+        if let idleTime {
+            let (sum, overflow) = now.addingReportingOverflow(idleTime)
+            own.idles = overflow ? .max : sum
+            times.set(slot, own)
+        }
+        return true
+    }
+
+    /// Unlists a slot whose time has passed, which is still to be emptied and handed to `recycle`; `nil` if there is none that is found soon.
+    @usableFromInline
+    mutating func expire(at now: Int64) -> UInt32? {
+        guard let slot = wheel.due(at: now, &times) else { return nil }
+        remove(slot)
+        return slot
+    }
+
+    mutating func untag(_ slot: UInt32) {
+        guard tagged[slot] != TagIndex.none else { return }
+        tags.remove(tagged[slot])
+        tagged.set(slot, TagIndex.none)
+    }
+}

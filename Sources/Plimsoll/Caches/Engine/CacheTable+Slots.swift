@@ -1,0 +1,106 @@
+import Synchronization
+
+// Slots, the queues they are in, and the index that lists them.
+extension CacheTable {
+    mutating func takeSlot() -> UInt32? {
+        if free != SlotNode.none {
+            let slot = free
+            times.set(slot, SlotTimes())
+            free = node(slot).pointee.newer
+            if free != SlotNode.none { node(free).pointee.older = SlotNode.none }
+            return slot
+        }
+        guard top < SlotChunks.capacity else { return nil }
+        let slot = UInt32(top)
+        slots.reserve(slot)
+        node(slot).pointee.queue = .free
+        costs.reserve(slot)
+        tagged.reserve(slot)
+        tagged.set(slot, TagIndex.none)
+        times.reserve(slot)
+        times.set(slot, SlotTimes())
+        top += 1
+        return slot
+    }
+
+    mutating func append(_ slot: UInt32, to place: SlotNode.Queue) {
+        let node = node(slot), cost = cost(of: slot)
+        let newest = withQueue(place) { queue in
+            let newest = queue.newest
+            queue.newest = slot
+            if newest == SlotNode.none { queue.oldest = slot }
+            queue.cost += cost
+            queue.count += 1
+            return newest
+        }
+        node.pointee.queue = place
+        node.pointee.older = newest
+        node.pointee.newer = SlotNode.none
+        if newest != SlotNode.none { self.node(newest).pointee.newer = slot }
+    }
+
+    mutating func unlink(_ slot: UInt32) {
+        let node = node(slot), cost = cost(of: slot)
+        let (older, newer) = (node.pointee.older, node.pointee.newer)
+        let isOldest = withQueue(node.pointee.queue) { queue in
+            queue.cost -= cost
+            queue.count -= 1
+            let isOldest = queue.oldest == slot
+            if isOldest { queue.oldest = newer }
+            if queue.newest == slot { queue.newest = isOldest ? SlotNode.none : older }
+            return isOldest
+        }
+        // The one that becomes the oldest is not touched for it: it will be cold.
+        if isOldest { return }
+        self.node(older).pointee.newer = newer
+        if newer != SlotNode.none { self.node(newer).pointee.older = older }
+    }
+
+    @inline(__always)
+    mutating func withQueue<Result>(_ place: SlotNode.Queue, _ body: (inout Queue) -> Result) -> Result {
+        switch place {
+        case .main: body(&main)
+        case .pinned: body(&pinned)
+        case .small, .free: body(&small)
+        }
+    }
+
+    // MARK: The index
+
+    /// Room for one more: at most three of four cells are in use.
+    mutating func growIndex() {
+        let bits = Int(index.word & 63)
+        guard count * 4 > 3 << bits else { return }
+        rebuildIndex(bits: bits + 1)
+    }
+
+    private mutating func rebuildIndex(bits: Int) {
+        let piece = CachePiece(4 << bits)
+        let index = CacheIndex(piece.base, bits: bits)
+        for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
+        // The newcomer that this is for is in no queue yet, and listed next.
+        published.pointee.store(index.word, ordering: .releasing)
+        if hasReaders {
+            _ = cells.giveBack(0, to: cells.byteCount)
+            retired.append(cells)
+        } else {
+            cells.free()
+        }
+        cells = piece
+    }
+
+    /// An empty index, the smallest there is.
+    ///
+    /// - Returns: the one before, unless somebody may be in it: then it is emptied in place.
+    mutating func clearIndex() -> CachePiece? {
+        if hasReaders {
+            let index = index
+            for place in 0...index.mask { index.clear(place) }
+            return nil
+        }
+        let piece = CachePiece(4 << Self.leastBits)
+        published.pointee.store(CacheIndex(piece.base, bits: Self.leastBits).word, ordering: .relaxed)
+        defer { cells = piece }
+        return cells
+    }
+}

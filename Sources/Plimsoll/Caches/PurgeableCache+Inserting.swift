@@ -1,0 +1,160 @@
+public import Synchronization
+
+extension PurgeableCache {
+    /// How an attempt to put something in has ended.
+    @usableFromInline
+    enum Attempt: Sendable {
+        case done(splits: Bool)
+        /// Not revoked, but there is not enough room in this shard.
+        case lacksRoom
+        case refused
+        /// What it was loaded for is there no more.
+        case revoked
+    }
+
+    /// What leaves for one insert: nearly always one entry or none.
+    @usableFromInline
+    struct Leaving: ~Copyable {
+        @usableFromInline var first: CacheEntry<Key, Value>?
+        @usableFromInline var others: [CacheEntry<Key, Value>] = []
+
+        @inlinable
+        init() {}
+
+        @inlinable
+        mutating func append(_ entry: CacheEntry<Key, Value>) { if first == nil { first = entry } else { others.append(entry) } }
+    }
+
+    /// - Parameter load: the load that brought it; what was revoked meanwhile, or was to replace what is gone, is not kept.
+    @inlinable
+    func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
+        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
+            counters.count(.rejection)
+            return false
+        }
+        let hash = hasher.of(key)
+        var room = CacheRoom(wanted: cost), leaving = Leaving()
+        while true {
+            let attempt: Attempt = withShard(of: hash, isWriting: true) { shard, table in
+                if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
+                return put(value, key, hash, tags, times, shard, &table, &room, &leaving)
+            }
+            switch attempt {
+            case .done(let splits):
+                if room.held > 0 { giveUp(&room) }
+                if splits { split(hash) }
+                if hasListeners { tell(leaving) }
+                return true
+            case .lacksRoom:
+                if evictElsewhere(&room, &leaving) { continue }
+                fallthrough
+            case .refused:
+                counters.count(.rejection)
+                fallthrough
+            case .revoked:
+                giveUp(&room)
+                if hasListeners { tell(leaving) }
+                return false
+            }
+        }
+    }
+
+    /// In a locked shard: makes room there, and puts it in.
+    @inlinable @inline(__always)
+    func put(
+        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
+        _ room: inout CacheRoom, _ leaving: inout Leaving
+    ) -> Attempt {
+        table.fetch(hash)
+        if let times { expire(at: times.now, shard, &table, &room, &leaving) }
+        var existing = find(key, hash, in: shard)
+        while true {
+            room.replaced = existing.map { table.cost(of: $0) } ?? 0
+            if reserve(&room, besides: room.replaced) { break }
+            // Where much is pinned nothing goes before it is known to be enough.
+            if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
+            // From here as long as it has its part; what is larger than that comes from all.
+            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
+                return .lacksRoom
+            }
+            room.hasEvicted = true
+            room.held &+= table.cost(of: victim)
+            // Whoever has lowered the bound waits for what is more than we need.
+            if room.held > room.wanted { giveUpSurplus(&room) }
+            let isExisting = victim == existing
+            if isExisting { existing = nil }
+            discard(victim, isExisting ? .replaced : .evicted, shard, &table, &leaving)
+        }
+        if let existing {
+            room.held &+= table.cost(of: existing)
+            replace(existing, key, value, tags, shard, &table, &room, &leaving)
+        } else {
+            guard let slot = table.add(hash, cost: room.wanted) else { return .refused }
+            existing = slot
+            Layout.fill(shard.place(slot, Layout.pairSize).pair, key, value)
+            if !tags.isEmpty { table.tag(slot, tags) }
+        }
+        if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
+        room.held &-= room.wanted
+        if room.hasEvicted || table.hasForgotten { table.remember() }
+        return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
+    }
+
+    /// Takes out some whose time has passed: they make room, too.
+    @inlinable
+    func expire(at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving) {
+        for _ in 0..<16 {
+            guard let slot = table.expire(at: now) else { return }
+            room.held &+= table.cost(of: slot)
+            discard(slot, .expired, shard, &table, &leaving)
+        }
+    }
+
+    /// Another value for what is in `slot`, for which room has been made.
+    @inlinable
+    func replace(
+        _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom,
+        _ leaving: inout Leaving
+    ) {
+        let place = shard.place(slot, Layout.pairSize)
+        keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)
+        counters.count(.replacement)
+        Layout.fill(place.pair, key, value)
+        place.use()
+        table.replaced(slot, cost: room.wanted, tags)
+    }
+
+    /// Empties `slot`, which has been unlisted.
+    @inlinable @inline(__always)
+    func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
+        keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
+        switch reason {
+        case .evicted: table.evictions &+= 1
+        case .expired: counters.count(.expiry)
+        case .replaced: counters.count(.replacement)
+        default: break
+        }
+        table.recycle(slot)
+    }
+
+    /// Moves key and value of `pair` to where they may die; trivial ones that nobody wants to hear of just go.
+    @inlinable @inline(__always)
+    func keep(_ pair: UnsafeMutableRawPointer, cost: Int, _ reason: RemovalReason, _ leaving: inout Leaving) {
+        if Layout.isTrivial, !hasListeners { return }
+        leaving.append(CacheEntry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: cost, reason: reason))
+    }
+
+    @inlinable @inline(__always)
+    var hasListeners: Bool { counters.has(.listeners) }
+
+    func tell(_ entry: borrowing Entry) {
+        guard hasListeners else { return }
+        for listener in listeners.withLock({ $0 }) { listener(entry.key, entry.value, entry.reason) }
+    }
+
+    @usableFromInline
+    func tell(_ leaving: borrowing Leaving) {
+        if let first = leaving.first { tell(first) }
+        for entry in leaving.others { tell(entry) }
+    }
+}
