@@ -105,10 +105,10 @@ import Testing
         let cache = PurgeableCache<Int, String>("stubborn", shardCount: shards, cost: { _, _ in 1 })
         for key in 0..<3000 { cache.insert("\(key)", forKey: key, tags: ["all"]) }
         let heard = Counter()
-        cache.onRemoval { key, value, reason in
+        cache.onRemoval { [weak cache] key, value, reason in
             heard.add(1)
             // More than left, as long as there is an end to it.
-            guard heard.value < 100_000 else { return }
+            guard let cache, heard.value < 100_000 else { return }
             cache.insert(value, forKey: key, tags: ["all"])
             cache.insert(value, forKey: 100_000 + heard.value)
         }

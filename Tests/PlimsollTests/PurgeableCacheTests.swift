@@ -120,7 +120,7 @@ import Testing
             deinit { _ = cache.value(forKey: 0) }
         }
         let cache = PurgeableCache<Int, Reentrant>("re-entrant", limit: .bytes(10), shardCount: 1, cost: { _, _ in 1 })
-        cache.onRemoval { _, _, _ in _ = cache.value(forKey: 0) }
+        cache.onRemoval { [weak cache] _, _, _ in _ = cache?.value(forKey: 0) }
         for key in 0..<100 { cache.insert(Reentrant(cache), forKey: key) }
         #expect(cache.release(.bytes(5)) == 5)
         cache.removeAll()
