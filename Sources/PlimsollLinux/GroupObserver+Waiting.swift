@@ -10,8 +10,8 @@ extension GroupObserver {
         if shared.wakeBell.take() { return }
         var nanoseconds = max(0, limit.inNanoseconds)
         if shared.wakeBell.file < 0, wakeRepair.isOver(at: now) {
-            shared.wakeBell.repair()
             wakeRepair.failed(at: now)
+            if shared.wakeBell.repair() { return }
         }
         slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
         // Without an eventfd the flag is looked at now and then.

@@ -38,23 +38,36 @@ final class WakeBell: Sendable {
         }
     }
 
+    // Clearing up, the eventfd comes first and the flag second. The other way round, a ring in between would leave the flag set and the eventfd empty:
+    // every later ring would take it for said already, and a thread that waits without end would never hear again.
+
     /// On the waiting thread: whether it has been rung since the last time.
     func take() -> Bool {
-        guard isPending.exchange(false, ordering: .acquiringAndReleasing) else { return false }
+        guard isPending.load(ordering: .acquiring) else { return false }
         let file = event.load(ordering: .relaxed)
         if file >= 0 { _ = kernel.drain(file) }
+        isPending.exchange(false, ordering: .acquiringAndReleasing)
         return true
     }
 
     /// On the waiting thread, when the eventfd was ready: silences it. False if it is broken, and not used any more.
     func heard(_ conditions: Int16) -> Bool {
-        isPending.store(false, ordering: .releasing)
-        if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 { return true }
+        if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 {
+            isPending.exchange(false, ordering: .acquiringAndReleasing)
+            return true
+        }
         // Somebody closed all files of the process. Whoever has that number now keeps it.
         event.store(-1, ordering: .relaxed)
         return false
     }
 
     /// On the waiting thread: makes the eventfd if there is none.
-    func repair() { event.store(max(-1, kernel.makeEvent()), ordering: .relaxed) }
+    ///
+    /// - Returns: whether it has been rung since the last time; then there is nothing to wait for.
+    @discardableResult
+    func repair() -> Bool {
+        event.store(max(-1, kernel.makeEvent()), ordering: .relaxed)
+        // Who rings from here on finds the new one; who has rung before is heard now.
+        return isPending.exchange(false, ordering: .acquiringAndReleasing)
+    }
 }

@@ -140,9 +140,9 @@ final class LinuxEnvironment: EnvironmentSource {
             bell.file = state.bell?.file ?? -1
             // Without an eventfd the flag is looked at now and then, until one can be made.
             if bell.file < 0 {
-                state.bell?.repair()
+                if state.bell?.repair() == true { wait = .zero }
                 bell.file = state.bell?.file ?? -1
-                if bell.file < 0 { wait = .seconds(1) }
+                if bell.file < 0 { wait = min(wait, .seconds(1)) }
             }
             for (slot, bell) in [bell, state.files.bell, state.clock.bell, state.devices.bell].enumerated() {
                 files[slot] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)

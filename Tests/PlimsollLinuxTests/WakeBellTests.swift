@@ -1,0 +1,66 @@
+import Glibc
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLinux
+
+/// A bell that is rung while it is being silenced.
+@Suite struct WakeBellTests {
+    /// The machine's kernel, which has something done before each call that empties an eventfd.
+    final class Interrupting: Kernel {
+        let host = HostKernel()
+        let beforeDrain = Mutex<(@Sendable () -> Void)?>(nil)
+
+        func drain(_ file: Int32) -> Int {
+            let body = beforeDrain.withLock { body in
+                defer { body = nil }
+                return body
+            }
+            body?()
+            return host.drain(file)
+        }
+
+        func open(_ path: String, _ access: FileAccess) -> Int32 { host.open(path, access) }
+        func close(_ file: Int32) { host.close(file) }
+        func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+            host.read(file, from: offset, into: buffer)
+        }
+        func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int { host.write(file, bytes) }
+        func status(of path: String) -> FileStatus { host.status(of: path) }
+        func connect(_ path: String) -> Int32 { host.connect(path) }
+        func makeEvent() -> Int32 { host.makeEvent() }
+        func makeWatch() -> Int32 { host.makeWatch() }
+        func watchWrites(to path: String, _ watch: Int32) -> Int32 { host.watchWrites(to: path, watch) }
+        func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int { host.wait(for: files, nanoseconds: nanoseconds) }
+        var processID: Int32 { host.processID }
+    }
+
+    private let kernel = Interrupting()
+
+    private func isReady(_ bell: WakeBell) -> Bool {
+        var file = pollfd(fd: bell.file, events: Int16(POLLIN), revents: 0)
+        return poll(&file, 1, 0) == 1
+    }
+
+    @Test(arguments: [true, false])
+    func `a ring while it is being silenced does not make it deaf`(wasReady: Bool) {
+        let bell = WakeBell(kernel)
+        bell.ring()
+        kernel.beforeDrain.withLock { $0 = { bell.ring() } }
+        #expect(wasReady ? bell.heard(Int16(POLLIN)) : bell.take())
+        #expect(!isReady(bell), "what was rung so far is heard")
+        bell.ring()
+        #expect(isReady(bell) && bell.take() && !bell.take() && !isReady(bell))
+    }
+
+    @Test func `a ring while its file is being replaced is heard, and so is the next`() {
+        let bell = WakeBell(kernel)
+        bell.ring()
+        #expect(!bell.heard(Int16(POLLNVAL)) && bell.file == -1)
+        bell.ring()
+        #expect(bell.repair() && !bell.repair())
+        bell.ring()
+        #expect(isReady(bell) && bell.take())
+    }
+}
