@@ -3,7 +3,8 @@ import Synchronization
 
 /// A cache for any `Sendable` value that bounds its cost exactly and gives way under memory pressure.
 ///
-/// Thread-safe. Entries are spread over shards by hash. A look-up of trivial keys and values takes no lock, any other the lock of one shard; neither allocates.
+/// Thread-safe. Entries are spread over shards by hash. A look-up of trivial keys and values takes no lock as long as nothing in the cache expires, any other
+/// the lock of one shard; neither allocates.
 /// The sum of costs never exceeds `limit` when an insert returns. Values and keys are released, and listeners called, after the lock; only a key's `==` runs
 /// under it, so it must not use the cache.
 ///
@@ -110,7 +111,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     /// The value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.
     ///
-    /// - Complexity: O(1); no allocation, and no lock if keys and values are trivial.
+    /// - Complexity: O(1); no allocation, and no lock if keys and values are trivial and nothing in the cache expires.
     @inlinable
     public func value(forKey key: Key) -> Value? {
         let hash = hasher.of(key)

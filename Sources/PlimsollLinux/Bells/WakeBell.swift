@@ -46,14 +46,14 @@ final class WakeBell: Sendable {
         guard isPending.load(ordering: .acquiring) else { return false }
         let file = event.load(ordering: .relaxed)
         if file >= 0 { _ = kernel.drain(file) }
-        isPending.exchange(false, ordering: .acquiringAndReleasing)
+        _ = isPending.exchange(false, ordering: .acquiringAndReleasing)
         return true
     }
 
     /// On the waiting thread, when the eventfd was ready: silences it. False if it is broken, and not used any more.
     func heard(_ conditions: Int16) -> Bool {
         if conditions & Int16(POLLNVAL) == 0, kernel.drain(event.load(ordering: .relaxed)) > 0 {
-            isPending.exchange(false, ordering: .acquiringAndReleasing)
+            _ = isPending.exchange(false, ordering: .acquiringAndReleasing)
             return true
         }
         // Somebody closed all files of the process. Whoever has that number now keeps it.

@@ -2,11 +2,6 @@
 extension CacheTable {
     func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
 
-    /// Calls `body` with every slot in use.
-    func forEach(_ body: (UInt32) -> Void) {
-        for slot in 0..<UInt32(top) where isUsed(slot) { body(slot) }
-    }
-
     /// Names under which what is in `slot` is found.
     @usableFromInline
     mutating func tag(_ slot: UInt32, _ names: [String]) {
