@@ -1,70 +1,44 @@
 public import Synchronization
 
 extension PurgeableCache {
-    /// What a look-up without the lock has found out; a miss if there is no value. If it isn't sure, somebody was writing: ask under the lock.
-    @usableFromInline
-    struct Answer {
-        @usableFromInline let value: Value?
-        @usableFromInline let isSure: Bool
-
-        @inlinable @inline(__always)
-        init(_ value: Value?, isSure: Bool) { (self.value, self.isSure) = (value, isSure) }
-    }
-
-    /// Looks up trivial keys and values: copies what may be being overwritten, and makes something of it only if nobody has written meanwhile.
+    /// Looks up trivial keys and values: copies what may be being overwritten, and makes something of it only if nobody has written meanwhile. Whatever it can't
+    /// be sure of it asks for under the lock.
     @inlinable @inline(__always)
-    func readUnlocked(_ key: Key, _ hash: UInt32) -> Answer {
+    func readUnlocked(_ key: Key, _ hash: UInt32) -> Value? {
         let shard = directory.shard(of: hash)
         // Acquired with what the last writer wrote.
         let sequence = shard.sequence.pointee.load(ordering: .acquiring)
-        guard sequence & 1 == 0 else { return Answer(nil, isSure: false) }
+        // What may have expired is judged, and taken out, under the lock.
+        guard sequence & 1 == 0, !counters.has(.expiry) else { return readLocked(key, hash) }
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring))
         let mask = index.mask, wanted = hash &<< index.bits, start = hash & mask
         var place = start
         repeat {
             let cell = index[place]
-            if cell == 0 {
-                // It may have been here and have moved to a shard that split off before we read the sequence.
-                let isSure = isUnchanged(shard, sequence) && directory.shard(of: hash).base == shard.base
-                return Answer(nil, isSure: isSure)
-            }
+            if cell == 0 { return readMissing(key, hash, shard, sequence) }
             if cell ^ wanted <= mask {
-                let slot = shard.place((cell & mask) &- 1, Layout.pairSize)
-                switch copy(slot.pair, ifUnder: key, shard, sequence) {
-                case .found(let value):
-                    // What may have expired is judged, and taken out, under the lock.
-                    if counters.has(.expiry) { return Answer(nil, isSure: false) }
+                let slot = shard.place(of: cell & mask, Layout.pairSize), pair = slot.pair
+                let found = CacheWords.read(Key.self, from: pair), value = CacheWords.read(Value.self, from: pair + Layout.valueOffset)
+                guard isUnchanged(shard, sequence) else { break }
+                // Only now are they known to be a key and a value, and not halves of two.
+                if found == key {
                     slot.use()
-                    return Answer(value, isSure: true)
-                case .torn: return Answer(nil, isSure: false)
-                case .other: break
+                    counters.count(.hit)
+                    return value
                 }
             }
             place = (place &+ 1) & mask
         } while place != start
-        return Answer(nil, isSure: false)
+        return readLocked(key, hash)
     }
 
-    @usableFromInline
-    enum Copied {
-        case found(Value)
-        case other
-        case torn
-    }
-
-    @inlinable @inline(__always)
-    func copy(_ pair: UnsafeMutableRawPointer, ifUnder key: Key, _ shard: CacheShard, _ sequence: UInt) -> Copied {
-        withUnsafeTemporaryAllocation(of: Key.self, capacity: 1) { keys in
-            withUnsafeTemporaryAllocation(of: Value.self, capacity: 1) { values in
-                let (keyCopy, valueCopy) = (keys.baseAddress.unsafelyUnwrapped, values.baseAddress.unsafelyUnwrapped)
-                CacheWords.read(MemoryLayout<Key>.size, MemoryLayout<Key>.alignment, from: pair, to: UnsafeMutableRawPointer(keyCopy))
-                CacheWords.read(
-                    MemoryLayout<Value>.size, MemoryLayout<Value>.alignment, from: pair + Layout.valueOffset, to: UnsafeMutableRawPointer(valueCopy))
-                // Only now are they known to be a key and a value, and not halves of two.
-                guard isUnchanged(shard, sequence) else { return .torn }
-                return keyCopy.pointee == key ? .found(valueCopy.pointee) : .other
-            }
-        }
+    /// The index does not list it.
+    @inlinable @inline(never)
+    func readMissing(_ key: Key, _ hash: UInt32, _ shard: CacheShard, _ sequence: UInt) -> Value? {
+        // It may have been there and have moved to a shard that split off before the sequence was read.
+        guard isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else { return readLocked(key, hash) }
+        counters.count(.miss)
+        return nil
     }
 
     @inlinable @inline(__always)
@@ -130,8 +104,7 @@ extension PurgeableCache {
         var place = hash & mask
         while case let cell = index[place], cell != 0 {
             if cell ^ wanted <= mask {
-                let slot = (cell & mask) &- 1
-                if Layout.key(shard.place(slot, Layout.pairSize).pair).pointee == key { return slot }
+                if Layout.key(shard.place(of: cell & mask, Layout.pairSize).pair).pointee == key { return (cell & mask) &- 1 }
             }
             place = (place &+ 1) & mask
         }

@@ -115,11 +115,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @inlinable
     public func value(forKey key: Key) -> Value? {
         let hash = hasher.of(key)
-        if Layout.isTrivial, case let answer = readUnlocked(key, hash), answer.isSure {
-            counters.count(answer.value == nil ? .miss : .hit)
-            return answer.value
-        }
-        return readLocked(key, hash)
+        return Layout.isTrivial ? readUnlocked(key, hash) : readLocked(key, hash)
     }
 
     /// Calls `body` with the value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.

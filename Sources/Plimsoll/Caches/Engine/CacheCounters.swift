@@ -1,3 +1,4 @@
+public import CPlimsollMemory
 public import Synchronization
 
 /// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on one of a few lines by thread, as a shared one
@@ -56,9 +57,7 @@ struct CacheCounters: @unchecked Sendable {
 
     @inlinable @inline(__always)
     func count(_ use: Use) {
-        // Threads' stacks are a megabyte and more apart. Those that share a line lose nothing but time.
-        var here: UInt8 = 0
-        let stripe = withUnsafeMutablePointer(to: &here) { Self.stripe(UInt(bitPattern: $0)) }
+        let stripe = Self.stripe(plimsoll_thread_number())
         CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 

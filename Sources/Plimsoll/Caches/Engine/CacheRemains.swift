@@ -27,10 +27,8 @@ struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Senda
     private func end(_ meter: ChargeMeter?) {
         for (chunk, piece) in table.slots.enumerated() {
             guard let piece else { continue }
-            for index in 0..<16 << chunk {
-                let place = SlotPlace(chunk, index: index, in: piece, pairSize: SlotLayout<Key, Value>.pairSize)
-                if place.node.pointee.queue != .free { SlotLayout<Key, Value>.destroy(place.pair) }
-            }
+            let room = 16 << chunk, nodes = (piece.base + room * SlotLayout<Key, Value>.pairSize).assumingMemoryBound(to: SlotNode.self)
+            for slot in 0..<room where nodes[slot].queue != .free { SlotLayout<Key, Value>.destroy(piece.base + slot * SlotLayout<Key, Value>.pairSize) }
             piece.free()
         }
         for piece in table.others { piece.free() }

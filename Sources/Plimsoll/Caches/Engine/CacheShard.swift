@@ -15,14 +15,14 @@ struct CacheShard {
     ///
     /// - Parameter hasReaders: whether anybody reads without the lock.
     init(pairSize: Int, hasReaders: Bool, depth: UInt32) {
-        let size = 192 + MemoryLayout<Mutex<CacheTable>>.size
+        let size = Self.front + MemoryLayout<Mutex<CacheTable>>.size
         base = .allocate(byteCount: (size + 127) & ~127, alignment: 128)
         sequence.initialize(to: Atomic(0))
         lock.initialize(
             to: Mutex(
                 CacheTable(
                     pairSize: pairSize, hasReaders: hasReaders, depth: depth,
-                    addresses: (base + 16).assumingMemoryBound(to: Atomic<UInt>.self), index: indexWord)))
+                    columns: columns, index: indexWord)))
     }
 
     /// Frees it; the slots are empty, and nobody else knows it any more.
@@ -37,9 +37,18 @@ struct CacheShard {
     @inlinable @inline(__always)
     var indexWord: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 8) }
     @inlinable @inline(__always)
-    var lock: UnsafeMutablePointer<Mutex<CacheTable>> { (base + 192).assumingMemoryBound(to: Mutex<CacheTable>.self) }
+    var lock: UnsafeMutablePointer<Mutex<CacheTable>> { (base + Self.front).assumingMemoryBound(to: Mutex<CacheTable>.self) }
+
+    @inlinable @inline(__always)
+    var columns: UnsafeMutablePointer<SlotColumns> { (base + 16).assumingMemoryBound(to: SlotColumns.self) }
+    /// Bytes in front of the lock: what readers need, in whole lines.
+    @inlinable @inline(__always)
+    static var front: Int { 512 }
 
     /// Where the parts of `slot` are.
     @inlinable @inline(__always)
-    func place(_ slot: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slot, CacheWords.atomic(UInt.self, base + 16), pairSize) }
+    func place(_ slot: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
+    /// Where the parts of a slot are that an index mentions as `mention`: by one more.
+    @inlinable @inline(__always)
+    func place(of mention: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(mention, columns, pairSize) }
 }

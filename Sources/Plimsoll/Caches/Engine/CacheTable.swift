@@ -54,8 +54,8 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     private static var smallParts: Int { 10 }
     static var leastBits: Int { 5 }
 
-    init(pairSize: Int, hasReaders: Bool, depth: UInt32, addresses: UnsafeMutablePointer<Atomic<UInt>>, index: UnsafeMutablePointer<Atomic<UInt>>) {
-        slots = SlotChunks(pairSize: pairSize, addresses: addresses)
+    init(pairSize: Int, hasReaders: Bool, depth: UInt32, columns: UnsafeMutablePointer<SlotColumns>, index: UnsafeMutablePointer<Atomic<UInt>>) {
+        slots = SlotChunks(pairSize: pairSize, columns: columns)
         published = index
         (self.hasReaders, self.depth) = (hasReaders, depth)
         cells = CachePiece(4 << Self.leastBits)

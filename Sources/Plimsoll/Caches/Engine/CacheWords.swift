@@ -5,6 +5,20 @@ public import Synchronization
 /// models?", MSPC 2012).
 @usableFromInline
 enum CacheWords {
+    /// A trivial value out of memory that may be written meanwhile: nothing is to be made of it before it is known not to be halves of two.
+    @inlinable @inline(__always)
+    static func read<Element>(_ type: Element.Type, from source: UnsafeMutableRawPointer) -> Element {
+        // Known when specialized. A value that is a word needs no room on the stack, nor the check that compilers make of functions that use some.
+        if MemoryLayout<Element>.size == 8, MemoryLayout<Element>.alignment == 8 {
+            return unsafeBitCast(atomic(UInt64.self, source).pointee.load(ordering: .relaxed), to: type)
+        }
+        return withUnsafeTemporaryAllocation(of: type, capacity: 1) { room in
+            let copy = room.baseAddress.unsafelyUnwrapped
+            read(MemoryLayout<Element>.size, MemoryLayout<Element>.alignment, from: source, to: UnsafeMutableRawPointer(copy))
+            return copy.pointee
+        }
+    }
+
     /// Copies `size` bytes out of memory that may be written meanwhile.
     @inlinable @inline(__always)
     static func read(_ size: Int, _ alignment: Int, from source: UnsafeMutableRawPointer, to target: UnsafeMutableRawPointer) {

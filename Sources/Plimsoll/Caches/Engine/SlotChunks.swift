@@ -3,31 +3,31 @@ public import Synchronization
 /// Memory for slots 0, 1, 2 and so on, in chunks of doubling size: growing moves nothing, and an address once found stays good.
 ///
 /// Each chunk has three columns, so that a look-up brings only what it needs into the processor's cache: pairs of key and value, nodes, and marks.
-/// Addresses of chunks are published atomically, so that a reader without the lock finds its way; it asks only for slots that an index has shown it.
+/// Where they are is published atomically, so that a reader without the lock finds its way; it asks only for slots that an index has shown it.
 @usableFromInline
 struct SlotChunks {
-    private let addresses: UnsafeMutablePointer<Atomic<UInt>>
+    private let columns: UnsafeMutablePointer<SlotColumns>
     private let pairSize: Int
     private var pieces: ContiguousArray<CachePiece?>
 
     /// The first chunk has 16 slots, the second 32; the last ends where an index cell can't count further.
-    static var most: Int { 20 }
+    @inlinable static var most: Int { 20 }
     static var capacity: Int { (16 << most) - 16 }
 
     /// - Parameters:
     ///   - pairSize: bytes of a key and a value, a multiple of 4.
-    ///   - addresses: room for `most` of them, which the owner frees after these.
-    init(pairSize: Int, addresses: UnsafeMutablePointer<Atomic<UInt>>) {
+    ///   - columns: room for `most` of them, which the owner frees after these.
+    init(pairSize: Int, columns: UnsafeMutablePointer<SlotColumns>) {
         self.pairSize = pairSize
-        self.addresses = addresses
-        for chunk in 0..<Self.most { (addresses + chunk).initialize(to: Atomic(0)) }
+        self.columns = columns
+        for chunk in 0..<Self.most { (columns + chunk).initialize(to: SlotColumns()) }
         pieces = ContiguousArray(repeating: nil, count: Self.most)
     }
 
     func free() { for piece in pieces { piece?.free() } }
 
     @inline(__always)
-    func place(_ slot: UInt32) -> SlotPlace { SlotPlace(slot, addresses, pairSize) }
+    func place(_ slot: UInt32) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
 
     /// Makes sure that there is room for `slot`. Allocates where it is the first of a chunk.
     mutating func reserve(_ slot: UInt32) {
@@ -35,9 +35,10 @@ struct SlotChunks {
         guard pieces[chunk] == nil else { return }
         let piece = CachePiece((16 << chunk) * (pairSize + SlotNode.byteCount + 1))
         pieces[chunk] = piece
-        // Released with the zeros in it.
-        addresses[chunk].store(UInt(bitPattern: piece.base), ordering: .releasing)
+        set(chunk, piece)
     }
+
+    private func set(_ chunk: Int, _ piece: CachePiece?) { columns[SlotColumns.place(of: chunk)].set(piece?.base, room: 16 << chunk, pairSize) }
 
     /// Gives back what lies behind the first `count` slots: whole pages, and whole chunks if no reader can be at them.
     ///
@@ -48,7 +49,7 @@ struct SlotChunks {
             guard let piece = pieces[chunk] else { continue }
             let room = 16 << chunk, kept = count - (room - 16)
             if kept <= 0, !hasReaders {
-                addresses[chunk].store(0, ordering: .relaxed)
+                set(chunk, nil)
                 pieces[chunk] = nil
                 piece.free()
                 bytes += piece.byteCount
@@ -65,7 +66,7 @@ struct SlotChunks {
 
     /// All there is, which is somebody else's from now on; the next slot is in a new chunk.
     mutating func detach() -> ContiguousArray<CachePiece?> {
-        for chunk in 0..<Self.most { addresses[chunk].store(0, ordering: .relaxed) }
+        for chunk in 0..<Self.most { set(chunk, nil) }
         defer { pieces = ContiguousArray(repeating: nil, count: Self.most) }
         return pieces
     }
@@ -74,46 +75,66 @@ struct SlotChunks {
     var byteCount: Int { pieces.reduce(0) { $0 + ($1?.byteCount ?? 0) } }
 }
 
+/// Where the columns of a chunk are, each as the address at which number 0 would be: slots are numbered from 16 on, so that a number's highest bit says in which
+/// chunk it is and no more arithmetic is needed to find it.
+@frozen @usableFromInline
+struct SlotColumns: ~Copyable {
+    @usableFromInline let pairs = Atomic<UInt>(0)
+    @usableFromInline let marks = Atomic<UInt>(0)
+    @usableFromInline let nodes = Atomic<UInt>(0)
+
+    init() {}
+
+    /// They stand in the order of their numbers' leading zeros, so the last chunk's first.
+    static func place(of chunk: Int) -> Int { SlotChunks.most - 1 - chunk }
+
+    /// - Parameters:
+    ///   - base: of a chunk with `room` slots; `nil` for none.
+    func set(_ base: UnsafeMutableRawPointer?, room: Int, _ pairSize: Int) {
+        let start = base.map { UInt(bitPattern: $0) }
+        let nodesBegin = room * pairSize, marksBegin = nodesBegin + room * SlotNode.byteCount
+        nodes.store(start.map { $0 &+ UInt(nodesBegin) &- UInt(room * SlotNode.byteCount) } ?? 0, ordering: .relaxed)
+        marks.store(start.map { $0 &+ UInt(marksBegin) &- UInt(room) } ?? 0, ordering: .relaxed)
+        // Released with the others and with the zeros that the chunk is made of.
+        pairs.store(start.map { $0 &- UInt(room * pairSize) } ?? 0, ordering: .releasing)
+    }
+}
+
 /// Where a slot's parts are.
 @frozen @usableFromInline
 struct SlotPlace {
-    @usableFromInline let base: UInt
-    @usableFromInline let index: UInt
-    /// Slots in its chunk.
-    @usableFromInline let room: UInt
+    @usableFromInline let number: UInt
+    @usableFromInline let columns: UnsafeMutablePointer<SlotColumns>
     @usableFromInline let pairSize: UInt
 
+    /// - Parameters:
+    ///   - mention: the slot plus one, as an index has it.
     @inlinable @inline(__always)
-    init(_ slot: UInt32, _ addresses: UnsafeMutablePointer<Atomic<UInt>>, _ pairSize: Int) {
-        let number = UInt(slot) &+ 16
-        let chunk = 59 &- number.leadingZeroBitCount
-        room = 16 &<< UInt(truncatingIfNeeded: chunk)
-        index = number ^ room
+    init(_ mention: UInt32, _ columns: UnsafeMutablePointer<SlotColumns>, _ pairSize: Int) {
+        number = UInt(mention) &+ 15
+        // The last chunk's numbers have 40 leading zeros.
+        self.columns = columns + (number.leadingZeroBitCount &- 40)
         self.pairSize = UInt(bitPattern: pairSize)
-        // Acquired with the zeros that the chunk was made of.
-        base = addresses[chunk].load(ordering: .acquiring)
     }
 
     static func chunk(of slot: UInt32) -> Int { 59 - (UInt(slot) + 16).leadingZeroBitCount }
 
     /// Key and value.
     @inlinable @inline(__always)
-    var pair: UnsafeMutableRawPointer { UnsafeMutableRawPointer(bitPattern: base &+ index &* pairSize).unsafelyUnwrapped }
-
-    /// The same in a chunk that belongs to no shard any more.
-    init(_ chunk: Int, index: Int, in piece: CachePiece, pairSize: Int) {
-        (room, self.index, self.pairSize, base) = (16 << UInt(chunk), UInt(index), UInt(pairSize), UInt(bitPattern: piece.base))
+    var pair: UnsafeMutableRawPointer {
+        // Acquired with the zeros that the chunk was made of.
+        UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ number &* pairSize).unsafelyUnwrapped
     }
 
     @inline(__always)
     var node: UnsafeMutablePointer<SlotNode> {
-        UnsafeMutablePointer(bitPattern: base &+ room &* pairSize &+ index &* UInt(SlotNode.byteCount)).unsafelyUnwrapped
+        UnsafeMutablePointer(bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ number &* UInt(SlotNode.byteCount)).unsafelyUnwrapped
     }
 
     /// Uses since it came into its queue, at most 3. Set by readers without the lock; one that gets lost, or hits the next to live here, is but a use.
     @inlinable @inline(__always)
     var mark: UnsafeMutablePointer<Atomic<UInt8>> {
-        UnsafeMutablePointer(bitPattern: base &+ room &* (pairSize &+ UInt(SlotNode.byteCount)) &+ index).unsafelyUnwrapped
+        UnsafeMutablePointer(bitPattern: columns.pointee.marks.load(ordering: .relaxed) &+ number).unsafelyUnwrapped
     }
 
     /// Counts a use.
