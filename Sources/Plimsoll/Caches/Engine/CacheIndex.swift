@@ -32,11 +32,14 @@ struct CacheIndex {
         cells[Int(truncatingIfNeeded: place)].load(ordering: .acquiring)
     }
 
+    @inline(__always)
     private func set(_ place: UInt32, _ cell: UInt32) { cells[Int(place)].store(cell, ordering: .releasing) }
 
+    @inline(__always)
     private func cell(_ slot: UInt32, _ hash: UInt32) -> UInt32 { hash << bits | (slot + 1) }
 
     /// Where `slot` is listed under `hash`. It must be.
+    @inline(__always)
     func place(of slot: UInt32, _ hash: UInt32) -> UInt32 {
         let cell = cell(slot, hash), mask = mask
         var place = hash & mask
@@ -45,6 +48,7 @@ struct CacheIndex {
     }
 
     /// Lists `slot`, which is not; there must be an empty cell.
+    @inline(__always)
     func add(_ slot: UInt32, _ hash: UInt32) {
         let mask = mask
         var place = hash & mask
@@ -59,6 +63,7 @@ struct CacheIndex {
     func clear(_ place: UInt32) { set(place, 0) }
 
     /// Takes out what is at `place`.
+    @inline(__always)
     func remove(at place: UInt32, hashOf: (UInt32) -> UInt32) {
         let bits = bits, mask = mask, isWhole = bits <= 16
         var hole = place, next = (place &+ 1) & mask

@@ -2,6 +2,7 @@ import Synchronization
 
 // Slots, the queues they are in, and the index that lists them.
 extension CacheTable {
+    @inline(__always)
     mutating func takeSlot() -> UInt32? {
         if free != SlotNode.none {
             let slot = free
@@ -23,6 +24,7 @@ extension CacheTable {
         return slot
     }
 
+    @inline(__always)
     mutating func append(_ slot: UInt32, to place: SlotNode.Queue) {
         let node = node(slot), cost = cost(of: slot)
         let newest = withQueue(place) { queue in
@@ -39,6 +41,7 @@ extension CacheTable {
         if newest != SlotNode.none { self.node(newest).pointee.newer = slot }
     }
 
+    @inline(__always)
     mutating func unlink(_ slot: UInt32) {
         let node = node(slot), cost = cost(of: slot)
         let (older, newer) = (node.pointee.older, node.pointee.newer)

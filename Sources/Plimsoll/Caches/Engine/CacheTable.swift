@@ -97,6 +97,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @usableFromInline
     mutating func add(_ hash: UInt32, cost: Int) -> UInt32? { add(hash, cost: cost, to: ghosts.remove(hash) ? .main : .small) }
 
+    @inline(__always)
     mutating func add(_ hash: UInt32, cost: Int, to place: SlotNode.Queue) -> UInt32? {
         guard let slot = takeSlot() else { return nil }
         node(slot).pointee.hash = hash
@@ -116,10 +117,12 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         remove(slot, at: index.place(of: slot, hash))
     }
 
+    @inline(__always)
     private mutating func remove(_ slot: UInt32, at place: UInt32) {
         unlink(slot)
-        let slots = slots
-        index.remove(at: place) { slots.place($0).node.pointee.hash }
+        // Not the chunks themselves: they would be retained for it.
+        let places = slots.places
+        index.remove(at: place) { places[$0].node.pointee.hash }
         count -= 1
         if tagged.isUsed { untag(slot) }
         if wheel.isUsed { wheel.remove(slot, &times) }
@@ -160,6 +163,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
 
     /// Has the processor bring what the next two evictions here will look at, since hardly any of it is in its cache: a third of the time of inserts that evict
     /// (measured). Of the next the node is there by now, so that it is known what else will be needed.
+    @inline(__always)
     private func fetchNext(_ slot: UInt32) {
         guard slot != SlotNode.none else { return }
         let place = slots.place(slot), hash = place.node.pointee.hash, index = index

@@ -45,6 +45,7 @@ struct GhostTable {
     }
 
     /// False if there is no room for any.
+    @inline(__always)
     mutating func insert(_ hash: UInt32) -> Bool {
         guard let buckets else { return false }
         clock += 1
@@ -60,6 +61,7 @@ struct GhostTable {
     }
 
     /// Forgets `hash`; true if it was remembered.
+    @inline(__always)
     mutating func remove(_ hash: UInt32) -> Bool {
         guard let buckets else { return false }
         let bucket = buckets + bucket(hash), mark = mark(hash)

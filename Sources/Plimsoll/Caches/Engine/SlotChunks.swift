@@ -27,7 +27,10 @@ struct SlotChunks {
     func free() { for piece in pieces { piece?.free() } }
 
     @inline(__always)
-    func place(_ slot: UInt32) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
+    func place(_ slot: UInt32) -> SlotPlace { places[slot] }
+
+    @inline(__always)
+    var places: SlotPlaces { SlotPlaces(columns: columns, pairSize: pairSize) }
 
     /// Makes sure that there is room for `slot`. Allocates where it is the first of a chunk.
     mutating func reserve(_ slot: UInt32) {
@@ -98,6 +101,15 @@ struct SlotColumns: ~Copyable {
         // Released with the others and with the zeros that the chunk is made of.
         pairs.store(start.map { $0 &- UInt(room * pairSize) } ?? 0, ordering: .releasing)
     }
+}
+
+/// Where all slots' parts are.
+struct SlotPlaces {
+    let columns: UnsafeMutablePointer<SlotColumns>
+    let pairSize: Int
+
+    @inline(__always)
+    subscript(slot: UInt32) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
 }
 
 /// Where a slot's parts are.
