@@ -6,7 +6,9 @@ struct CacheBench: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cache-bench",
         abstract: "PurgeableCache beside its peers, and its hit ratios beside the best possible.",
-        subcommands: [PeersCommand.self, HitRatioCommand.self, ReportCommand.self, FootprintCommand.self, IdleThreadsCommand.self])
+        subcommands: [
+            PeersCommand.self, HitRatioCommand.self, ReportCommand.self, FootprintCommand.self, IdleThreadsCommand.self, PurgeStallCommand.self,
+        ])
 
     /// A row that is measured for the record: `figure NAME VALUE UNIT`.
     static func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }

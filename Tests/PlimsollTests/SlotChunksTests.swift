@@ -5,9 +5,9 @@ import Testing
 
 @Suite struct SlotChunksTests {
     private func withChunks(_ pairSize: Int, _ body: (inout SlotChunks) -> Void) {
-        let addresses = UnsafeMutablePointer<Atomic<UInt>>.allocate(capacity: SlotChunks.most)
-        defer { addresses.deallocate() }
-        var chunks = SlotChunks(pairSize: pairSize, addresses: addresses)
+        let columns = UnsafeMutablePointer<SlotColumns>.allocate(capacity: SlotChunks.most)
+        defer { columns.deallocate() }
+        var chunks = SlotChunks(pairSize: pairSize, columns: columns)
         body(&chunks)
         chunks.free()
     }

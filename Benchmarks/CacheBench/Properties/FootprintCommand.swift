@@ -89,12 +89,15 @@ struct IdleThreadsCommand: ParsableCommand {
 /// This program once more, for a part that needs a process of its own.
 enum OwnPart {
     /// The number that it prints.
-    static func number(_ arguments: [String]) throws -> Double {
+    static func number(_ arguments: [String]) throws -> Double { try numbers(arguments)[0] }
+
+    /// The numbers of the line that it prints.
+    static func numbers(_ arguments: [String]) throws -> [Double] {
         let child = try ChildProcess(ChildProcess.itself, ["cache-bench"] + arguments, readsOutput: true)
-        let ending = child.waitForEnd()
-        guard ending == .exited(0), let number = child.output?.lines().first.flatMap(Double.init) else {
+        let ending = child.waitForEnd(), numbers = child.output?.lines().first?.split(separator: " ").compactMap { Double($0) } ?? []
+        guard ending == .exited(0), !numbers.isEmpty else {
             throw Failure.failed("\(arguments.joined(separator: " ")) ended with status \(ending.status)")
         }
-        return number
+        return numbers
     }
 }

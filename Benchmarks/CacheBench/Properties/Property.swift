@@ -63,7 +63,7 @@ enum Property: String, CaseIterable {
         Output.line("# purge of 1 M objects, worst of \(rounds): caller \(number(worst.caller)) us, others \(number(worst.others)) us")
         Output.line("# others without a purge: \(number(middle.undisturbed)) us, worst \(number(worst.undisturbed)) us")
         Output.line("# NSCache's caller: \(number(foundation)) us")
-        Output.line("# alive when the caller went on: \(middle.aliveAtReturn); 300 ms later: \(middle.aliveAtEnd)")
+        Output.line("# alive when the caller went on: \(Int(middle.aliveAtReturn)); 300 ms later: \(Int(middle.aliveAtEnd))")
         CacheBench.figure("cache.purge.caller", middle.caller, "us")
         CacheBench.figure("cache.purge.others", middle.others, "us")
         return .init(

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import Glibc
 import Plimsoll
@@ -30,17 +31,18 @@ final class PurgeStall: Sendable {
         /// The longest operation of another thread in as much time without a purge.
         var undisturbed: Double
         /// Objects alive when the caller had its control back, and at the end of the watched time.
-        var aliveAtReturn: Int
-        var aliveAtEnd: Int
+        var aliveAtReturn: Double
+        var aliveAtEnd: Double
+
+        var numbers: [Double] { [caller, others, undisturbed, aliveAtReturn, aliveAtEnd] }
     }
 
-    /// Medians of so many purges.
+    /// Medians of so many purges, each in a process of its own: what glibc keeps of an earlier one's objects in its fastbins would be merged in the middle of this
+    /// one, by whichever thread asks for a kilobyte first (some 40 ns an object).
     static func measure(rounds: Int) throws -> (middle: Result, worst: Result) {
-        let results = try (0..<rounds).map { _ in try PurgeStall().run() }
+        let results = try (0..<rounds).map { _ in try Result(OwnPart.numbers(["_purge-stall"])) }
         func pick(_ choose: ([Double]) -> Double) -> Result {
-            Result(
-                caller: choose(results.map(\.caller)), others: choose(results.map(\.others)), undisturbed: choose(results.map(\.undisturbed)),
-                aliveAtReturn: Int(choose(results.map { Double($0.aliveAtReturn) })), aliveAtEnd: Int(choose(results.map { Double($0.aliveAtEnd) })))
+            Result((0..<results[0].numbers.count).map { number in choose(results.map { $0.numbers[number] }) })
         }
         return (pick { median($0) ?? .nan }, pick { $0.max() ?? .nan })
     }
@@ -54,7 +56,7 @@ final class PurgeStall: Sendable {
         return (SteadyClock.thread - start).inSeconds * 1e6
     }
 
-    private func run() throws -> Result {
+    func run() throws -> Result {
         for number in 0..<Self.entries { cache.insert(Counted(), forKey: Keys.key(number)) }
         guard let thread = PlainThread({ self.work() }) else { throw Failure.failed("no thread could be started") }
         while steps.load(ordering: .relaxed) < 1000 { SteadyClock.sleep(.milliseconds(1)) }
@@ -73,7 +75,9 @@ final class PurgeStall: Sendable {
         isOver.store(true, ordering: .relaxed)
         thread.join()
         cache.removeAll()
-        return Result(caller: caller / 1000, others: others, undisturbed: undisturbed, aliveAtReturn: aliveAtReturn, aliveAtEnd: aliveAtEnd)
+        return Result(
+            caller: caller / 1000, others: others, undisturbed: undisturbed, aliveAtReturn: Double(aliveAtReturn),
+            aliveAtEnd: Double(aliveAtEnd))
     }
 
     /// Microseconds of the longest step of the other thread that overlaps `body`.
@@ -109,5 +113,20 @@ final class PurgeStall: Sendable {
             if watched, took > 0 { longest.max(Int(took), ordering: .relaxed) }
             steps.wrappingAdd(1, ordering: .acquiringAndReleasing)
         }
+    }
+}
+
+extension PurgeStall.Result {
+    init(_ numbers: [Double]) {
+        (caller, others, undisturbed, aliveAtReturn, aliveAtEnd) = (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
+    }
+}
+
+/// One purge, in a process that has done nothing else.
+struct PurgeStallCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_purge-stall", shouldDisplay: false)
+
+    func run() throws {
+        try reportingFailure { Output.line(try PurgeStall().run().numbers.map { "\($0)" }.joined(separator: " ")) }
     }
 }

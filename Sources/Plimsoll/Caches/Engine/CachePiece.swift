@@ -31,8 +31,13 @@ struct CachePiece: @unchecked Sendable {
     }
 
     func free() {
-        if isMapped { _ = plimsoll_unmap(base, byteCount) } else { base.deallocate() }
+        guard isMapped else { return base.deallocate() }
+        // A little at a time: for as long as the kernel takes pages back, whoever maps memory or needs more of it for the heap waits.
+        for start in stride(from: 0, to: byteCount, by: Self.step) { _ = plimsoll_drop(base + start, min(Self.step, byteCount - start)) }
+        _ = plimsoll_unmap(base, byteCount)
     }
+
+    private static let step = 64 << 10
 
     /// Gives the kernel the whole pages between two offsets, which are zero afterwards.
     ///

@@ -27,8 +27,9 @@ struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Senda
     private func end(_ meter: ChargeMeter?) {
         for (chunk, piece) in table.slots.enumerated() {
             guard let piece else { continue }
-            let room = 16 << chunk, nodes = (piece.base + room * SlotLayout<Key, Value>.pairSize).assumingMemoryBound(to: SlotNode.self)
-            for slot in 0..<room where nodes[slot].queue != .free { SlotLayout<Key, Value>.destroy(piece.base + slot * SlotLayout<Key, Value>.pairSize) }
+            let room = 16 << chunk, size = SlotLayout<Key, Value>.pairSize
+            let nodes = (piece.base + room * size).assumingMemoryBound(to: SlotNode.self)
+            for slot in 0..<room where nodes[slot].queue != .free { SlotLayout<Key, Value>.destroy(piece.base + slot * size) }
             piece.free()
         }
         for piece in table.others { piece.free() }
