@@ -17,11 +17,13 @@ let package = Package(
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
         .library(name: "PlimsollFoundationNetworking", targets: ["PlimsollFoundationNetworking"]),
         .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
+        .library(name: "PlimsollSupervisor", targets: ["PlimsollSupervisor"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2")
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
     ],
     targets: [
         // What pressure means and what to do about it. No Foundation, no Glibc, no package.
@@ -43,13 +45,19 @@ let package = Package(
         .target(name: "CPlimsollJemalloc", dependencies: ["CPlimsollMemory"]),
         .systemLibrary(name: "CJemalloc", providers: [.apt(["libjemalloc-dev"]), .yum(["jemalloc-devel"])]),
 
+        // Suspend and terminate across services: the one process that others are run by.
+        .target(
+            name: "PlimsollSupervisor",
+            dependencies: ["Plimsoll", "PlimsollLinux", "CPlimsollSupervisor", .product(name: "Yams", package: "Yams")], swiftSettings: rules),
+        .target(name: "CPlimsollSupervisor"),
+
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
 
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
+                "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
@@ -65,6 +73,9 @@ let package = Package(
             name: "PlimsollLinuxTests",
             dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],
             swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollSupervisorTests",
+            dependencies: ["PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor"], swiftSettings: rules),
         .testTarget(
             name: "PlimsollCLITests",
             dependencies: [
