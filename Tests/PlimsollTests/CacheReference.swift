@@ -1,7 +1,7 @@
 @testable import Plimsoll
 
 /// What remembers the hashes that have left the small queue.
-protocol GhostMemory {
+protocol GhostMemory: ~Copyable {
     init()
     mutating func reserve(_ entries: Int)
     mutating func insert(_ hash: UInt32) -> Bool
@@ -32,7 +32,7 @@ struct ExactGhosts: GhostMemory {
 }
 
 /// S3-FIFO as `CacheTable` documents it, in arrays and with a search for everything: what a cache with one shard must do, request by request.
-struct CacheReference<Ghosts: GhostMemory> {
+struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
     struct Entry: Equatable {
         var key: Int
         var cost: Int

@@ -9,7 +9,6 @@ import Testing
         let early = (ghosts.insert(1), ghosts.remove(1))
         #expect(early == (false, false) && ghosts.byteCount == 0)
         ghosts.reserve(0)
-        defer { ghosts.free() }
         let late = (ghosts.insert(1), ghosts.remove(1), ghosts.remove(1))
         #expect(late == (true, true, false), "once")
     }
@@ -18,7 +17,6 @@ import Testing
     @Test(arguments: [10, 100, 1000, 30_000, 36_000, 40_000, 200_000]) func `it remembers what left lately, and not what left before`(entries: Int) {
         var ghosts = GhostTable(), random = SeededGenerator(seed: UInt64(entries))
         ghosts.reserve(entries)
-        defer { ghosts.free() }
         let window = max(1, entries * 9 / 10)
         let hashes = (0..<window * 5).map { _ in UInt32.random(in: 1 ... .max, using: &random) }
         for hash in hashes where !ghosts.insert(hash) { Issue.record("no room") }
@@ -37,10 +35,6 @@ import Testing
         ghosts.reserve(100)
         for hash in 1...UInt32(50) { _ = ghosts.insert(hash &* 0x9E37_79B9) }
         var copy = ghosts.copy()
-        defer {
-            ghosts.free()
-            copy.free()
-        }
         let hash = UInt32(7) &* 0x9E37_79B9, removals = (ghosts.remove(hash), copy.remove(hash), copy.remove(hash))
         #expect(removals == (true, true, false))
     }

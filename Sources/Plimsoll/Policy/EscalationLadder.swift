@@ -60,6 +60,9 @@ public struct EscalationLadder: Sendable, Hashable {
         Rung(at: .critical, after: .seconds(30), .terminate(grace: .seconds(10))),
     ])
 
+    /// Nothing is done: for who only wants to know.
+    public static let none = EscalationLadder(trusted: [])
+
     init(trusted rungs: [Rung]) { self.rungs = rungs }
 
     /// Why a ladder was refused.

@@ -42,6 +42,6 @@ struct PlimsollCommand: ParsableCommand {
         subcommands: [
             DemoCommand.self, DoctorCommand.self, WatchCommand.self, RecordCommand.self, ReplayCommand.self, SimulateCommand.self,
             RunCommand.self, StressCommand.self, BenchCommand.self, EnterCommand.self, ServiceCommand.self, LifecycleServiceCommand.self,
-            SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self,
+            SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self, UnitCommand.self,
         ])
 }

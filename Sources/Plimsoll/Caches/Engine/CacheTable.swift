@@ -67,7 +67,6 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         cells.free()
         for piece in retired { piece.free() }
         slots.free()
-        ghosts.free()
         costs.free()
         tagged.free()
         times.free()

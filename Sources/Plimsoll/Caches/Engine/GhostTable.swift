@@ -5,7 +5,7 @@ import CPlimsollMemory
 /// The paper's queue and a look-up in one table of some 5 bytes an entry: a bucket of eight cells by one part of the hash, and in each cell another part and the
 /// moment. A cell is forgotten when that many others have come after it, or when its bucket is full of later ones. Only `reserve` allocates: evicting under
 /// pressure must not.
-struct GhostTable {
+struct GhostTable: ~Copyable {
     private typealias Bucket = SIMD8<UInt32>
 
     private var buckets: UnsafeMutablePointer<Bucket>?
@@ -17,12 +17,13 @@ struct GhostTable {
     private var shift: UInt64 = 0
     private var window: UInt64 = 0
 
-    func free() { buckets?.deallocate() }
+    deinit { buckets?.deallocate() }
 
     /// One of its own with the same content.
     func copy() -> GhostTable {
-        guard let buckets else { return self }
-        var copy = self
+        var copy = GhostTable()
+        guard let buckets else { return copy }
+        (copy.count, copy.clock, copy.shift, copy.window) = (count, clock, shift, window)
         copy.buckets = .allocate(capacity: Int(count))
         copy.buckets?.initialize(from: buckets, count: Int(count))
         return copy
@@ -34,7 +35,7 @@ struct GhostTable {
         // Half as many cells again, so that few buckets overflow.
         let wanted = (window * 3 / 2 + 7) / 8
         guard count < wanted || count > wanted * 4 else { return }
-        free()
+        buckets?.deallocate()
         count = wanted + wanted / 4
         let new = UnsafeMutablePointer<Bucket>.allocate(capacity: Int(count))
         new.initialize(repeating: Bucket(), count: Int(count))

@@ -1,0 +1,32 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+
+/// A service under a supervisor, in a process of its own.
+struct UnitCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_unit", abstract: "Part of `demo supervisor`.", shouldDisplay: false)
+
+    @Option var name: String
+    @Option var directory: String
+    @Option var size: ByteCount
+    @Option var growth: ByteCount = .zero
+
+    func run() throws {
+        // Here on the first thread, before there are others: a signal that is blocked in all of them is kept until it is asked for.
+        let signals = SignalQueue()
+        let service = try UnitService(.init(name: name, directory: directory, size: size, growth: growth))
+        let life = Task {
+            do {
+                try await service.run { Output.line("ready") }
+                return ExitCode.success
+            } catch {
+                Output.error("plimsoll: \(error)")
+                return ExitCode.failure
+            }
+        }
+        Task { PlimsollCommand.exit(withError: await life.value) }
+        while !(signals.next(within: .seconds(3600)).map(SignalQueue.endings.contains) ?? false) {}
+        life.cancel()
+        while true { pause() }
+    }
+}

@@ -1,0 +1,67 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+
+/// Files that are waited for, all at once: five hundred units have some two thousand, of which hardly any is ready, so the kernel keeps the list (epoll(7)).
+///
+/// One thread waits; any thread may ring.
+final class EventQueue: Sendable {
+    /// What a file belongs to: a number that its owner chose.
+    typealias Token = UInt64
+
+    enum Readiness {
+        /// There is something to read, somebody to accept, or the process has ended.
+        case readable
+        /// A file of the kernel's says something else (POLLPRI).
+        case changed
+    }
+
+    private let queue: Int32
+    private let bell: Int32
+    private static let bellToken = Token.max
+
+    /// - Throws: if the process may open no more files.
+    init() throws(SupervisorError) {
+        queue = plimsoll_queue()
+        bell = plimsoll_bell()
+        guard queue >= 0, bell >= 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, bell))))") }
+        watch(bell, for: .readable, Self.bellToken)
+    }
+
+    deinit {
+        close(queue)
+        close(bell)
+    }
+
+    /// From now on `wait` tells of `file` by `token`. False if the kernel watches no such file.
+    @discardableResult
+    func watch(_ file: Int32, for readiness: Readiness, _ token: Token) -> Bool {
+        plimsoll_queue_watch(queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token) == 0
+    }
+
+    /// Not any more. Before it is closed: a duplicate of it elsewhere would keep it in the list.
+    func unwatch(_ file: Int32) { _ = plimsoll_queue_unwatch(queue, file) }
+
+    /// Ends a wait, the present one or else the next.
+    func ring() {
+        var one: UInt64 = 1
+        _ = write(bell, &one, 8)
+    }
+
+    /// Blocks until a file is ready, somebody rings, or `limit` has passed; then calls `body` with the tokens of what is ready.
+    func wait(atMost limit: Duration?, _ body: (Token) -> Void) {
+        withUnsafeTemporaryAllocation(of: Token.self, capacity: 64) { tokens in
+            // Rounded up: a moment too early would be a second look for nothing.
+            let milliseconds = limit.map { Int32(clamping: max(0, ($0.inNanoseconds + 999_999) / 1_000_000)) } ?? -1
+            let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)
+            for token in tokens.prefix(Int(max(0, count))) {
+                guard token == Self.bellToken else {
+                    body(token)
+                    continue
+                }
+                var rings: UInt64 = 0
+                _ = read(bell, &rings, 8)
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// The supervisor's eyes: how short memory is where all units are. The same manager that services have, with nothing registered and nothing it may do.
+final class FleetWatch: Sendable {
+    struct View: Sendable, Equatable {
+        var level = PressureLevel.normal
+        var shortfall = ByteCount.zero
+        /// Until nothing is left if it goes on like this.
+        var timeLeft: Duration?
+    }
+
+    private let view = Mutex(View())
+    private let running = Mutex<Task<Void, any Error>?>(nil)
+
+    var current: View { view.withLock { $0 } }
+
+    /// Begins to look.
+    ///
+    /// - Parameter onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
+    func start(_ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void) {
+        let manager = ResourceManager(
+            source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: .running,
+            onTurn: { [weak self] _, assessment in
+                let new = View(level: assessment.level, shortfall: assessment.shortfall, timeLeft: assessment.timeLeft)
+                // Idle, the supervisor's own thread is left alone.
+                if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
+            })
+        running.withLock { $0 = Task { try await manager.run() } }
+    }
+
+    func stop() { running.withLock { $0?.cancel() } }
+
+    /// The level before.
+    private func replace(_ new: View) -> PressureLevel {
+        view.withLock { view in
+            defer { view = new }
+            return view.level
+        }
+    }
+}
