@@ -31,6 +31,27 @@ public enum UnitAction: Sendable, Hashable {
     }
 }
 
+extension UnitAction {
+    /// Actions without their amounts.
+    public enum Kind: String, Sendable, Hashable, CaseIterable {
+        case warn, release, background, suspend, resume, pushOut = "push-out", throttle, end, start
+    }
+
+    public var kind: Kind {
+        switch self {
+        case .warn: .warn
+        case .release: .release
+        case .background: .background
+        case .suspend: .suspend
+        case .resume: .resume
+        case .pushOut: .pushOut
+        case .throttle: .throttle
+        case .end: .end
+        case .start: .start
+        }
+    }
+}
+
 /// What is to be done to whom, and why.
 public struct Decision: Sendable, Hashable {
     public var at: Duration
@@ -38,9 +59,11 @@ public struct Decision: Sendable, Hashable {
     public var action: UnitAction
     /// One sentence with the numbers that it was decided by.
     public var reason: String
+    /// It is only told, not to be carried out.
+    public var isDryRun: Bool
 
-    public init(at: Duration, unit: String, action: UnitAction, reason: String) {
-        (self.at, self.unit, self.action, self.reason) = (at, unit, action, reason)
+    public init(at: Duration, unit: String, action: UnitAction, reason: String, isDryRun: Bool = false) {
+        (self.at, self.unit, self.action, self.reason, self.isDryRun) = (at, unit, action, reason, isDryRun)
     }
 }
 

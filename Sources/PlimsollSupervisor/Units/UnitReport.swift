@@ -68,6 +68,8 @@ public struct Fleet: Sendable, Hashable {
     public var level: PressureLevel
     /// Bytes wanted back to be out of this level.
     public var shortfall: ByteCount
+    /// Bytes that may be taken before the level rises; `nil` if that isn't known.
+    public var room: ByteCount?
     public var units: [UnitReport]
 
     public init(at: Duration, level: PressureLevel, shortfall: ByteCount, units: [UnitReport]) {

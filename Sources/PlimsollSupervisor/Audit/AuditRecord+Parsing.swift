@@ -1,0 +1,108 @@
+import Plimsoll
+
+extension AuditRecord {
+    /// A line that is no record.
+    public struct Mistake: Error, Sendable, Hashable, CustomStringConvertible {
+        public var description: String
+    }
+
+    /// Reads a line, with or without its newline. Keys that this version doesn't know are passed over.
+    public init(parsing line: some StringProtocol) throws(Mistake) {
+        let fields: Fields
+        do {
+            fields = Fields(values: try FlatJSON(line.hasSuffix("\n") ? line.dropLast() : line[...]).values)
+        } catch { throw Mistake(description: error.description) }
+        let version = try fields.integer("v")
+        guard version == Self.version else { throw Mistake(description: "version \(version) of the journal; known is \(Self.version)") }
+        at = try fields.duration("at")
+        unit = try fields.string("unit")
+        // Of lengths that units have: names are printed.
+        guard Unit.isName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
+        action = try fields.action()
+        reason = try fields.string("reason")
+        level = try fields.level("level")
+        shortfall = ByteCount(try fields.integer("shortfall"))
+        isDryRun = try fields.bool("dry") ?? false
+        switch try fields.string("what") {
+        case "decision": result = nil
+        case "outcome":
+            let failure = fields.values["failure"] == nil ? nil : try fields.string("failure")
+            result = Result(took: try fields.duration("took"), relief: ByteCount(try fields.integer("relief")), failure: failure)
+        default: throw Mistake(description: "what is neither decision nor outcome")
+        }
+    }
+}
+
+extension Unit {
+    /// Whether a unit may have that name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
+    static func isName(_ text: String) -> Bool {
+        func isWord(_ byte: UInt8) -> Bool { byte >= 48 && byte <= 57 || byte | 32 >= 97 && byte | 32 <= 122 }
+        let marks = Array("-_.".utf8)
+        guard text.utf8.count <= 64, let first = text.utf8.first, isWord(first) else { return false }
+        return text.utf8.allSatisfy { isWord($0) || marks.contains($0) }
+    }
+}
+
+/// The fields of a line, each of the type it has to be.
+private struct Fields {
+    let values: [String: FlatJSON.Value]
+
+    private func value(_ key: String) throws(AuditRecord.Mistake) -> FlatJSON.Value {
+        guard let value = values[key] else { throw AuditRecord.Mistake(description: "\(key) is missing") }
+        return value
+    }
+
+    func string(_ key: String) throws(AuditRecord.Mistake) -> String {
+        guard case .string(let text) = try value(key) else { throw AuditRecord.Mistake(description: "\(key) is not a string") }
+        return text
+    }
+
+    func integer(_ key: String) throws(AuditRecord.Mistake) -> Int {
+        guard case .integer(let number) = try value(key) else { throw AuditRecord.Mistake(description: "\(key) is not an integer") }
+        return number
+    }
+
+    /// `nil` if it isn't there.
+    func bool(_ key: String) throws(AuditRecord.Mistake) -> Bool? {
+        guard let value = values[key] else { return nil }
+        guard case .bool(let flag) = value else { throw AuditRecord.Mistake(description: "\(key) is not true or false") }
+        return flag
+    }
+
+    func duration(_ key: String) throws(AuditRecord.Mistake) -> Duration { .microseconds(try integer(key)) }
+
+    func level(_ key: String) throws(AuditRecord.Mistake) -> PressureLevel {
+        let name = try string(key)
+        if let level = PressureLevel.allCases.first(where: { $0.name == name }) { return level }
+        throw AuditRecord.Mistake(description: "\(key) is not normal, warning or critical")
+    }
+
+    func action() throws(AuditRecord.Mistake) -> UnitAction {
+        guard let kind = UnitAction.Kind(rawValue: try string("action")) else {
+            throw AuditRecord.Mistake(description: "action is none that is known")
+        }
+        switch kind {
+        case .warn: return .warn(try level("told"))
+        case .release: return .release(ByteCount(try integer("bytes")))
+        case .pushOut: return .pushOut(ByteCount(try integer("bytes")))
+        case .background: return .background
+        case .suspend: return .suspend
+        case .start: return .start
+        case .resume:
+            guard let reason = UnitAction.ResumeReason(rawValue: try string("how")) else {
+                throw AuditRecord.Mistake(description: "how is no reason to resume")
+            }
+            return .resume(reason)
+        case .throttle:
+            guard let on = try bool("on") else { throw AuditRecord.Mistake(description: "on is missing") }
+            return .throttle(on)
+        case .end:
+            switch try string("how") {
+            case "kill-suspended": return .end(.killSuspended)
+            case "kill": return .end(.kill)
+            case "ask": return .end(.ask(grace: try duration("grace")))
+            default: throw AuditRecord.Mistake(description: "how is no way to end")
+            }
+        }
+    }
+}

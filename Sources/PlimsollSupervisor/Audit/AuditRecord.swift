@@ -1,0 +1,115 @@
+public import Plimsoll
+
+/// One line of the supervisor's journal: a decision, or what came of one, with the shortage that it was made in.
+///
+/// As a JSON object a line, keys in a fixed order, times in microseconds on the supervisor's clock, sizes in bytes:
+///
+///     {"v":1,"at":12500000,"what":"decision","unit":"web","action":"end","how":"ask","grace":10000000,"reason":"…","level":"critical","shortfall":1048576}
+public struct AuditRecord: Sendable, Hashable {
+    /// What came of a decision.
+    public struct Result: Sendable, Hashable {
+        /// From the decision to its end.
+        public var took: Duration
+        /// How much less is charged to the unit.
+        public var relief: ByteCount
+        public var failure: String?
+
+        public init(took: Duration, relief: ByteCount, failure: String? = nil) { (self.took, self.relief, self.failure) = (took, relief, failure) }
+    }
+
+    /// When it was decided, or done.
+    public var at: Duration
+    public var unit: String
+    public var action: UnitAction
+    public var reason: String
+    public var level: PressureLevel
+    public var shortfall: ByteCount
+    public var isDryRun: Bool
+    /// `nil` for a decision.
+    public var result: Result?
+
+    public init(_ decision: Decision, level: PressureLevel, shortfall: ByteCount) {
+        (at, unit, action, reason, isDryRun) = (decision.at, decision.unit, decision.action, decision.reason, decision.isDryRun)
+        (self.level, self.shortfall) = (level, shortfall)
+    }
+
+    public init(_ outcome: Outcome, level: PressureLevel, shortfall: ByteCount) {
+        self.init(outcome.decision, level: level, shortfall: shortfall)
+        at = outcome.at
+        result = Result(took: outcome.at - outcome.decision.at, relief: outcome.relief, failure: outcome.failure)
+    }
+
+    /// The version of the format that is written, and the newest that is read.
+    static let version = 1
+}
+
+extension AuditRecord {
+    /// Appends the record as a line, newline included. Where `buffer` has the room, nothing is allocated: lines are written while memory is short.
+    public func write(to buffer: inout [UInt8]) {
+        var line = JSONLineWriter()
+        line.add("v", Self.version, to: &buffer)
+        line.add("at", at.wholeMicroseconds, to: &buffer)
+        line.add("what", result == nil ? "decision" : "outcome", to: &buffer)
+        line.add("unit", unit, to: &buffer)
+        line.add("action", action.kind.rawValue, to: &buffer)
+        switch action {
+        case .warn(let level): line.add("told", level.name, to: &buffer)
+        case .release(let amount), .pushOut(let amount): line.add("bytes", amount.bytes, to: &buffer)
+        case .resume(let reason): line.add("how", reason.rawValue, to: &buffer)
+        case .throttle(let on): line.add("on", on, to: &buffer)
+        case .end(let ending):
+            line.add("how", ending.name, to: &buffer)
+            if case .ask(let grace) = ending { line.add("grace", grace.wholeMicroseconds, to: &buffer) }
+        case .background, .suspend, .start: break
+        }
+        line.add("reason", reason, to: &buffer)
+        line.add("level", level.name, to: &buffer)
+        line.add("shortfall", shortfall.bytes, to: &buffer)
+        if isDryRun { line.add("dry", true, to: &buffer) }
+        if let result {
+            line.add("took", result.took.wholeMicroseconds, to: &buffer)
+            line.add("relief", result.relief.bytes, to: &buffer)
+            if let failure = result.failure { line.add("failure", failure, to: &buffer) }
+        }
+        line.end(&buffer)
+    }
+
+    /// The record as a line, without its newline.
+    public var line: String {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(256)
+        write(to: &bytes)
+        return String(decoding: bytes.dropLast(), as: UTF8.self)
+    }
+}
+
+extension PressureLevel {
+    /// As in records; a constant, where `description` need not be.
+    var name: String {
+        switch self {
+        case .normal: "normal"
+        case .warning: "warning"
+        case .critical: "critical"
+        }
+    }
+}
+
+extension UnitAction.Ending {
+    var name: String {
+        switch self {
+        case .killSuspended: "kill-suspended"
+        case .ask: "ask"
+        case .kill: "kill"
+        }
+    }
+}
+
+extension Duration {
+    /// Saturates where the number is too large.
+    var wholeMicroseconds: Int {
+        let (seconds, rest) = components
+        let (scaled, isTooLarge) = Int(seconds).multipliedReportingOverflow(by: 1_000_000)
+        let (sum, overflows) = scaled.addingReportingOverflow(Int(rest / 1_000_000_000_000))
+        return isTooLarge || overflows ? (seconds < 0 ? .min : .max) : sum
+    }
+}

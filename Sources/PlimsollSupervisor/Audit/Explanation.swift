@@ -1,0 +1,80 @@
+import Plimsoll
+
+/// What was done to a unit and why, in plain sentences, from the journal.
+public struct Explanation: Sendable, Hashable, CustomStringConvertible {
+    public var unit: String
+    /// One a decision, in order of time.
+    public var sentences: [String]
+
+    /// - Parameter records: those of all units, in order of time; others' are passed over.
+    public init(of unit: String, from records: [AuditRecord]) {
+        self.unit = unit
+        sentences = []
+        // Sentences that wait for their outcome, by what was decided.
+        var open: [UnitAction: Int] = [:]
+        for record in records where record.unit == unit {
+            if let result = record.result {
+                let tail = Self.tell(result, of: record.action)
+                if let index = open.removeValue(forKey: record.action) {
+                    sentences[index] += " \(tail)"
+                } else {
+                    sentences.append("\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)). \(tail)")
+                }
+            } else {
+                open[record.action] = record.isDryRun ? nil : sentences.count
+                let shortage =
+                    record.level == .normal
+                    ? "memory was not short"
+                    : "memory was at level \(record.level.name)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
+                sentences.append(
+                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)), as \(Self.printable(record.reason)) (\(shortage))."
+                )
+            }
+        }
+    }
+
+    public var description: String {
+        sentences.isEmpty ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
+    }
+
+    private static func tell(_ action: UnitAction, isDryRun: Bool) -> String {
+        "It \(isDryRun ? "would have been" : "was") \(done(action))"
+    }
+
+    private static func done(_ action: UnitAction) -> String {
+        switch action {
+        case .warn(let level): "told that memory is at level \(level.name)"
+        case .release(let amount): "asked to give back \(amount)"
+        case .background: "told to go to the background"
+        case .suspend: "made to stand still"
+        case .resume(.room): "let run again, for there was room"
+        case .resume(.keepAlive): "woken for keep-alive"
+        case .resume(.asked): "let run again, as somebody asked for it"
+        case .resume(.ending): "let run again to be able to end"
+        case .pushOut(let amount): "made to lose \(amount) that can be had again"
+        case .throttle(true): "given less processor and disk"
+        case .throttle(false): "given its processor and disk back"
+        case .end(.killSuspended): "killed while it stood still"
+        case .end(.ask(let grace)): "asked to end, with \(time(grace)) for it"
+        case .end(.kill): "killed"
+        case .start: "started"
+        }
+    }
+
+    private static func tell(_ result: AuditRecord.Result, of action: UnitAction) -> String {
+        if let failure = result.failure { return "That failed after \(time(result.took)): \(printable(failure))." }
+        let relief = result.relief > .zero ? " and brought \(result.relief) back" : ""
+        return "That took \(time(result.took))\(relief)."
+    }
+
+    /// Seconds with one decimal at most.
+    private static func time(_ duration: Duration) -> String {
+        let tenths = duration.wholeMicroseconds / 100_000
+        return tenths % 10 == 0 ? "\(tenths / 10) s" : "\(tenths / 10).\(abs(tenths % 10)) s"
+    }
+
+    /// Journals can hold anything; terminals obey control characters.
+    private static func printable(_ text: String) -> String {
+        String(String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }))
+    }
+}

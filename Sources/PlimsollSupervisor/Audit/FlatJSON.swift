@@ -1,0 +1,130 @@
+/// A JSON object of strings, integers, truth values and nulls: all that a line of the journal is made of. Reads anything without harm, and says what is wrong with it.
+struct FlatJSON {
+    enum Value: Equatable { case string(String), integer(Int), bool(Bool), null }
+
+    struct Mistake: Error, Equatable, CustomStringConvertible {
+        /// Byte of the line, counted from 1.
+        var column: Int
+        var reason: String
+        var description: String { "column \(column): \(reason)" }
+    }
+
+    private(set) var values: [String: Value] = [:]
+    private var bytes: [UInt8]
+    private var place = 0
+
+    /// Longer lines are nothing that the supervisor wrote.
+    static let longest = 1 << 16
+
+    init(_ text: some StringProtocol) throws(Mistake) {
+        bytes = Array(text.utf8)
+        if bytes.count > Self.longest { throw Mistake(column: Self.longest, reason: "longer than \(Self.longest) bytes") }
+        try expect("{")
+        skip()
+        if peek() != UInt8(ascii: "}") { repeat { try pair() } while takes(",") }
+        try expect("}")
+        skip()
+        if place < bytes.count { throw mistake("more after the object") }
+    }
+
+    private mutating func pair() throws(Mistake) {
+        skip()
+        let start = place, key = try string()
+        try expect(":")
+        skip()
+        guard values.updateValue(try value(), forKey: key) == nil else { throw Mistake(column: start + 1, reason: "a key for the second time") }
+    }
+
+    private mutating func value() throws(Mistake) -> Value {
+        switch peek() {
+        case UInt8(ascii: "\"")?: return .string(try string())
+        case UInt8(ascii: "-")?, (UInt8(ascii: "0")...UInt8(ascii: "9"))?: return .integer(try integer())
+        default:
+            for (word, value) in [("true", Value.bool(true)), ("false", .bool(false)), ("null", .null)] where bytes[place...].starts(with: word.utf8)
+            {
+                place += word.utf8.count
+                return value
+            }
+            throw mistake("not a string, an integer, true, false or null")
+        }
+    }
+
+    private mutating func integer() throws(Mistake) -> Int {
+        let start = place
+        if peek() == UInt8(ascii: "-") { place += 1 }
+        while let byte = peek(), byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") { place += 1 }
+        let digits = bytes[start..<place].drop { $0 == UInt8(ascii: "-") }
+        guard let number = Int(String(decoding: bytes[start..<place], as: UTF8.self)), digits.count == 1 || digits.first != UInt8(ascii: "0") else {
+            throw Mistake(column: start + 1, reason: "not an integer of 64 bits")
+        }
+        return number
+    }
+
+    private mutating func string() throws(Mistake) -> String {
+        try expect("\"")
+        var text: [UInt8] = []
+        while let byte = peek() {
+            place += 1
+            switch byte {
+            case UInt8(ascii: "\""):
+                guard let string = String(validating: text, as: UTF8.self) else { throw mistake("not UTF-8") }
+                return string
+            case UInt8(ascii: "\\"): try escape(&text)
+            case 0..<0x20: throw mistake("a control character in a string")
+            default: text.append(byte)
+            }
+        }
+        throw mistake("a string without end")
+    }
+
+    private mutating func escape(_ text: inout [UInt8]) throws(Mistake) {
+        guard let byte = peek() else { throw mistake("a string without end") }
+        place += 1
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)
+        case UInt8(ascii: "n"): text.append(10)
+        case UInt8(ascii: "r"): text.append(13)
+        case UInt8(ascii: "t"): text.append(9)
+        case UInt8(ascii: "b"): text.append(8)
+        case UInt8(ascii: "f"): text.append(12)
+        case UInt8(ascii: "u"):
+            var code = try hex()
+            // Half of a pair: the other half has to follow.
+            if code & 0xfc00 == 0xd800, bytes[place...].starts(with: "\\u".utf8) {
+                place += 2
+                let low = try hex()
+                if low & 0xfc00 == 0xdc00 { code = 0x10000 + (code & 0x3ff) << 10 + low & 0x3ff } else { throw mistake("half of a surrogate pair") }
+            }
+            guard let scalar = Unicode.Scalar(code) else { throw mistake("half of a surrogate pair") }
+            text.append(contentsOf: Character(scalar).utf8)
+        default: throw mistake("an unknown escape")
+        }
+    }
+
+    private mutating func hex() throws(Mistake) -> UInt32 {
+        let digits = bytes[place...].prefix(4)
+        guard digits.count == 4, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }),
+            let code = UInt32(String(decoding: digits, as: UTF8.self), radix: 16)
+        else { throw mistake("\\u without four hexadecimal digits") }
+        place += 4
+        return code
+    }
+
+    // MARK: - Bytes
+
+    private func peek() -> UInt8? { place < bytes.count ? bytes[place] : nil }
+    private func mistake(_ reason: String) -> Mistake { Mistake(column: min(place, bytes.count) + 1, reason: reason) }
+
+    private mutating func skip() { while let byte = peek(), byte == 32 || byte == 9 || byte == 13 { place += 1 } }
+
+    private mutating func takes(_ character: Unicode.Scalar) -> Bool {
+        skip()
+        guard let byte = peek(), byte == UInt8(ascii: character) else { return false }
+        place += 1
+        return true
+    }
+
+    private mutating func expect(_ character: Unicode.Scalar) throws(Mistake) {
+        if !takes(character) { throw mistake(place < bytes.count ? "expected \(character)" : "cut short where \(character) is due") }
+    }
+}

@@ -1,0 +1,35 @@
+import Plimsoll
+
+/// Makes units count as much as the most important unit in front that needs them, directly or through others: a service in front is not served by a database that
+/// stands still.
+enum Dependants {
+    /// From the most important unit in front down, each unit is reached once; so cycles end, and no unit is looked at twice.
+    static func raise(_ units: inout [Candidate]) {
+        guard units.contains(where: { !$0.report.dependencies.isEmpty }) else { return }
+        var index: [String: Int] = [:]
+        index.reserveCapacity(units.count)
+        for (number, unit) in units.enumerated() { index[unit.name] = number }
+
+        // Chains of units by importance, as it has only 1001 values: no sort.
+        var heads = [Int](repeating: -1, count: 1001), next = [Int](repeating: -1, count: units.count)
+        for (number, unit) in units.enumerated() where unit.isInFront && unit.hears {
+            next[number] = heads[unit.importance]
+            heads[unit.importance] = number
+        }
+        var isReached = [Bool](repeating: false, count: units.count), open: [Int] = []
+        for importance in stride(from: 1000, through: 0, by: -1) {
+            var start = heads[importance]
+            while start >= 0 {
+                open.append(start)
+                start = next[start]
+            }
+            while let number = open.popLast() {
+                if isReached[number] { continue }
+                isReached[number] = true
+                units[number].importance = max(units[number].importance, importance)
+                units[number].isInFront = true
+                for name in units[number].report.dependencies { if let needed = index[name], !isReached[needed] { open.append(needed) } }
+            }
+        }
+    }
+}

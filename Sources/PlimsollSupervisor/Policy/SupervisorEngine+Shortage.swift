@@ -1,0 +1,123 @@
+import Plimsoll
+
+/// Memory is short: who gives.
+extension SupervisorEngine {
+    /// One victim, if none is being waited for.
+    mutating func relieve(_ look: inout Look) {
+        guard look.isShort, wait == nil else { return }
+        let now = look.at
+        if pushOut(&look) || endStanding(&look) { return }
+        guard look.level == .critical else { return }
+        if endBackground(&look) { return }
+        // Whoever is on the way to standing still or to its end gives before anybody in front is touched, and so does what can only be killed once more.
+        if look.units.contains(where: { (!$0.isInFront || $0.report.state == .suspended) && $0.canEnd(at: now) && $0.report.charge > .zero }) {
+            return
+        }
+        endForeground(&look)
+    }
+
+    /// Units that stand still lose what comes back by itself, before any is ended.
+    private mutating func pushOut(_ look: inout Look) -> Bool {
+        let least = policy.leastPushOut
+        let choice = VictimOrder.standing(look.units, by: \.report.reclaimable) {
+            $0.report.state == .suspended && $0.isFree && $0.report.reclaimable >= least && !$0.memory.hasFailed(.pushOut, at: look.at)
+        }
+        guard let choice else { return false }
+        let unit = look.units[choice], amount = min(unit.report.reclaimable, max(look.needed, least))
+        step(
+            .pushOut(amount), on: choice, &look,
+            "it stands still and can do without \(unit.report.reclaimable) of \(unit.report.charge); \(look.shortage)")
+        return true
+    }
+
+    private mutating func endStanding(_ look: inout Look) -> Bool {
+        let now = look.at
+        let choice = VictimOrder.standing(look.units, by: \.report.charge) {
+            $0.report.state == .suspended && $0.isFree && $0.canEnd(at: now) && $0.report.charge > .zero
+        }
+        guard let choice else { return false }
+        let unit = look.units[choice]
+        let reason =
+            "it stands still, and none that does is larger than its \(unit.report.charge)\(unit.comesBack ? " but for what comes straight back" : "")"
+        end(choice, &look, "\(reason); \(look.shortage)")
+        return true
+    }
+
+    /// Background units that were told to leave and cannot stand still, and those that were throttled long enough.
+    private mutating func endBackground(_ look: inout Look) -> Bool {
+        let now = look.at
+        let choice =
+            VictimOrder.running(look.units) { ThrottlePlan.mayEnd($0, at: now, policy) && $0.isFree && $0.canEnd(at: now) }
+            ?? VictimOrder.running(look.units) { isDone($0, at: now) && !ThrottlePlan.isProtected($0, at: now, policy) }
+            ?? (isOnlyProtected(look) ? VictimOrder.running(look.units) { isDone($0, at: now) } : nil)
+        guard let choice else { return false }
+        let unit = look.units[choice]
+        let why: String
+        if ThrottlePlan.mayEnd(unit, at: now, policy) {
+            why = "it has been throttled for \(policy.throttleGrace) and is over its allowance"
+        } else if unit.report.tokens > 0 {
+            why = "its \(unit.report.tokens) background tasks are over their time"
+        } else if unit.report.holdsLocks {
+            why = "it holds file locks, so it can't stand still"
+        } else {
+            why = "it is in the background and can't stand still"
+        }
+        // Its time was up and it knew (T33): no further notice.
+        let isOverdue = unit.report.tokens > 0 && unit.report.state == .leaving
+        end(choice, &look, "\(why); \(look.shortage)", atOnce: isOverdue)
+        return true
+    }
+
+    /// Nobody is left behind the front but those within their grace: it is cut short before anybody in front is touched.
+    private func isOnlyProtected(_ look: Look) -> Bool {
+        !look.units.contains { !$0.isInFront && $0.canEnd(at: look.at) && !ThrottlePlan.isProtected($0, at: look.at, policy) }
+    }
+
+    /// Whether a background unit has had the time to leave that it has, and can't be made to stand still.
+    private func isDone(_ unit: Candidate, at now: Duration) -> Bool {
+        guard !unit.isInFront, unit.isFree, unit.canEnd(at: now) else { return false }
+        if unit.report.state == .leaving { return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now)) }
+        // It was told before, and its freeze failed or telling it did; background tasks that are alive have their time all the same.
+        guard unit.runs, unit.memory.wokenAt == nil else { return false }
+        guard unit.memory.hasFailed(.suspend, at: now) || unit.memory.hasFailed(.background, at: now) else { return false }
+        return unit.report.tokens == 0 || now >= unit.leaveEnd(policy)
+    }
+
+    /// The least important unit in front. The one that goes last is never ended for the others' sake: only if it is all that is left, and it is itself what is short.
+    private mutating func endForeground(_ look: inout Look) {
+        let now = look.at
+        guard let since = criticalSince else { return }
+        guard now - since >= policy.foregroundPatience else { return look.remind(at: since + policy.foregroundPatience) }
+        let isEligible = { (unit: Candidate) in unit.isInFront && unit.isFree && unit.hears && unit.canEnd(at: now) }
+        guard let choice = VictimOrder.running(look.units, where: isEligible) else { return }
+        let unit = look.units[choice]
+        let living = look.units.reduce(0) { $0 + ($1.canEnd || $1.report.state == .ending ? 1 : 0) }
+        let isLast = !look.units.contains { $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance }
+        if isLast, living > 1 || unit.report.charge < look.needed { return look.spare(choice, "nobody is more important") }
+        end(choice, &look, "nothing else is left to give, and nobody in front matters less; \(look.shortage)")
+    }
+
+    // MARK: - Steps
+
+    /// Ends a unit in the way that suits its state. A frozen one is never asked: SIGTERM would wait for its thaw (K33).
+    mutating func end(_ index: Int, _ look: inout Look, _ reason: String, atOnce: Bool = false) {
+        let unit = look.units[index], now = look.at
+        look.units[index].memory.footprint = max(unit.memory.footprint ?? .zero, unit.report.charge)
+        look.units[index].memory.wokenAt = nil
+        let stands = unit.report.state == .suspended || unit.report.state == .suspending
+        if atOnce || unit.memory.hasFailed(.ask, at: now) { return step(.end(.kill), on: index, &look, reason) }
+        if stands, unit.report.isSaved { return step(.end(.killSuspended), on: index, &look, "\(reason); its state is saved") }
+        if stands {
+            look.decide(.resume(.ending), of: index, "its state is not saved, so it is asked to end, which it can't hear while it stands still")
+        }
+        step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &look, reason)
+    }
+
+    /// Decides on something whose relief is waited for.
+    private mutating func step(_ action: UnitAction, on index: Int, _ look: inout Look, _ reason: String) {
+        look.decide(action, of: index, reason)
+        let unit = look.units[index]
+        guard let until = unit.memory.pending?.until else { return }
+        wait = ReliefWait(unit: unit.name, action: action, at: look.at, charge: unit.report.charge, until: until)
+    }
+}

@@ -1,0 +1,44 @@
+import Plimsoll
+
+/// Who has been in the background for longer than its allowance: first less processor and disk, then a grace, then its end (C36).
+enum ThrottlePlan {
+    /// When the unit's allowance is spent; `nil` if it has none, or is in front.
+    static func spent(_ unit: Candidate) -> Duration? {
+        guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront, unit.hears else { return nil }
+        return since + allowance
+    }
+
+    static func isDue(_ unit: Candidate, at now: Duration) -> Bool { !unit.report.isThrottled && spent(unit).map { now >= $0 } ?? false }
+
+    /// When a throttled unit's grace is over.
+    static func graceEnd(_ unit: Candidate, _ policy: SupervisorPolicy) -> Duration? {
+        guard spent(unit) != nil, unit.report.isThrottled else { return nil }
+        return (unit.report.throttledSince ?? unit.report.since) + policy.throttleGrace
+    }
+
+    static func mayEnd(_ unit: Candidate, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
+        guard let spent = spent(unit), now >= spent, let end = graceEnd(unit, policy) else { return false }
+        return now >= end && (unit.report.tokens == 0 || now >= unit.leaveEnd(policy))
+    }
+
+    /// Throttled, or to be, and still within its grace.
+    static func isProtected(_ unit: Candidate, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
+        guard let spent = spent(unit), now >= spent else { return false }
+        return graceEnd(unit, policy).map { now < $0 } ?? !unit.memory.hasFailed(.throttle, at: now)
+    }
+}
+
+extension SupervisorEngine {
+    /// Under any shortage those over their allowance have less; without one they harm nobody.
+    mutating func throttle(_ look: inout Look) {
+        guard look.level > .normal else { return }
+        for index in look.units.indices {
+            let unit = look.units[index]
+            guard let spent = ThrottlePlan.spent(unit) else { continue }
+            if let end = ThrottlePlan.graceEnd(unit, policy) { look.remind(at: end) } else { look.remind(at: spent) }
+            guard unit.isFree, ThrottlePlan.isDue(unit, at: look.at), !unit.memory.hasFailed(.throttle, at: look.at) else { continue }
+            look.decide(
+                .throttle(true), of: index, "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(look.level)")
+        }
+    }
+}
