@@ -2,7 +2,13 @@
 #include "child.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int plimsoll_pidfd_open(pid_t pid) {
@@ -11,3 +17,131 @@ int plimsoll_pidfd_open(pid_t pid) {
 }
 
 int plimsoll_pidfd_signal(int pidfd, int signal) { return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0; }
+
+int plimsoll_pidfd_wait(int pidfd, int blocks, int *status) {
+    siginfo_t info = {0};
+    int result;
+    do result = waitid((idtype_t)3 /* P_PIDFD */, pidfd, &info, WEXITED | (blocks ? 0 : WNOHANG));
+    while (result < 0 && errno == EINTR);
+    if (result < 0) return -errno;
+    if (info.si_pid == 0) return 0;
+    *status = info.si_status;
+    return info.si_code == CLD_EXITED ? 1 : info.si_code == CLD_DUMPED ? 3 : 2;
+}
+
+int plimsoll_ready(int descriptor, int events, int milliseconds) {
+    struct pollfd watched = {.fd = descriptor, .events = (short)events};
+    int ready = poll(&watched, 1, milliseconds);
+    return ready > 0 ? watched.revents : 0;
+}
+
+// What the child says of itself if it doesn't become the program; an end without a word means that it did.
+struct failure {
+    int step, number, entry;
+};
+
+static void fail(int pipe, int step, int entry) {
+    struct failure failure = {step, errno, entry};
+    (void)!write(pipe, &failure, sizeof failure);
+    _exit(127);
+}
+
+// In the child, with every signal blocked and no lock of the parent's to be had.
+static void become(const struct plimsoll_launch *launch, int pipe, int is_entered) {
+    setsid();
+    // The kernel takes 0 for whoever writes it (kernel/cgroup/cgroup.c).
+    if (!is_entered && launch->group_entry >= 0 && write(launch->group_entry, "0", 1) < 0) fail(pipe, PLIMSOLL_ENTER, -1);
+    for (int i = 0; i < launch->entry_count; i++)
+        if (write(launch->entries[i], "0", 1) < 0) fail(pipe, PLIMSOLL_ENTER, i);
+    int adjust = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (adjust >= 0) {
+        (void)!write(adjust, launch->oom_score_adj, strlen(launch->oom_score_adj));
+        close(adjust);
+    }
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0) fail(pipe, PLIMSOLL_OUTPUT, 0);
+    // Both copied before either is put in place: one may be the other's place.
+    int output = launch->output >= 0 ? fcntl(launch->output, F_DUPFD_CLOEXEC, 3) : -1;
+    int errors = launch->errors >= 0 ? fcntl(launch->errors, F_DUPFD_CLOEXEC, 3) : -1;
+    if (launch->output >= 0 && (output < 0 || dup2(output, 1) < 0)) fail(pipe, PLIMSOLL_OUTPUT, 1);
+    if (launch->errors >= 0 && (errors < 0 || dup2(errors, 2) < 0)) fail(pipe, PLIMSOLL_OUTPUT, 2);
+    // CLOSE_RANGE_CLOEXEC, Linux 5.11; before it, what the parent opened without O_CLOEXEC stays open.
+    syscall(SYS_close_range, 3u, ~0u, 4u);
+    if (launch->directory && chdir(launch->directory) < 0) fail(pipe, PLIMSOLL_DIRECTORY, 0);
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++) sigaction(number, &standard, NULL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(launch->path, launch->arguments, launch->environment);
+    fail(pipe, PLIMSOLL_EXEC, 0);
+}
+
+// Into the group from the first instruction (CLONE_INTO_CGROUP, Linux 5.7), else as near to it as the kernel goes.
+static pid_t clone_into(const struct plimsoll_launch *launch, int *pidfd, int *is_entered) {
+    struct clone_args arguments = {.flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)pidfd, .exit_signal = SIGCHLD};
+    *is_entered = 0;
+    if (launch->group >= 0) {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = (uint64_t)launch->group;
+        long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
+        if (pid >= 0) {
+            *is_entered = 1;
+            return (pid_t)pid;
+        }
+    }
+    arguments.flags = CLONE_PIDFD;
+    // The size of the structure's first version (Linux 5.3).
+    long pid = syscall(SYS_clone3, &arguments, CLONE_ARGS_SIZE_VER0);
+    if (pid >= 0 || (errno != ENOSYS && errno != EPERM)) return (pid_t)pid;
+    // Sandboxes refuse clone3, as they can't look into its arguments.
+    *pidfd = -1;
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static int give_up(pid_t pid, int pidfd) {
+    int status;
+    plimsoll_pidfd_signal(pidfd, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    close(pidfd);
+    return 0;
+}
+
+int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry) {
+    int ends[2], file = -1, is_entered;
+    *step = PLIMSOLL_FORK, *entry = 0;
+    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    // A handler of the parent's must not run in the child.
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t child = clone_into(launch, &file, &is_entered);
+    int error = errno;
+    if (child == 0) become(launch, ends[1], is_entered);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (child > 0 && file < 0 && (file = plimsoll_pidfd_open(child)) < 0) {
+        // No process is kept that could not be told from another with its number.
+        error = -file;
+        kill(child, SIGKILL);
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+        child = -1;
+    }
+    if (child < 0) {
+        close(ends[0]);
+        return -error;
+    }
+    struct failure failure;
+    // A group that somebody freezes meanwhile must not hold the supervisor.
+    int ready = plimsoll_ready(ends[0], POLLIN, launch->limit);
+    ssize_t count = ready ? read(ends[0], &failure, sizeof failure) : -1;
+    close(ends[0]);
+    if (count == 0) {
+        *pid = child, *pidfd = file;
+        return 0;
+    }
+    give_up(child, file);
+    if (count != sizeof failure) failure = (struct failure){PLIMSOLL_STUCK, ETIMEDOUT, 0};
+    *step = failure.step, *entry = failure.entry;
+    return -failure.number;
+}

@@ -2,6 +2,8 @@
 #ifndef CPLIMSOLL_SUPERVISOR_CHILD_H
 #define CPLIMSOLL_SUPERVISOR_CHILD_H
 
+#include "group.h"
+#include "guard.h"
 #include <sys/types.h>
 
 /// A file descriptor for the process `pid`, readable when it has ended (pidfd_open, Linux 5.3).
@@ -9,5 +11,40 @@ int plimsoll_pidfd_open(pid_t pid);
 
 /// Sends `signal` to the process of `pidfd`, and to no other that has its number meanwhile (pidfd_send_signal, Linux 5.1).
 int plimsoll_pidfd_signal(int pidfd, int signal);
+
+/// How the child of `pidfd` ended: 1 and its status, 2 and the signal that killed it, 3 likewise with a core dump; 0 while it runs.
+/// Waits for the end if `blocks`. -ECHILD if it is no child, or its status was taken already (waitid, P_PIDFD, Linux 5.4).
+int plimsoll_pidfd_wait(int pidfd, int blocks, int *status);
+
+/// Waits until the descriptor is ready for `events`, or `milliseconds` have passed (-1: for ever). What it is ready for, 0 for nothing.
+int plimsoll_ready(int descriptor, int events, int milliseconds);
+
+/// What a start got as far as.
+enum plimsoll_step { PLIMSOLL_FORK = 1, PLIMSOLL_ENTER, PLIMSOLL_OUTPUT, PLIMSOLL_DIRECTORY, PLIMSOLL_EXEC, PLIMSOLL_STUCK };
+
+/// A program to start.
+struct plimsoll_launch {
+    const char *path;
+    char *const *arguments;
+    char *const *environment;
+    /// NULL: the parent's.
+    const char *directory;
+    /// -1: the parent's.
+    int output, errors;
+    /// The directory of its version 2 group; -1 for none.
+    int group;
+    /// `cgroup.procs` of its other groups, open for writing; and of the version 2 group where `clone3` can't put it there.
+    const int *entries;
+    int entry_count;
+    int group_entry;
+    /// How readily the kernel kills it: without this it would have the supervisor's protection.
+    const char *oom_score_adj;
+    /// How long it may take to become the program, in milliseconds.
+    int limit;
+};
+
+/// Starts it in all its groups before its first instruction, in a session of its own, with no signal blocked, handled or ignored, and no descriptor but
+/// the first three. It outlives its parent. 0, or a negative errno with the step that failed and which of the entries it was.
+int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry);
 
 #endif

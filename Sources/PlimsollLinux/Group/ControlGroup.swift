@@ -49,6 +49,16 @@ package struct ControlGroup: Equatable, Sendable {
         self.isUncertain = isUncertain
     }
 
+    /// The own group in the version 1 hierarchy of `controller`, or why none can be seen.
+    package static func version1(_ controller: String, _ kernel: any Kernel) -> GroupPlace {
+        guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"), case .success(let table) = kernel.contents(of: "/proc/self/mountinfo")
+        else { return .hidden("/proc can't be read") }
+        var isUncertain = false
+        return place(
+            of: Membership(groups, controller: controller).memory, among: MountTable(table, controller: controller).memory,
+            "the version 1 \(controller) controller", kernel, &isUncertain)
+    }
+
     /// The directory of the group at `path` below the first mount that shows it, if it really is ours.
     private static func place(
         of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel, _ isUncertain: inout Bool

@@ -2,11 +2,11 @@
 package struct Membership: Equatable, Sendable {
     /// The path in the version 2 hierarchy; `nil` without one.
     package var unified: String?
-    /// The path in the version 1 hierarchy that has the memory controller; `nil` without one.
+    /// The path in the version 1 hierarchy that has the memory controller, or another one asked for; `nil` without one.
     package var memory: String?
 
     /// Lines are `ID:CONTROLLERS:PATH`; a path may hold colons, and says so if its group was removed. Lines not understood are passed over.
-    package init(_ text: [UInt8]) {
+    package init(_ text: [UInt8], controller: String = "memory") {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
             guard fields.count == 3, fields[2].first == UInt8(ascii: "/") else { continue }
@@ -14,7 +14,7 @@ package struct Membership: Equatable, Sendable {
             if path.hasSuffix(" (deleted)") { path.removeLast(10) }
             if fields[0].elementsEqual("0".utf8), fields[1].isEmpty {
                 unified = path
-            } else if fields[1].split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual("memory".utf8) }) {
+            } else if fields[1].split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual(controller.utf8) }) {
                 memory = path
             }
         }

@@ -10,11 +10,11 @@ package struct MountTable: Equatable, Sendable {
 
     /// Mounts of the version 2 hierarchy, latest first.
     package private(set) var unified: [Mount] = []
-    /// Mounts of the version 1 hierarchy with the memory controller, latest first.
+    /// Mounts of the version 1 hierarchy with the memory controller, or another one asked for, latest first.
     package private(set) var memory: [Mount] = []
 
     /// Lines are `ID PARENT DEVICE ROOT POINT OPTIONS [TAG...] - TYPE SOURCE OPTIONS`; there may be any number of tags. Lines not understood are passed over.
-    package init(_ text: [UInt8]) {
+    package init(_ text: [UInt8], controller: String = "memory") {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: KernelText.space)
             guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }), dash + 1 < fields.count else {
@@ -25,7 +25,7 @@ package struct MountTable: Equatable, Sendable {
             if fields[dash + 1].elementsEqual("cgroup2".utf8) {
                 unified.insert(mount, at: 0)
             } else if fields[dash + 1].elementsEqual("cgroup".utf8), let options = fields.last,
-                options.split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual("memory".utf8) })
+                options.split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual(controller.utf8) })
             {
                 memory.insert(mount, at: 0)
             }

@@ -15,7 +15,7 @@ package struct MemoryStat: Equatable, Sendable {
     /// The file lists are what reclaim itself walks, and what `MemAvailable` is made of. Clean page cache stands on them whether
     /// read once or often; pages given up with `MADV_FREE` stand on them, though counted as `anon`; tmpfs and locked pages do not, though counted as `file`.
     /// Where nothing is locked the sum is `file - shmem` plus lazily freed pages. Half of the slab, because objects in use hold their pages.
-    var reclaimable: Int { max(0, inactiveFile + activeFile - dirty - writeback) + slabReclaimable / 2 }
+    package var reclaimable: Int { max(0, inactiveFile + activeFile - dirty - writeback) + slabReclaimable / 2 }
 
     /// What of the inactive file list can be had without writing: page cache not used lately, and lazily freed pages.
     var idleFile: Int { min(inactiveFile, max(0, inactiveFile + activeFile - dirty - writeback)) }

@@ -1,0 +1,143 @@
+#define _GNU_SOURCE
+#include "child.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// So many processes are held by pidfd at a time, and so deep are groups looked into.
+enum { BATCH = 64, DEPTH = 12 };
+
+// The state letter in /proc/PID/stat, which stands behind the last ')': a name may hold anything. 0 if it is gone.
+static char state_of(pid_t pid) {
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t count = read(file, text, sizeof text);
+    close(file);
+    char *end = count > 0 ? memrchr(text, ')', count) : NULL;
+    return end && end + 2 < text + count ? end[2] : 0;
+}
+
+static int open_list(int directory) {
+    // Opened anew for each pass: version 1 shows who reads it again the list of the first time for a second (kernel/cgroup/cgroup-v1.c).
+    int list = openat(directory, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    return list < 0 ? -errno : list;
+}
+
+// The next pid of a list that is read piece by piece; 0 at its end.
+struct reader {
+    int list;
+    char piece[1024];
+    ssize_t count, at;
+};
+
+static pid_t next_pid(struct reader *reader) {
+    int64_t pid = 0;
+    for (;;) {
+        if (reader->at == reader->count) {
+            do reader->count = read(reader->list, reader->piece, sizeof reader->piece);
+            while (reader->count < 0 && errno == EINTR);
+            reader->at = 0;
+            if (reader->count <= 0) {
+                reader->count = 0;
+                return 0;
+            }
+        }
+        char byte = reader->piece[reader->at++];
+        if (byte >= '0' && byte <= '9' && pid < 1 << 30) pid = pid * 10 + (byte - '0');
+        else if (pid > 0) return (pid_t)pid;
+    }
+}
+
+// A pid may be another process's by the time it is opened. Who is opened first, then listed again and reached by its pidfd, was in the group (K38).
+static int signal_batch(int directory, const pid_t *pids, int count, int signal) {
+    int files[BATCH], listed[BATCH] = {0}, reached = 0;
+    for (int i = 0; i < count; i++) files[i] = plimsoll_pidfd_open(pids[i]);
+    struct reader reader = {.list = open_list(directory)};
+    if (reader.list >= 0) {
+        for (pid_t pid; (pid = next_pid(&reader));)
+            for (int i = 0; i < count; i++)
+                if (pids[i] == pid) listed[i] = 1;
+        close(reader.list);
+    }
+    for (int i = 0; i < count; i++) {
+        if (files[i] < 0) continue;
+        if (listed[i] && plimsoll_pidfd_signal(files[i], signal) == 0) reached++;
+        close(files[i]);
+    }
+    return reached;
+}
+
+static int wants(pid_t pid, int signal) {
+    char state = state_of(pid);
+    if (state == 0 || state == 'Z' || state == 'X') return 0;
+    if (signal == SIGSTOP) return state != 'T' && state != 't';
+    if (signal == SIGCONT) return state == 'T';
+    return 1;
+}
+
+static int signal_below(int directory, int signal, pid_t spared, int depth) {
+    struct reader reader = {.list = open_list(directory)};
+    if (reader.list < 0) return reader.list;
+    pid_t pids[BATCH];
+    int count = 0, reached = 0;
+    for (pid_t pid; (pid = next_pid(&reader));) {
+        if (pid == spared || !wants(pid, signal)) continue;
+        pids[count++] = pid;
+        if (count == BATCH) reached += signal_batch(directory, pids, count, signal), count = 0;
+    }
+    if (count) reached += signal_batch(directory, pids, count, signal);
+    close(reader.list);
+    if (depth == DEPTH) return reached;
+
+    int folder = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return reached;
+    struct { _Alignas(8) char bytes[1024]; } piece;
+    for (long size; (size = syscall(SYS_getdents64, folder, piece.bytes, sizeof piece.bytes)) > 0;) {
+        for (long at = 0; at < size;) {
+            struct dirent64 *entry = (struct dirent64 *)(piece.bytes + at);
+            at += entry->d_reclen;
+            if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+            int child = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            if (child < 0) continue;
+            int more = signal_below(child, signal, spared, depth + 1);
+            if (more > 0) reached += more;
+            close(child);
+        }
+    }
+    close(folder);
+    return reached;
+}
+
+int plimsoll_group_signal(int directory, int signal, pid_t spared) { return signal_below(directory, signal, spared, 0); }
+
+int plimsoll_text_has(int file, const char *line) {
+    char text[256];
+    ssize_t count = pread(file, text, sizeof text, 0);
+    size_t length = strlen(line);
+    for (char *at = text, *end = text + (count > 0 ? count : 0); at < end;) {
+        char *next = memchr(at, '\n', end - at);
+        if (!next) next = end;
+        if ((size_t)(next - at) == length && memcmp(at, line, length) == 0) return 1;
+        at = next + 1;
+    }
+    return 0;
+}
+
+int plimsoll_membership_is(const void *text, size_t count) {
+    char now[4096];
+    int file = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    size_t have = 0;
+    for (ssize_t piece; have < sizeof now && (piece = read(file, now + have, sizeof now - have)) > 0;) have += piece;
+    close(file);
+    return have == count && memcmp(now, text, count) == 0;
+}

@@ -1,0 +1,144 @@
+#define _GNU_SOURCE
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct held {
+    uint64_t key;
+    uint32_t kind;
+    int file;
+};
+
+// The guard's alone: in the supervisor these pages are never touched.
+static struct held table[PLIMSOLL_GUARD_CAPACITY];
+static int held_count;
+
+static void set_free(const struct held *held) {
+    switch (held->kind) {
+    case PLIMSOLL_GUARD_UNIFIED: (void)!write(held->file, "0", 1); break;
+    case PLIMSOLL_GUARD_FREEZER: (void)!write(held->file, "THAWED", 6); break;
+    case PLIMSOLL_GUARD_STOPPED_GROUP: plimsoll_group_signal(held->file, SIGCONT, 0); break;
+    case PLIMSOLL_GUARD_STOPPED_PROCESS: plimsoll_pidfd_signal(held->file, SIGCONT); break;
+    }
+}
+
+static int take(const struct plimsoll_guard_record *record, int file) {
+    for (int i = held_count - 1; i >= 0; i--) {
+        if (table[i].key != record->key) continue;
+        close(table[i].file);
+        table[i] = table[--held_count];
+    }
+    if (record->kind == PLIMSOLL_GUARD_FORGET) return 0;
+    if (file < 0) return -EMFILE;
+    if (held_count == PLIMSOLL_GUARD_CAPACITY) return -ENOSPC;
+    table[held_count++] = (struct held){record->key, record->kind, file};
+    return 0;
+}
+
+// One record and the file that came with it, answered by its result. False when nobody is there any more.
+static int serve(int socket) {
+    struct plimsoll_guard_record record;
+    _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))];
+    struct iovec vector = {&record, sizeof record};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return 0;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int file = -1;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) memcpy(&file, CMSG_DATA(header), sizeof file);
+    int answer = count == sizeof record ? take(&record, file) : -EINVAL;
+    if (answer < 0 && file >= 0) close(file);
+    (void)!send(socket, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return 1;
+}
+
+// Runs in the forked process with every signal blocked, and never returns. Nothing here takes a lock: another thread may have held it at the fork.
+static void guard(int socket, int supervisor) {
+    setsid();
+    prctl(PR_SET_NAME, "plimsoll-guard");
+    // Both moved out of the way of the first ones, then everything else closed: it must not keep the supervisor's pipes open.
+    int null = open("/dev/null", O_RDWR);
+    int files[2] = {fcntl(socket, F_DUPFD, 10), fcntl(supervisor, F_DUPFD, 10)};
+    for (int i = 0; i < 3; i++) dup2(null, i);
+    dup2(files[0], 3);
+    if (files[1] >= 0) dup2(files[1], 4);
+    else close(4);
+    if (syscall(SYS_close_range, 5u, ~0u, 0u) < 0)
+        for (int i = 5; i < 65536; i++) close(i);
+    (void)!chdir("/");
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    // Its end is seen by the socket, or where a copy of that end lives on in a process stuck before its exec, by its pidfd.
+    struct pollfd watched[2] = {{.fd = 3, .events = POLLIN}, {.fd = files[1] >= 0 ? 4 : -1, .events = POLLIN}};
+    for (;;) {
+        int ready = poll(watched, 2, -1);
+        if (ready < 0 && errno != EINTR) break;
+        if (watched[0].revents && !serve(3)) break;
+        if (ready > 0 && watched[1].revents) {
+            // What it still said before it ended counts.
+            while (watched[0].revents && serve(3) && poll(watched, 1, 0) > 0) {}
+            break;
+        }
+    }
+    for (int i = 0; i < held_count; i++) set_free(&table[i]);
+    _exit(0);
+}
+
+int plimsoll_guard_start(int *end, int *pidfd, pid_t *pid) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
+    int supervisor = plimsoll_pidfd_open(getpid());
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    // The system call itself: the handlers that Glibc runs around its own take locks.
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    int error = errno;
+    if (child == 0) {
+        close(ends[0]);
+        guard(ends[1], supervisor);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (supervisor >= 0) close(supervisor);
+    if (child < 0) {
+        close(ends[0]);
+        return -error;
+    }
+    // Its number is its own until it is waited for.
+    int file = plimsoll_pidfd_open(child);
+    *end = ends[0], *pidfd = file, *pid = child;
+    return 0;
+}
+
+int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds) {
+    _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec vector = {(void *)record, sizeof *record};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (file >= 0) {
+        message.msg_control = space, message.msg_controllen = sizeof space;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof file);
+        memcpy(CMSG_DATA(header), &file, sizeof file);
+    }
+    if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return errno == ECONNRESET ? -EPIPE : -errno;
+    if (plimsoll_ready(socket, POLLIN, milliseconds) == 0) return -ETIMEDOUT;
+    int answer;
+    ssize_t count = recv(socket, &answer, sizeof answer, MSG_DONTWAIT);
+    if (count == sizeof answer) return answer;
+    return count < 0 && errno != ECONNRESET ? -errno : -EPIPE;
+}

@@ -1,0 +1,119 @@
+import Glibc
+
+/// The kernel's hierarchies of groups that a supervisor has a use for.
+package enum Hierarchy: String, Sendable, Hashable, CaseIterable {
+    /// Version 2.
+    case unified
+    /// Version 1, by its controller.
+    case memory, freezer, cpu, blkio
+}
+
+/// A directory of a group, held open from when it was accepted: what is written goes to that group and to no other that has its path meanwhile.
+package final class GroupDirectory: Sendable {
+    /// What tells it from any other directory: neither number is given twice while the kernel runs (fs/kernfs/dir.c counts generations).
+    package struct Identity: Hashable, Sendable {
+        package var device: UInt64
+        package var inode: UInt64
+    }
+
+    package let hierarchy: Hierarchy
+    package let path: String
+    package let identity: Identity
+    /// Open as long as this exists.
+    package let descriptor: Int32
+    /// Whether we made it, and so remove it.
+    package let isOurs: Bool
+    // The path for system calls, made once: a check must not allocate. Never written to, freed at the end.
+    private nonisolated(unsafe) let pathBytes: UnsafeMutablePointer<CChar>
+
+    package init(_ hierarchy: Hierarchy, _ path: String, isOurs: Bool, for act: GroupError.Act = .adopt) throws(GroupError) {
+        let descriptor = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw GroupError(act, path, .kernel(errno)) }
+        guard let identity = Identity(of: descriptor), faccessat(descriptor, "cgroup.procs", F_OK, 0) == 0 else {
+            close(descriptor)
+            throw GroupError(act, path, .noGroup)
+        }
+        (self.hierarchy, self.path, self.identity, self.descriptor, self.isOurs) = (hierarchy, path, identity, descriptor, isOurs)
+        pathBytes = strdup(path)
+    }
+
+    deinit {
+        close(descriptor)
+        free(pathBytes)
+    }
+
+    /// Throws if its path leads to another directory by now. Allocates nothing unless it throws.
+    package func check(for act: GroupError.Act) throws(GroupError) {
+        var status = stat()
+        guard stat(pathBytes, &status) == 0, Identity(status) == identity else { throw GroupError(act, path, .replaced) }
+    }
+
+    package func has(_ name: String) -> Bool { faccessat(descriptor, name, F_OK, 0) == 0 }
+
+    /// A file in it, closed on exec; -1 if it can't be opened.
+    func open(_ name: String, _ flags: Int32) -> Int32 { openat(descriptor, name, flags | O_CLOEXEC) }
+
+    /// The number a file consists of or, with `key`, the one behind that. `nil` if there is none.
+    func number(_ name: String, key: String? = nil) -> Int? {
+        guard case .success(let text) = GroupText.read(name, in: descriptor) else { return nil }
+        return if let key { GroupText.number(of: key, in: text) } else { GroupText.number(text) }
+    }
+
+    /// Writes to a file in it.
+    func write(_ text: String, to name: String, for act: GroupError.Act) throws(GroupError) {
+        try check(for: act)
+        if let number = GroupText.write(text, to: name, in: descriptor) { throw GroupError(act, "\(path)/\(name)", .kernel(number)) }
+    }
+
+    /// All processes in it and below it. Groups come and go meanwhile: what can't be read any more is passed over.
+    func processes(depth: Int = 12) -> Set<Int32> { Self.processes(descriptor, depth) }
+
+    private static func processes(_ directory: Int32, _ depth: Int) -> Set<Int32> {
+        guard case .success(let text) = GroupText.read("cgroup.procs", in: directory) else { return [] }
+        var pids = GroupText.pids(text)
+        forEachChild(of: directory) { child, _ in if depth > 0 { pids.formUnion(processes(child, depth - 1)) } }
+        return pids
+    }
+
+    /// Removes the groups below it, deepest first; those that hold processes stay.
+    func removeChildren() { Self.removeChildren(of: descriptor, 12) }
+
+    private static func removeChildren(of directory: Int32, _ depth: Int) {
+        forEachChild(of: directory) { child, name in
+            if depth > 0 { removeChildren(of: child, depth - 1) }
+            unlinkat(directory, name, AT_REMOVEDIR)
+        }
+    }
+
+    private static func forEachChild(of directory: Int32, _ body: (Int32, String) -> Void) {
+        let copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard copy >= 0, let stream = fdopendir(copy) else { return }
+        defer { closedir(stream) }
+        while let entry = readdir(stream) {
+            guard entry.pointee.d_type == DT_DIR else { continue }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            guard !name.hasPrefix(".") else { continue }
+            let child = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
+            guard child >= 0 else { continue }
+            body(child, name)
+            close(child)
+        }
+    }
+}
+
+extension GroupDirectory.Identity {
+    init(_ status: stat) { self.init(device: UInt64(status.st_dev), inode: UInt64(status.st_ino)) }
+
+    init?(of descriptor: Int32) {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
+    /// Of the directory at `path`; `nil` if there is none.
+    package init?(at path: String) {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return nil }
+        self.init(status)
+    }
+}

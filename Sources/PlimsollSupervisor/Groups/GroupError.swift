@@ -1,0 +1,71 @@
+import Glibc
+
+/// What could not be done to a group, of which one, why not, and what to do about it. Put into words only when somebody reads it: it may come when memory is
+/// short.
+package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What was asked.
+    package enum Act: String, Sendable {
+        case find, make, adopt, inspect, freeze, thaw, stop, `continue`, kill, limit, weigh, throttle, remove
+        case enter = "put a process into"
+        case pushOut = "push out memory of"
+        case protect = "guard"
+    }
+
+    /// Why not.
+    package enum Reason: Hashable, Sendable {
+        /// The kernel's answer, an errno.
+        case kernel(Int32)
+        /// Another directory has its place: the group was removed, and perhaps made again by somebody else (K38).
+        case replaced
+        /// The supervisor is in it or below it, or it is the root: whoever freezes or kills that is gone himself (T32).
+        case supervisors
+        /// A directory, but none of a control group.
+        case noGroup
+        /// What it takes isn't there; one sentence.
+        case missing(String)
+        /// So many processes are still in it.
+        case occupied(Int)
+        /// It runs, and must stand still for this.
+        case runs
+        /// Not letters, digits, `-`, `_` and `.` only, or too long.
+        case name
+    }
+
+    package var act: Act
+    /// The directory or file.
+    package var object: String
+    package var reason: Reason
+
+    package init(_ act: Act, _ object: String, _ reason: Reason) { (self.act, self.object, self.reason) = (act, object, reason) }
+
+    package var description: String { "cannot \(act.rawValue) \(object): \(reason)" + (remedy.map { "; \($0)" } ?? "") }
+
+    private var remedy: String? {
+        switch reason {
+        case .kernel(EACCES), .kernel(EPERM), .kernel(EROFS): "run the supervisor as root or in a delegated group (Delegate=yes in its unit)"
+        case .kernel(EBUSY): "a group with controllers for others holds no processes itself: move them to a group below it (K43)"
+        case .kernel(ENODEV), .kernel(ENOENT), .replaced: "give the unit a new group"
+        case .supervisors: "name a group that is the unit's alone"
+        case .noGroup: "name a directory below where the hierarchies are mounted"
+        case .occupied: "end its processes first"
+        case .runs: "suspend it first"
+        case .name: "use 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
+        case .kernel, .missing: nil
+        }
+    }
+}
+
+extension GroupError.Reason: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .kernel(let number): String(cString: strerror(number))
+        case .replaced: "the group that was there is gone, and another may be in its place"
+        case .supervisors: "the supervisor is in it"
+        case .noGroup: "it is no control group"
+        case .missing(let what): what
+        case .occupied(let count): "it still holds \(count == 1 ? "a process" : "\(count) processes")"
+        case .runs: "its processes run"
+        case .name: "that is no name for a unit"
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import Glibc
+package import Plimsoll
+package import PlimsollLinux
+
+/// What was found by making a group in each hierarchy and looking at its files.
+package struct GroupProbe: Sendable {
+    /// The directories a group could be made in.
+    package private(set) var parents: [Hierarchy: String] = [:]
+    /// The files that a group has there.
+    private var files: [Hierarchy: Set<String>] = [:]
+    /// Why none can be made, or why it lacks a controller.
+    private var reasons: [Hierarchy: String] = [:]
+    package private(set) var madeLeaf = false
+    private let prefix: String
+
+    package init(prefix: String) { self.prefix = prefix }
+
+    // MARK: Version 2
+
+    /// Looks for a place below the own group, or beside it where whoever delegated has prepared that, as its controllers reach no group below one with processes.
+    package mutating func unified(_ place: GroupPlace?, leaf: String?) {
+        guard case .directory(let own, let top)? = place else { return refuse(.unified, place) }
+        let missing = enable(own, leaf: leaf)
+        var candidates = [own]
+        if own != top, let slash = own.lastIndex(of: "/"), missing["memory"] != nil {
+            let parent = String(own[..<slash])
+            if GroupText.words(parent + "/cgroup.subtree_control").contains("memory") { candidates.insert(parent, at: 0) }
+        }
+        for candidate in candidates where probe(.unified, candidate) { break }
+        if parents[.unified] == own, !missing.isEmpty { reasons[.unified] = missing.sorted { $0.key < $1.key }.map(\.value).joined(separator: "; ") }
+    }
+
+    /// Passes on what controllers it can to groups below `own`; why not the others, by controller.
+    private mutating func enable(_ own: String, leaf: String?) -> [String: String] {
+        let available = GroupText.words(own + "/cgroup.controllers")
+        var missing: [String: String] = [:]
+        for controller in ["memory", "cpu", "io"] where !GroupText.words(own + "/cgroup.subtree_control").contains(controller) {
+            guard available.contains(controller) else {
+                missing[controller] = "\(own) has no \(controller) controller"
+                continue
+            }
+            var refusal = GroupText.write("+\(controller)", to: own + "/cgroup.subtree_control")
+            if refusal == EBUSY, let leaf, !madeLeaf, move(to: own + "/" + leaf) {
+                refusal = GroupText.write("+\(controller)", to: own + "/cgroup.subtree_control")
+            }
+            if let refusal {
+                missing[controller] = "+\(controller) to \(own)/cgroup.subtree_control: \(String(cString: strerror(refusal)))"
+                if refusal == EBUSY { missing[controller]! += ", as processes are in that group itself (K43)" }
+            }
+        }
+        return missing
+    }
+
+    /// Moves this process alone: others in its group are not ours to move, and if there are any the group goes on having processes.
+    private mutating func move(to leaf: String) -> Bool {
+        guard mkdir(leaf, 0o755) == 0 || errno == EEXIST else { return false }
+        madeLeaf = GroupText.write("0", to: leaf + "/cgroup.procs") == nil
+        return madeLeaf
+    }
+
+    // MARK: Version 1
+
+    package mutating func version1(_ hierarchy: Hierarchy, _ place: GroupPlace?) {
+        guard case .directory(let own, _)? = place else { return refuse(hierarchy, place) }
+        _ = probe(hierarchy, own)
+        // Groups of a hierarchy without a file of use would be in the way only.
+        if hierarchy == .blkio, !has("blkio.bfq.weight", .blkio), !has("blkio.weight", .blkio) {
+            parents[.blkio] = nil
+            reasons[.blkio] = "the kernel's disk schedulers have no weights"
+        }
+    }
+
+    /// Whether version 2 has already what this version 1 hierarchy would be for.
+    package func isCovered(_ hierarchy: Hierarchy) -> Bool {
+        switch hierarchy {
+        case .unified: true
+        case .memory: has("memory.current", .unified)
+        case .freezer: has("cgroup.freeze", .unified)
+        case .cpu: has("cpu.weight", .unified)
+        case .blkio: has("io.weight", .unified)
+        }
+    }
+
+    // MARK: Trying
+
+    private mutating func refuse(_ hierarchy: Hierarchy, _ place: GroupPlace?) {
+        if case .hidden(let reason)? = place { reasons[hierarchy] = reason }
+    }
+
+    /// Makes a group, writes its files down, and removes it again.
+    private mutating func probe(_ hierarchy: Hierarchy, _ parent: String) -> Bool {
+        let path = "\(parent)/\(prefix)-probe"
+        guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
+            reasons[hierarchy] = "\(path): \(String(cString: strerror(errno)))"
+            return false
+        }
+        defer { rmdir(path) }
+        let wanted = [
+            "cgroup.freeze", "cgroup.kill", "memory.current", "memory.max", "memory.reclaim", "memory.swap.current", "memory.pressure", "cpu.weight",
+            "cpu.max", "io.weight", "memory.usage_in_bytes", "memory.limit_in_bytes", "freezer.state", "cpu.shares", "cpu.cfs_quota_us",
+            "blkio.bfq.weight", "blkio.weight",
+        ]
+        files[hierarchy] = Set(wanted.filter { access("\(path)/\($0)", F_OK) == 0 })
+        parents[hierarchy] = parent
+        return true
+    }
+
+    func has(_ file: String, _ hierarchy: Hierarchy) -> Bool { files[hierarchy]?.contains(file) == true && parents[hierarchy] != nil }
+
+    package var layout: GroupRoot.Layout {
+        if has("cgroup.freeze", .unified) { return has("memory.usage_in_bytes", .memory) ? .hybrid : .unified }
+        return has("freezer.state", .freezer) ? .version1 : .signals
+    }
+
+    // MARK: Report
+
+    /// In the order of what a supervisor does: make stand still, end, measure, bound, share out.
+    package var capabilities: Capabilities {
+        let v2 = "use a kernel and a system with cgroup version 2 (Linux 5.14 or later)"
+        let signals = [
+            signal("freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents see", v2),
+            signal("kill", ["cgroup.kill"], "; every process is sent SIGKILL by its pidfd until none is left", nil),
+            signal("charge", ["memory.current", "memory.usage_in_bytes"], "; their processes' proportional sets are added up", v2),
+            signal("limits", ["memory.max", "memory.limit_in_bytes"], "", v2),
+            signal("reclaim", ["memory.reclaim"], has("memory.limit_in_bytes", .memory) ? "; memory.limit_in_bytes is lowered for a moment" : "", v2),
+            swap,
+            signal("weights", ["cpu.weight", "cpu.shares"], "", v2),
+            signal("disk weights", ["io.weight", "blkio.bfq.weight", "blkio.weight"], "", nil),
+            signal("throttle", ["cpu.max", "cpu.cfs_quota_us"], "; an unduly long background is ended without being slowed down first", v2),
+            signal("stall", ["memory.pressure"], "", "boot with psi=1 on a kernel that has CONFIG_PSI"),
+        ]
+        let footing: Capabilities.Footing = signals[2].isLive ? .ownGroup : .machine
+        return Capabilities(footing: footing, signals: signals)
+    }
+
+    private func signal(_ name: String, _ candidates: [String], _ instead: String, _ remedy: String?) -> Capabilities.Signal {
+        for candidate in candidates {
+            for hierarchy in Hierarchy.allCases where has(candidate, hierarchy) {
+                return .init(name, isLive: true, "\(parents[hierarchy]!)/*/\(candidate)")
+            }
+        }
+        let why = Hierarchy.allCases.compactMap { hierarchy -> String? in
+            guard candidates.contains(where: { $0.hasPrefix(hierarchy.mark) || hierarchy == .unified }) else { return nil }
+            return reasons[hierarchy]
+        }
+        let reason = why.isEmpty ? "groups here have no \(candidates[0])" : why.joined(separator: "; ")
+        return .init(name, isLive: false, reason + instead, remedy: remedy)
+    }
+
+    private var swap: Capabilities.Signal {
+        let remedy = "add swap or zram: without it, a suspended unit gives back page cache and volatile memory only"
+        guard let table: [UInt8] = try? GroupText.read("/proc/swaps").get(), table.split(separator: UInt8(ascii: "\n")).count > 1 else {
+            return .init("swap", isLive: false, "the machine has none", remedy: remedy)
+        }
+        return .init("swap", isLive: true, "/proc/swaps")
+    }
+}
+
+extension Hierarchy {
+    /// What its files' names begin with.
+    fileprivate var mark: String { self == .unified ? "cgroup" : rawValue }
+}

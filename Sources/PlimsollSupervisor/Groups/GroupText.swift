@@ -1,0 +1,72 @@
+import Glibc
+
+/// Small files of the kernel, read and written whole.
+enum GroupText {
+    /// All of the file `name` in the directory open at `directory`, or the errno. `directory` can be `AT_FDCWD`.
+    static func read(_ name: String, in directory: Int32 = AT_FDCWD) -> Result<[UInt8], Failure> {
+        let file = openat(directory, name, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return .failure(Failure(number: errno)) }
+        defer { close(file) }
+        var text: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 16384)
+        // Nothing that is read here comes near 16 MiB; an endless file must not be read for ever.
+        while text.count < 16 << 20 {
+            let count = Glibc.read(file, &piece, piece.count)
+            if count < 0, errno == EINTR { continue }
+            if count < 0 { return .failure(Failure(number: errno)) }
+            if count == 0 { break }
+            text.append(contentsOf: piece[..<count])
+        }
+        return .success(text)
+    }
+
+    /// Writes `text` in one call, as control files want it; the errno if it was refused.
+    static func write(_ text: String, to name: String, in directory: Int32 = AT_FDCWD) -> Int32? {
+        let file = openat(directory, name, O_WRONLY | O_CLOEXEC)
+        guard file >= 0 else { return errno }
+        defer { close(file) }
+        var text = text
+        return text.withUTF8 { bytes in
+            while Glibc.write(file, bytes.baseAddress, bytes.count) < 0 {
+                if errno != EINTR { return errno }
+            }
+            return nil
+        }
+    }
+
+    /// Writes `text` to a file that is open: no allocation, for when memory is short.
+    static func write(_ text: StaticString, to file: Int32) -> Int32? {
+        while Glibc.write(file, text.utf8Start, text.utf8CodeUnitCount) < 0 {
+            if errno != EINTR { return errno }
+        }
+        return nil
+    }
+
+    /// The errno of a file that could not be read.
+    struct Failure: Error { var number: Int32 }
+
+    /// The number that stands alone in `text`; `nil` for `max` as for anything else.
+    package static func number(_ text: some Collection<UInt8>) -> Int? {
+        Int(String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).first ?? "")
+    }
+
+    /// The number after `key` at the start of a line.
+    package static func number(of key: String, in text: some Collection<UInt8>) -> Int? {
+        for line in text.split(separator: UInt8(ascii: "\n")) {
+            let words = line.split(separator: UInt8(ascii: " "))
+            if words.count == 2, words[0].elementsEqual(key.utf8) { return number(words[1]) }
+        }
+        return nil
+    }
+
+    /// The pids in `cgroup.procs`: some may stand there twice, and those of other pid namespaces as 0 (K38).
+    package static func pids(_ text: some Collection<UInt8>) -> Set<Int32> {
+        Set(text.split(separator: UInt8(ascii: "\n")).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter { $0 > 0 })
+    }
+
+    /// The words of `cgroup.controllers` and its like.
+    static func words(_ name: String, in directory: Int32 = AT_FDCWD) -> [String] {
+        guard case .success(let text) = read(name, in: directory) else { return [] }
+        return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
+    }
+}

@@ -1,0 +1,98 @@
+import CPlimsollSupervisor
+import Glibc
+import Synchronization
+
+extension Child {
+    /// Starts a program in `group` before its first instruction, in a session of its own.
+    ///
+    /// With `clone3` into the version 2 group (Linux 5.7); into version 1 groups the child goes by itself before it becomes the program.
+    ///
+    /// - Parameter limit: how long it may take to become the program: somebody may freeze its group meanwhile.
+    package static func start(_ launch: Launch, in group: UnitGroup? = nil, within limit: Duration = .seconds(10)) throws(ChildError) -> Child {
+        guard let path = launch.command.first, !path.isEmpty else { throw ChildError(.start("nothing"), EINVAL, "a command needs a path") }
+        let act = ChildError.Act.start(path)
+        for text in launch.command + launch.environment.flatMap({ [$0.key, $0.value] }) + [launch.directory ?? ""] where text.utf8.contains(0) {
+            throw ChildError(act, EINVAL, "a zero byte in its arguments, variables or directory")
+        }
+        let directories = group?.directories ?? []
+        do { try group?.check(for: .enter) } catch { throw ChildError(act, ESTALE, "\(error)") }
+        if let group, group.isFrozen, !group.isEmpty { throw ChildError(act, EBUSY, "\(group.path) is frozen: thaw it first") }
+
+        var entries: [Int32] = []
+        var entered: [GroupDirectory] = []
+        defer { for file in entries { close(file) } }
+        for directory in directories where directory.hierarchy != .unified {
+            entries.append(directory.open("cgroup.procs", O_WRONLY))
+            entered.append(directory)
+        }
+        let unified = directories.first { $0.hierarchy == .unified }
+        let unifiedEntry = unified?.open("cgroup.procs", O_WRONLY) ?? -1
+        defer { if unifiedEntry >= 0 { close(unifiedEntry) } }
+
+        let variables = launch.environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        var pid: pid_t = 0
+        var (file, step, entry): (Int32, Int32, Int32) = (-1, 0, 0)
+        let result: Int32 = withCStrings(launch.command) { arguments in
+            withCStrings(variables) { environment in
+                withCString(launch.directory) { directory in
+                    "\(launch.oomScoreAdjust)".withCString { adjust in
+                        var request = plimsoll_launch()
+                        request.path = UnsafePointer(arguments[0])
+                        request.arguments = UnsafePointer(arguments)
+                        request.environment = UnsafePointer(environment)
+                        request.directory = directory
+                        request.output = launch.output ?? -1
+                        request.errors = launch.errors ?? -1
+                        request.group = unified?.descriptor ?? -1
+                        request.group_entry = unifiedEntry
+                        request.entry_count = Int32(entries.count)
+                        request.oom_score_adj = adjust
+                        request.limit = Int32(clamping: Int64(limit / .milliseconds(1)))
+                        return entries.withUnsafeBufferPointer { entries in
+                            request.entries = entries.baseAddress
+                            return plimsoll_start(&request, &pid, &file, &step, &entry)
+                        }
+                    }
+                }
+            }
+        }
+        guard result == 0 else {
+            let place = entered.indices.contains(Int(entry)) ? entered[Int(entry)].path : unified?.path
+            throw ChildError(act, -result, detail(step, of: launch, group: place))
+        }
+        group?.note(pid)
+        return Child(pid: pid, descriptor: file, isAdopted: false, started: ProcessTable.stat(of: pid)?.started)
+    }
+
+    /// How far it got.
+    private static func detail(_ step: Int32, of launch: Launch, group: String?) -> String? {
+        switch plimsoll_step(UInt32(step)) {
+        case PLIMSOLL_FORK: "no process could be made"
+        case PLIMSOLL_ENTER: "it could not enter \(group ?? "its group")"
+        case PLIMSOLL_OUTPUT: "its standard descriptors could not be put in place"
+        case PLIMSOLL_DIRECTORY: launch.directory
+        case PLIMSOLL_STUCK: "it did not become the program in time; is its group frozen?"
+        default: nil
+        }
+    }
+}
+
+extension UnitGroup {
+    /// Where there is no group to be in, it is remembered whose children are the unit's.
+    func note(_ pid: Int32) {
+        if directories.isEmpty { leaders.withLock { _ = $0.insert(pid) } }
+    }
+}
+
+/// Calls `body` with copies of `texts`, and a null pointer behind them.
+private func withCStrings<Result>(_ texts: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result) -> Result {
+    var copies: [UnsafeMutablePointer<CChar>?] = texts.map { strdup($0) }
+    copies.append(nil)
+    defer { for copy in copies { free(copy) } }
+    return copies.withUnsafeMutableBufferPointer { body($0.baseAddress!) }
+}
+
+private func withCString<Result>(_ text: String?, _ body: (UnsafePointer<CChar>?) -> Result) -> Result {
+    guard let text else { return body(nil) }
+    return text.withCString(body)
+}

@@ -1,0 +1,81 @@
+import CPlimsollSupervisor
+import Glibc
+
+/// The line of `/proc/PID/stat`.
+package struct ProcessStat: Hashable, Sendable {
+    package var pid: Int32
+    /// One letter: `R`, `S`, `D`, `T` stopped, `t` traced, `Z` ended and not waited for, `X` gone.
+    package var state: UInt8
+    package var parent: Int32
+    package var session: Int32
+    /// In clock ticks since the machine was started: with the pid, what tells a process from a later one.
+    package var started: UInt64
+
+    /// The name stands in parentheses and may hold anything, parentheses and newlines included: what follows is found from the last `)` (K41).
+    package init?(_ text: some BidirectionalCollection<UInt8>) {
+        guard let open = text.firstIndex(of: UInt8(ascii: "(")), let close = text.lastIndex(of: UInt8(ascii: ")")), open < close else { return nil }
+        let fields = text[text.index(after: close)...].split(whereSeparator: { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") })
+        func number<Number: FixedWidthInteger>(_ field: some Sequence<UInt8>) -> Number? { Number(String(decoding: Array(field), as: UTF8.self)) }
+        // Counted from the state, field 3 of proc_pid_stat(5): parent 4, session 6, start time 22.
+        guard fields.count > 19, fields[0].count == 1, let state = fields[0].first,
+            let pid: Int32 = number(text[..<open].filter { $0 != UInt8(ascii: " ") }), let parent: Int32 = number(fields[1]),
+            let session: Int32 = number(fields[3]), let started: UInt64 = number(fields[19])
+        else { return nil }
+        (self.pid, self.state, self.parent, self.session, self.started) = (pid, state, parent, session, started)
+    }
+
+    /// It will run no more.
+    package var isOver: Bool { state == UInt8(ascii: "Z") || state == UInt8(ascii: "X") }
+}
+
+/// The processes of the machine, for where no group keeps together what belongs together.
+package enum ProcessTable {
+    /// `nil` if there is none of that pid.
+    package static func stat(of pid: Int32) -> ProcessStat? {
+        guard case .success(let text) = GroupText.read("/proc/\(pid)/stat") else { return nil }
+        return ProcessStat(text)
+    }
+
+    /// All that can be seen, except what ends meanwhile.
+    static func all() -> [ProcessStat] {
+        guard let stream = opendir("/proc") else { return [] }
+        defer { closedir(stream) }
+        var all: [ProcessStat] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            if let pid = Int32(name), let stat = stat(of: pid) { all.append(stat) }
+        }
+        return all
+    }
+
+    /// `leaders`, what they have started and what that has, and all in the leaders' sessions: those are found whose parent has ended, too.
+    package static func tree(of leaders: Set<Int32>) -> Set<Int32> { leaders.isEmpty ? [] : tree(of: leaders, among: all()) }
+
+    package static func tree(of leaders: Set<Int32>, among processes: [ProcessStat]) -> Set<Int32> {
+        let children = Dictionary(grouping: processes, by: \.parent)
+        // A session that a leader has not made is shared with others, the supervisor perhaps.
+        let led = processes.filter { leaders.contains($0.session) || leaders.contains($0.pid) }
+        var found: Set<Int32> = [], waiting = led.map(\.pid)
+        while let pid = waiting.popLast() {
+            if found.insert(pid).inserted { waiting += children[pid, default: []].map(\.pid) }
+        }
+        return found
+    }
+
+    /// Sends to each of the tree that wants it, by pidfds opened before the tree is looked at again (K38); how many it reached.
+    static func signal(_ signal: Int32, treeOf leaders: Set<Int32>) -> Int {
+        let wanted = tree(of: leaders).filter { pid in
+            guard pid != getpid(), let stat = stat(of: pid), !stat.isOver else { return false }
+            let isStopped = stat.state == UInt8(ascii: "T")
+            return signal == SIGSTOP ? !isStopped : signal == SIGCONT ? isStopped : true
+        }
+        let files = wanted.map { (pid: $0, file: plimsoll_pidfd_open($0)) }
+        let still = tree(of: leaders)
+        var reached = 0
+        for (pid, file) in files where file >= 0 {
+            if still.contains(pid), plimsoll_pidfd_signal(file, signal) == 0 { reached += 1 }
+            close(file)
+        }
+        return reached
+    }
+}

@@ -1,0 +1,74 @@
+import Glibc
+package import Plimsoll
+import PlimsollLinux
+
+/// What the supervisor does so as not to be the one that is killed or stands waiting for memory (K41), and what came of it.
+package struct SelfProtection: Sendable, Hashable {
+    package struct Options: Sendable, Hashable {
+        /// Not -1000: where a group is killed as a whole (`memory.oom.group`), what can't be killed is left half alive (K42).
+        package var oomScoreAdjust = -900
+        /// Kept for the own group, if this process is alone in it; `nil` for nothing.
+        package var reserve: ByteCount? = .mebibytes(32)
+        /// Whether all its pages, now and later, stay in memory. They are locked as they are first used (MCL_ONFAULT, Linux 4.4), so that stacks hardly used cost nothing.
+        package var locksMemory = false
+
+        package init() {}
+    }
+
+    /// One thing that was tried.
+    package struct Outcome: Sendable, Hashable {
+        package var name: String
+        package var isDone: Bool
+        /// A sentence for an operator.
+        package var sentence: String
+    }
+
+    package private(set) var outcomes: [Outcome] = []
+
+    package var description: String { outcomes.map { "\($0.isDone ? "done" : "not done")  \($0.name): \($0.sentence)" }.joined(separator: "\n") }
+
+    /// Does what it may; nothing of it is needed to go on.
+    package init(_ options: Options = Options(), own: OwnGroups = OwnGroups()) {
+        lowerScore(options.oomScoreAdjust, "/proc/self/oom_score_adj")
+        if let reserve = options.reserve { self.reserve(reserve, own) }
+        if options.locksMemory { lockMemory() }
+    }
+
+    private mutating func add(_ name: String, _ isDone: Bool, _ sentence: String) {
+        outcomes.append(Outcome(name: name, isDone: isDone, sentence: sentence))
+    }
+
+    private mutating func lowerScore(_ score: Int, _ file: String) {
+        let before: Int? = (try? GroupText.read(file).get()).flatMap { GroupText.number($0) }
+        if let before, before <= score { return add("oom score", true, "\(file) is \(before) already") }
+        if let number = GroupText.write("\(score)", to: file) {
+            let remedy = "set OOMScoreAdjust=\(score) in its unit: lowering it takes CAP_SYS_RESOURCE"
+            return add("oom score", false, "\(score) to \(file): \(String(cString: strerror(number))); \(remedy)")
+        }
+        add("oom score", true, "\(file) is \(score)")
+    }
+
+    private mutating func reserve(_ bytes: ByteCount, _ own: OwnGroups) {
+        guard case .directory(let path, _)? = own.places[.unified], access(path + "/memory.min", F_OK) == 0 else {
+            return add("reserve", false, "the own group has no memory.min: that takes cgroup version 2 with the memory controller")
+        }
+        let processes: [UInt8] = (try? GroupText.read(path + "/cgroup.procs").get()) ?? []
+        let hasChildren = !GroupText.words(path + "/cgroup.subtree_control").isEmpty
+        guard GroupText.pids(processes) == [getpid()], !hasChildren else {
+            return add("reserve", false, "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
+        }
+        // Both count as far as the groups above pass them on (Documentation/admin-guide/cgroup-v2.rst).
+        for file in ["memory.min", "memory.low"] {
+            if let number = GroupText.write("\(bytes.bytes)", to: "\(path)/\(file)") {
+                return add("reserve", false, "\(bytes) to \(path)/\(file): \(String(cString: strerror(number))); set MemoryMin= in its unit")
+            }
+        }
+        add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above have it to give")
+    }
+
+    private mutating func lockMemory() {
+        // MCL_ONFAULT of asm-generic/mman.h.
+        if mlockall(MCL_CURRENT | MCL_FUTURE | 4) == 0 { return add("locked memory", true, "every page stays in memory once it was used") }
+        add("locked memory", false, "mlockall: \(String(cString: strerror(errno))); set LimitMEMLOCK=infinity in its unit")
+    }
+}
