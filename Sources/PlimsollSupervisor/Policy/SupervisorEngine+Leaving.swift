@@ -9,7 +9,9 @@ extension SupervisorEngine {
             let unit = look.units[index]
             guard unit.report.state == .leaving, unit.isFree else { continue }
             let end = unit.leaveEnd(policy)
-            if now < end {
+            // Standing still loses nothing, and whoever stands still takes no more.
+            let hasNoTime = look.level == .critical && look.fleet.timeLeft.map { now + $0 < end } ?? false
+            if now < end, !unit.report.isReady, !hasNoTime {
                 if now >= unit.report.since + policy.leaveTime { look.spare(index, "\(unit.report.tokens) background tasks are alive") }
                 look.remind(at: end)
                 continue
@@ -27,7 +29,11 @@ extension SupervisorEngine {
                 // Others would wait for as long as it stands still (C48).
                 look.spare(index, "it holds file locks that others may wait for")
             } else if unit.canStand(at: now) {
-                suspend(index, &look, "its \(policy.leaveTime) to leave are over")
+                suspend(
+                    index, &look,
+                    unit.report.isReady
+                        ? "it is ready to stand still"
+                        : now < end ? "memory lasts for \(look.fleet.timeLeft ?? .zero) only" : "its \(policy.leaveTime) to leave are over")
             }
         }
     }

@@ -7,6 +7,7 @@ final class FleetWatch: Sendable {
     struct View: Sendable, Equatable {
         var level = PressureLevel.normal
         var shortfall = ByteCount.zero
+        var room: ByteCount?
         /// Until nothing is left if it goes on like this.
         var timeLeft: Duration?
     }
@@ -23,7 +24,7 @@ final class FleetWatch: Sendable {
         let manager = ResourceManager(
             source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: .running,
             onTurn: { [weak self] _, assessment in
-                let new = View(level: assessment.level, shortfall: assessment.shortfall, timeLeft: assessment.timeLeft)
+                let new = View(level: assessment.level, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
                 // Idle, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })

@@ -35,6 +35,8 @@ public struct UnitReport: Sendable, Hashable {
     /// Background tasks that it has said are alive, and until when at most it may finish them.
     public var tokens = 0
     public var tokensEnd: Duration?
+    /// It is in the background and has put everything in order: nothing is waited for any more.
+    public var isReady = false
     /// It has said that nothing would be lost.
     public var isSaved = false
     /// It hears warnings.
@@ -70,6 +72,8 @@ public struct Fleet: Sendable, Hashable {
     public var shortfall: ByteCount
     /// Bytes that may be taken before the level rises; `nil` if that isn't known.
     public var room: ByteCount?
+    /// Until nothing is left if usage goes on growing like this; `nil` if it doesn't.
+    public var timeLeft: Duration?
     public var units: [UnitReport]
 
     public init(at: Duration, level: PressureLevel, shortfall: ByteCount, units: [UnitReport]) {

@@ -1,0 +1,97 @@
+import Glibc
+public import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// Runs units, and when memory is short has them give way in order: what stands still first, then those that can be warned, then what nobody waits for, and what
+/// somebody waits for last. Whoever is ended was saved before.
+///
+///     let supervisor = try Supervisor(UnitsFile(path: "UNITS.yaml").units, Supervisor.Options(directory: "/run/plimsoll"))
+///     try supervisor.run()                       // until somebody calls stop()
+///
+/// Units live in control groups of their own, below the supervisor's. Whatever becomes of it, none stays frozen: a guard sees it end and sets all free, and the
+/// next supervisor takes over what runs.
+public final class Supervisor: Sendable {
+    /// How it works.
+    public struct Options: Sendable {
+        /// For its sockets, and for what the next one has to know. Must exist and should be nobody else's (0700).
+        public var directory: String
+        public var policy = SupervisorPolicy.standard
+        /// When memory counts as short where all units are.
+        public var thresholds = PressureThresholds.standard
+        /// What its groups' names begin with; another supervisor beside it needs another.
+        public var prefix = "plimsoll"
+        /// Every decision and what came of it is appended here, a JSON line each; `nil` for nowhere.
+        public var audit: String?
+        /// Whether units run on when it stops, for the next supervisor.
+        public var leavesUnits = false
+        /// Whether to move into a group of its own where only that lets units have theirs; in delegated groups only (`Delegate=yes`).
+        public var makesLeaf = false
+
+        public init(directory: String) { self.directory = directory }
+    }
+
+    public let options: Options
+    /// Which facilities there are for what is done to units, and why others are not.
+    public var capabilities: Capabilities { root.capabilities }
+
+    /// What others ask of its thread.
+    enum Request: Sendable {
+        case stop
+        case units([Unit])
+        case outcome(UInt64, failure: String?)
+    }
+
+    let root: GroupRoot
+    let source: any PressureSource
+    let queue: EventQueue
+    let requests = Mutex<[Request]>([])
+    let listeners = Mutex<[@Sendable (AuditRecord) -> Void]>([])
+    let complaints = Mutex<[@Sendable (String) -> Void]>([])
+    let published = Mutex<[UnitReport]>([])
+    private let first: [Unit]
+    private let hasRun = Atomic(false)
+
+    /// Looks at what there is; starts nothing.
+    public convenience init(_ units: [Unit], _ options: Options) throws {
+        try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
+    }
+
+    /// - Parameter source: what says how short memory is where all units are.
+    package init(_ units: [Unit], _ options: Options, source: any PressureSource) throws {
+        (first, self.options, self.source) = (units, options, source)
+        root = GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
+        queue = try EventQueue()
+    }
+
+    /// Starts the units and looks after them until `stop()`; on the calling thread.
+    ///
+    /// - Throws: if it has run before, or what it works with can't be made.
+    public func run() throws {
+        // Relaxed: one caller wins; nothing else hangs on it.
+        guard !hasRun.exchange(true, ordering: .relaxed) else { throw SupervisorError("this Supervisor has run already; make another to run again") }
+        try SupervisorLoop(self).run(first)
+    }
+
+    /// Ends all units and then `run()`. From any thread.
+    public func stop() { ask(.stop) }
+
+    /// From now on these are the units: new ones are started, others ended, and what can be changed while they run is. From any thread.
+    public func reload(_ units: [Unit]) { ask(.units(units)) }
+
+    /// What was known of each unit at the last look.
+    public var reports: [UnitReport] { published.withLock { $0 } }
+
+    /// Calls `body` with each decision and each outcome, on the supervisor's thread, which it must not keep.
+    public func onRecord(_ body: @escaping @Sendable (AuditRecord) -> Void) { listeners.withLock { $0.append(body) } }
+
+    /// Calls `body` with what went wrong outside of decisions: a unit that can't be started, a group that can't be removed.
+    public func onProblem(_ body: @escaping @Sendable (String) -> Void) { complaints.withLock { $0.append(body) } }
+
+    func tell(_ problem: String) { for listener in complaints.withLock({ $0 }) { listener(problem) } }
+
+    func ask(_ request: Request) {
+        requests.withLock { $0.append(request) }
+        queue.ring()
+    }
+}

@@ -1,0 +1,145 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// Hear, look, decide, act, wait. One thread owns all of it.
+///
+/// Start reading at `turn`.
+final class SupervisorLoop {
+    let supervisor: Supervisor
+    let options: Supervisor.Options
+    let journal: Journal
+    let hands: Hands
+    let warden: Guard
+    let notices: NotifySocket
+    var channel: ChannelServer!
+    let eyes = FleetWatch()
+    var engine: SupervisorEngine
+    var runs: [UInt64: UnitRun] = [:]
+    var byName: [String: UnitRun] = [:]
+    var byProcess: [Int32: UnitRun] = [:]
+    private var lastID: UInt64 = 0
+    var isStopping = false
+    var stopBy: Duration?
+    /// The machine's running time, so that records can be put beside others'.
+    let time = Timekeeper {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+    var now = Duration.zero
+
+    /// Which file of which unit: the low bits say what, the others whose.
+    enum Token {
+        static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, warden: EventQueue.Token = 2
+        static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2
+        static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
+    }
+
+    init(_ supervisor: Supervisor) throws {
+        self.supervisor = supervisor
+        options = supervisor.options
+        // First, as long as there is little to share.
+        warden = try Guard()
+        journal = try Journal(options.audit)
+        hands = try Hands()
+        notices = try NotifySocket(directory: options.directory)
+        engine = SupervisorEngine(options.policy)
+        channel = try ChannelServer(directory: options.directory) { [unowned self] process, _ in unit(of: process)?.unit.name }
+        supervisor.queue.watch(notices.file, for: .readable, Token.notices)
+        supervisor.queue.watch(channel.file, for: .readable, Token.channel)
+        supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
+    }
+
+    func run(_ units: [Unit]) throws {
+        defer { end() }
+        now = time.elapsed()
+        _ = SelfProtection(own: supervisor.root.own)
+        take(units)
+        eyes.start(supervisor.source, thresholds: options.thresholds) { [queue = supervisor.queue] in queue.ring() }
+        while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
+    }
+
+    private func turn() {
+        let wait = wait()
+        var heard: [EventQueue.Token] = []
+        supervisor.queue.wait(atMost: wait) { heard.append($0) }
+        now = time.elapsed()
+        for token in heard { hear(token) }
+        takeRequests()
+        keepTime()
+        let fleet = look()
+        for decision in engine.decide(fleet) { carryOut(decision, fleet) }
+        next = engine.nextLook(after: fleet).map { now + $0 }
+    }
+
+    /// All units as they are now.
+    private func look() -> Fleet {
+        let view = eyes.current
+        let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
+        if isShort { for run in runs.values { run.weigh() } }
+        var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: runs.values.map { $0.report() })
+        (fleet.room, fleet.timeLeft) = (view.room, view.timeLeft)
+        supervisor.published.withLock { $0 = fleet.units }
+        return fleet
+    }
+
+    /// When something is due without anybody saying so.
+    private var next: Duration?
+
+    private func wait() -> Duration? {
+        var due = [next, channel.nextTurn, stopBy].compactMap { $0 }
+        for run in runs.values {
+            if let killAt = run.killAt { due.append(killAt) }
+            if let startAt = run.startAt { due.append(startAt) }
+            if let watchdog = run.watchdog, run.state == .running { due.append(run.lastAlive + watchdog) }
+        }
+        return due.min().map { max(.zero, $0 - now) }
+    }
+
+    /// What is due by the clock.
+    private func keepTime() {
+        for run in runs.values {
+            if let killAt = run.killAt, now >= killAt { kill(run) }
+            if let watchdog = run.watchdog, run.state == .running, now >= run.lastAlive + watchdog {
+                run.watchdog = nil
+                kill(run)
+            }
+            if let startAt = run.startAt, now >= startAt, !isStopping { start(run) }
+        }
+        if let stopBy, now >= stopBy {
+            self.stopBy = nil
+            for run in runs.values { kill(run) }
+        }
+        startWaiting()
+    }
+
+    private func takeRequests() {
+        let requests = supervisor.requests.withLock { requests in
+            defer { requests = [] }
+            return requests
+        }
+        for request in requests {
+            switch request {
+            case .stop: stop()
+            case .units(let units): if !isStopping { take(units) }
+            case .outcome(let id, let failure): if let run = runs[id] { settle(run, failure: failure) }
+            }
+        }
+    }
+
+    private func end() {
+        eyes.stop()
+        hands.stop()
+        for run in runs.values {
+            // Nobody is left behind standing still.
+            try? run.group.thaw()
+            unwatch(run)
+        }
+    }
+
+    func newID() -> UInt64 {
+        lastID += 1
+        return lastID
+    }
+}

@@ -1,0 +1,90 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// A unit as it runs: its group, its first process, what it has said, and what is under way with it. The supervisor's thread alone uses it.
+final class UnitRun {
+    let id: UInt64
+    var unit: Unit
+    let group: UnitGroup
+    let pressure: PressureSocket
+    var child: Child?
+    private(set) var state = UnitState.stopped
+    private(set) var since = Duration.zero
+
+    // What it has said.
+    var peer: UInt64?
+    var tokens = 0
+    var tokensEnd: Duration?
+    var isReady = false
+    var isSaved = false
+    var saysLocks = false
+    var status: String?
+    /// How often it says that it is alive, and when it last did; measured while it runs (K35).
+    var watchdog: Duration?
+    var lastAlive = Duration.zero
+    var keepAlive: Duration?
+
+    // What it was told and what was done to it.
+    var told = PressureLevel.normal
+    var toldAt: Duration?
+    var backgroundSince: Duration?
+    var throttledSince: Duration?
+    var lastWoken: Duration?
+    var lastEnded: Duration?
+    var relaunchGap: Duration?
+    /// What was decided and has not come to its end, and the charge at that time.
+    var underWay: (decision: Decision, charge: ByteCount)?
+    /// When it is killed, having been asked to end.
+    var killAt: Duration?
+    /// The supervisor ended it, so its end is no failure.
+    var isEndedByUs = false
+    /// When it is started again, after it ended by itself.
+    var startAt: Duration?
+    var restarts = 0
+    /// It is not wanted any more: gone for good once it has ended.
+    var isLeaving = false
+    var charge = ByteCount.zero
+    var reclaimable = ByteCount.zero
+
+    init(id: UInt64, _ unit: Unit, _ group: UnitGroup, _ pressure: PressureSocket) {
+        (self.id, self.unit, self.group, self.pressure) = (id, unit, group, pressure)
+        keepAlive = unit.keepAlive
+    }
+
+    func enter(_ state: UnitState, at now: Duration) {
+        guard state != self.state else { return }
+        (self.state, since) = (state, now)
+    }
+
+    var isAlive: Bool { state != .stopped }
+    var suspension: Unit.Suspension { unit.suspension == .never ? .never : group.suspension }
+
+    /// Reads what the kernel charges it.
+    func weigh() {
+        guard isAlive else { return (charge, reclaimable) = (.zero, .zero) }
+        charge = group.charge ?? .zero
+        if state == .suspended { reclaimable = group.reclaimable }
+    }
+
+    /// - Complexity: O(1), but while it leaves: then it looks whether it holds locks.
+    func report() -> UnitReport {
+        var report = UnitReport(name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
+        (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
+        (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
+        report.isWarnable = peer != nil || pressure.connectionCount > 0
+        (report.told, report.toldAt, report.backgroundSince) = (told, toldAt, backgroundSince)
+        (report.allowance, report.isThrottled, report.throttledSince) = (unit.allowance, throttledSince != nil, throttledSince)
+        (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
+        (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
+        report.holdsLocks = saysLocks || state == .leaving && !LockTable.holders(among: group.processes).isEmpty
+        return report
+    }
+
+    /// What a process said ends with it.
+    func forgetWords() {
+        (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (nil, 0, nil, false, false, false, nil, nil)
+        (told, toldAt, backgroundSince, throttledSince) = (.normal, nil, nil, nil)
+        keepAlive = unit.keepAlive
+    }
+}
