@@ -29,7 +29,8 @@ extension GroupObserver {
         reading.resident = resident ?? .zero
         reading.stall = stall.totals(at: now)
         reading.events = limitEvents?.counts(at: now)
-        reading.announced = announcement.take()
+        let (told, heard) = (shared.takeAnnounced(), announcement.take())
+        reading.announced = told.map { max($0, heard ?? .normal) } ?? heard
         updateRings(reading)
         if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil {
             throw PressureSourceError("neither limits nor usage nor stall can be read: \(machine.file.path): \(machine.file.failure ?? .malformed)")

@@ -89,6 +89,10 @@ public final class LinuxPressureSource: PressureSource {
     /// Ends a `wait`, the present one or else the next. From any thread, also one that is short of memory.
     public func wake() { shared.wakeBell.ring() }
 
+    /// Takes `level` for announced by somebody who knows, as if it had come by `$MEMORY_PRESSURE_WATCH`: it holds as long as the thresholds let a level
+    /// last, and is to be said again for as long as it lasts. From any thread.
+    package func announce(_ level: PressureLevel) { shared.announce(level) }
+
     /// Resident memory from `/proc/self/statm`, and usage of the group with the smallest limit, or of the machine where no group has one.
     public func footprint() -> Footprint { shared.footprint() }
 

@@ -3,7 +3,7 @@ import Synchronization
 
 /// What other threads may ask a source for, kept apart from what its observing thread owns.
 ///
-/// Mutable state: `capabilities` and `files` behind their locks, `rings` an atomic. `capabilities` changes rarely; `files` is held
+/// Mutable state: `capabilities` and `files` behind their locks, `ringing` and `announced` atomics. `capabilities` changes rarely; `files` is held
 /// for the length of two reads; neither is held while the other is taken.
 final class SharedView: Sendable {
     let wakeBell: WakeBell
@@ -11,6 +11,8 @@ final class SharedView: Sendable {
     private let files: Mutex<FootprintFiles>
     /// Relaxed is enough: it sets how long the observing thread itself waits, and that thread wrote it.
     private let ringing = Atomic<Bool>(false)
+    /// The highest level announced since the last reading. Relaxed is enough: a level on its own; the bell orders what follows.
+    private let announced = Atomic<UInt8>(PressureLevel.normal.rawValue)
 
     init(_ kernel: any Kernel) {
         wakeBell = WakeBell(kernel)
@@ -22,6 +24,18 @@ final class SharedView: Sendable {
 
     var rings: Bool { ringing.load(ordering: .relaxed) }
     func setRings(_ rings: Bool) { ringing.store(rings, ordering: .relaxed) }
+
+    func announce(_ level: PressureLevel) {
+        announced.max(level.rawValue, ordering: .relaxed)
+        wakeBell.ring()
+    }
+
+    /// What was announced since the last call; `nil` for nothing.
+    func takeAnnounced() -> PressureLevel? {
+        // Seldom anything: a load costs less than an exchange.
+        guard announced.load(ordering: .relaxed) > PressureLevel.normal.rawValue else { return nil }
+        return PressureLevel(rawValue: announced.exchange(PressureLevel.normal.rawValue, ordering: .relaxed))
+    }
 
     func footprint() -> Footprint { files.withLock { $0.footprint() } }
     func setUsagePath(_ path: String?) { files.withLock { $0.setUsagePath(path) } }

@@ -12,7 +12,8 @@ public final class ResourceManager: Sendable {
     public let policy: PressurePolicy
 
     let parts: ManagerParts
-    private let source: any PressureSource
+    /// What it decides on; also taken by those who pass announcements on to it.
+    package let source: any PressureSource
     private let time: Timekeeper
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?

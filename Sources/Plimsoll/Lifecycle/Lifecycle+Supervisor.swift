@@ -1,0 +1,17 @@
+/// What a supervisor asks of a process from outside.
+extension Lifecycle {
+    /// As `enterBackground(cause:)`, in less time than the policy gives, if need be: it will be frozen then, whether it is done or not.
+    @discardableResult
+    package func enterBackground(cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
+        try await settle(cause, within: min(budget, policy.backgroundDeadline)) { $0.isInBackground = true }
+    }
+
+    /// Saves all preserved state that has changed, on threads of the manager's.
+    ///
+    /// - Returns: what was not saved within `limit`, and why not.
+    package func checkpoint(within limit: Duration) async -> [PreservationFailure] {
+        await withCheckedContinuation { done in
+            threads.run { () -> Void in done.resume(returning: self.preservation.checkpoint(within: limit)) }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Plimsoll
+import Synchronization
+
+/// Does what a supervisor asks of a service, and sees what there is to tell. Nothing here waits: what takes time runs on the manager's threads.
+final class LinkOrders: Sendable {
+    private struct State {
+        /// Bytes asked for while a release was under way.
+        var wanted: ByteCount?
+        var isReleasing = false
+        /// What came of the last checkpoint, until the next step of the life cycle.
+        var checkpoint: Bool?
+        /// Whether somebody waits to hear that.
+        var isAwaited = false
+    }
+
+    private let manager: ResourceManager
+    private let onEnding: (@Sendable (Duration) -> Void)?
+    private let state = Mutex(State())
+
+    init(_ manager: ResourceManager, onEnding: (@Sendable (Duration) -> Void)?) {
+        self.manager = manager
+        self.onEnding = onEnding
+    }
+
+    /// - Parameter done: called when something that takes time is done: there is something to tell.
+    func obey(_ message: SupervisorMessage, done: @escaping @Sendable () -> Void) {
+        let lifecycle = manager.lifecycle
+        switch message {
+        case .level(let level): announce(level)
+        case .release(let bytes): release(bytes, done)
+        // A service that has terminated throws here: it is beyond that.
+        case .background(let deadline):
+            Task {
+                _ = try? await lifecycle.enterBackground(cause: .supervisor, within: deadline)
+                done()
+            }
+        case .resume:
+            Task {
+                _ = try? await lifecycle.enterForeground(cause: .supervisor)
+                done()
+            }
+        case .checkpoint:
+            Task {
+                let failures = await lifecycle.checkpoint(within: lifecycle.policy.backgroundDeadline)
+                state.withLock { ($0.checkpoint, $0.isAwaited) = (failures.isEmpty, true) }
+                done()
+            }
+        case .ending(let grace):
+            if let onEnding { return onEnding(grace) }
+            Task {
+                await lifecycle.terminate(cause: .supervisor, within: grace)
+                done()
+            }
+        case .keepAlive, .refused: break
+        }
+    }
+
+    private func announce(_ level: PressureLevel) {
+        guard level > .normal else { return }
+        if let source = manager.source as? LinuxPressureSource { return source.announce(level) }
+        // A source that nothing can be announced to. Five seconds are what a level lasts at least.
+        manager.simulate(level, for: .seconds(5))
+    }
+
+    /// One release at a time; of those asked for meanwhile the largest.
+    private func release(_ bytes: ByteCount, _ done: @escaping @Sendable () -> Void) {
+        let begins = state.withLock { state in
+            state.wanted = max(state.wanted ?? .zero, bytes)
+            defer { state.isReleasing = true }
+            return !state.isReleasing
+        }
+        guard begins else { return }
+        Task {
+            while let wanted = nextRelease() { _ = await manager.release(wanted) }
+            done()
+        }
+    }
+
+    private func nextRelease() -> ByteCount? {
+        state.withLock { state in
+            defer { state.wanted = nil }
+            state.isReleasing = state.wanted != nil
+            return state.wanted
+        }
+    }
+
+    // MARK: Seeing
+
+    /// All there is to tell now, the state last: what it means is known then.
+    func look() -> (messages: [ChildMessage], isSavedAwaited: Bool) {
+        let lifecycle = manager.lifecycle
+        let current = lifecycle.state
+        let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
+        // The last word on a way to the background that is over.
+        let arrival = lifecycle.reports.last.flatMap { isInBackground && $0.target <= .background && !$0.isSuperseded ? $0 : nil }
+        let wasSaved = arrival.map { $0.overran.isEmpty && $0.unreached.isEmpty && $0.failures.isEmpty } ?? false
+        let (checkpoint, isAwaited) = state.withLock { state in
+            defer {
+                state.isAwaited = false
+                // In the foreground work goes on, and what is saved is so for a moment.
+                if !isInBackground { state.checkpoint = nil }
+            }
+            return (state.checkpoint, state.isAwaited)
+        }
+        let messages: [ChildMessage] = [
+            .tasks(manager.backgroundTasks.count, until: manager.backgroundTimeRemaining),
+            .caches(held: manager.heldBytes(), reclaimable: manager.heldBytes(in: .all.upTo(.expensive))),
+            .saved(checkpoint ?? wasSaved), .locks(!lifecycle.exclusive.held.isEmpty),
+            .state(!isInBackground ? .foreground : arrival == nil ? .background : .suspendedReady),
+        ]
+        return (messages, isAwaited)
+    }
+}

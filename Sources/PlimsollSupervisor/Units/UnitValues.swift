@@ -1,0 +1,91 @@
+import Plimsoll
+
+/// The kinds of values that a units file has, read from their texts.
+enum UnitValues {
+    /// `nil` for anything but digits with at most one point in between.
+    static func number(_ text: String) -> Double? {
+        guard let first = text.utf8.first, isDigit(first), text.utf8.allSatisfy({ isDigit($0) || $0 == UInt8(ascii: ".") }) else { return nil }
+        return Double(text)
+    }
+
+    /// A whole number without a sign.
+    static func integer(_ text: String) -> Int? {
+        guard !text.isEmpty, text.utf8.allSatisfy(isDigit) else { return nil }
+        return Int(text)
+    }
+
+    /// A whole number of `ms`, `s`, `m` or `h`, of at most 1,000 days.
+    static func duration(_ text: String) -> Duration? {
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        let units: [Substring: Int] = ["ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000]
+        guard let number = Int(digits), let unit = units[text.dropFirst(digits.count)], number <= 86_400_000_000 / unit else { return nil }
+        return .milliseconds(number * unit)
+    }
+
+    /// `nil` if it may not be a unit's name; it names files and groups.
+    static func isUnitName(_ name: String) -> Bool {
+        func isLetterOrDigit(_ byte: UInt8) -> Bool { isDigit(byte) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 }
+        guard let first = name.utf8.first, isLetterOrDigit(first), name.utf8.count <= 64 else { return false }
+        return name.utf8.allSatisfy { isLetterOrDigit($0) || "-_.".utf8.contains($0) }
+    }
+
+    static func isVariableName(_ name: String) -> Bool {
+        guard let first = name.utf8.first, !isDigit(first), name.utf8.count <= 256 else { return false }
+        return name.utf8.allSatisfy { isDigit($0) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || $0 == UInt8(ascii: "_") }
+    }
+
+    /// Why `path` is none that begins at the root and goes only down; `nil` if it is.
+    static func problem(ofPath path: String) -> String? {
+        if !path.hasPrefix("/") { return "is not an absolute path" }
+        if path.utf8.count > 4095 { return "is longer than a path may be" }
+        if path.utf8.contains(0) { return "holds a zero byte" }
+        return path.split(separator: "/").contains { $0 == "." || $0 == ".." } ? "holds . or .. components" : nil
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte }
+
+    // MARK: - Commands
+
+    /// Why a line is no command.
+    struct CommandProblem: Error { var message: String }
+
+    /// The words of `line`, divided as a shell does it, with quotes and backslashes. What a shell would put something else in the place of is refused, not
+    /// passed on: nobody means a program to get `$HOME` or `*.log` as it stands.
+    static func words(_ line: String) throws(CommandProblem) -> [String] {
+        var words: [String] = []
+        var word: String?
+        var quote: Character?
+        var isEscaped = false
+        for character in line {
+            if isEscaped {
+                // Within double quotes only these lose their backslash.
+                if quote == "\"", !"\"\\$`".contains(character) { word = (word ?? "") + "\\" }
+                word = (word ?? "") + String(character)
+                isEscaped = false
+            } else if character == "\\", quote != "'" {
+                isEscaped = true
+            } else if let open = quote {
+                if open == "\"", "$`".contains(character) { throw shell(character) }
+                if character == open { quote = nil } else { word = (word ?? "") + String(character) }
+            } else if character == "'" || character == "\"" {
+                quote = character
+                word = word ?? ""
+            } else if character == " " || character == "\t" {
+                if let finished = word { words.append(finished) }
+                word = nil
+            } else {
+                if "|&;<>()$`*?[]{}\n\r".contains(character) || (word == nil && "#~".contains(character)) { throw shell(character) }
+                word = (word ?? "") + String(character)
+            }
+        }
+        if let quote { throw CommandProblem(message: "a quote \(quote) is not closed") }
+        if isEscaped { throw CommandProblem(message: "it ends in a backslash") }
+        if let word { words.append(word) }
+        return words
+    }
+
+    private static func shell(_ character: Character) -> CommandProblem {
+        let shown = character.isNewline ? "a line end" : "\(character)"
+        return CommandProblem(message: "\(shown) is for a shell, and none is run; write a list, such as [/bin/sh, -c, \"...\"]")
+    }
+}

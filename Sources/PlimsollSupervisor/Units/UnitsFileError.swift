@@ -1,0 +1,81 @@
+/// A units file that is not taken: all that is wrong with it, in the order of the file.
+public struct UnitsFileError: Error, Sendable, Hashable {
+    /// One thing that is wrong.
+    public struct Problem: Sendable, Hashable {
+        /// From 1; 0 if it is about the file as a whole.
+        public var line: Int
+        public var column: Int
+        public var unit: String?
+        public var key: String?
+        /// What it is, and what is allowed.
+        public var message: String
+    }
+
+    /// As it was named by whoever read it.
+    public var file: String
+    /// At most `mostProblems`.
+    public var problems: [Problem]
+    /// How many there were besides.
+    public var omitted = 0
+
+    /// More than anybody mends in one go.
+    public static let mostProblems = 100
+
+    init(_ file: String, _ problems: [Problem]) {
+        self.file = file
+        let sorted = problems.enumerated().sorted { ($0.element.line, $0.element.column, $0.offset) < ($1.element.line, $1.element.column, $1.offset) }
+        self.problems = sorted.prefix(Self.mostProblems).map(\.element)
+        omitted = problems.count - self.problems.count
+    }
+
+    init(_ file: String, _ message: String, line: Int = 0, column: Int = 0) {
+        self.init(file, [Problem(line: line, column: column, message: message)])
+    }
+}
+
+extension UnitsFileError: CustomStringConvertible {
+    /// A line a problem: `UNITS.yaml:7:5: unit "web": key "importance": ...`.
+    public var description: String {
+        let lines = problems.map { problem in
+            let place = problem.line > 0 ? "\(file):\(problem.line):\(problem.column)" : file
+            return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message].compactMap(\.self).joined(separator: ": ")
+        }
+        return (lines + (omitted > 0 ? ["\(file): \(omitted) more"] : [])).joined(separator: "\n")
+    }
+}
+
+/// Finds the word that was meant.
+enum Spelling {
+    /// `, did you mean "x"?` if one of `words` is near enough, or nothing.
+    static func suggestion(for word: String, among words: some Sequence<String>) -> String {
+        nearest(to: word, among: words).map { "; did you mean \"\($0)\"?" } ?? ""
+    }
+
+    /// The word that takes fewest changes of letters to get to: a third of them at most, two at least.
+    static func nearest(to word: String, among words: some Sequence<String>) -> String? {
+        let typed = plain(word)
+        guard typed.count <= 64 else { return nil }
+        let most = min(max(2, typed.count / 3), typed.count - 1)
+        let best = words.map { (word: $0, distance: distance(typed, plain($0))) }.min { ($0.distance, $0.word) < ($1.distance, $1.word) }
+        guard let best, best.distance <= most else { return nil }
+        return best.word
+    }
+
+    /// Letters and digits, small: `keep_alive`, `keep-alive` and `keepAlive` are the same slip.
+    private static func plain(_ word: String) -> [UInt8] { word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") } }
+
+    /// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
+        var (before, last) = ([Int](), Array(0...right.count))
+        for (row, letter) in left.enumerated() {
+            var line = [row + 1]
+            for (column, other) in right.enumerated() {
+                var cost = min(line[column] + 1, last[column + 1] + 1, last[column] + (letter == other ? 0 : 1))
+                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other { cost = min(cost, before[column - 1] + 1) }
+                line.append(cost)
+            }
+            (before, last) = (last, line)
+        }
+        return last[right.count]
+    }
+}

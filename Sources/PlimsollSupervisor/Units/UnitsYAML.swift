@@ -1,0 +1,120 @@
+import Yams
+
+/// YAML's nodes with their places, without what makes YAML dangerous: aliases, by which a small text stands for an enormous one, and tags.
+enum UnitsYAML {
+    /// Words in a text that may be aliases; more are refused unread, since comparing keys follows them. Sixteen stand for less than 3⁶ times their text.
+    private static let mostAliases = 16
+    /// How often the text is read again with a duplicate key made harmless, to find what else is wrong.
+    private static let mostDuplicates = 32
+
+    /// The node of the one document in `text`, and what is wrong that did not keep it from being read.
+    static func compose(_ text: String, file: String) throws(UnitsFileError) -> (root: Node, problems: [UnitsFileError.Problem]) {
+        guard aliasCount(text.utf8) <= mostAliases else {
+            throw UnitsFileError(file, "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full")
+        }
+        var text = text
+        var duplicates: [UnitsFileError.Problem] = []
+        while true {
+            do {
+                // Nodes know their anchors as long as the parser lives.
+                let parser = try Parser(yaml: text, resolver: .basic, encoding: .utf8)
+                guard let root = try parser.singleRoot() else { throw UnitsFileError(file, "it is empty; it needs \"version: 1\" and \"units:\"") }
+                let problems = withExtendedLifetime(parser) { forbidden(in: root) }
+                // What has anchors may stand for much more than it looks like, so nobody looks.
+                if !problems.isEmpty { throw UnitsFileError(file, duplicates + problems) }
+                return (root, duplicates)
+            } catch let error as UnitsFileError {
+                throw error
+            } catch YamlError.duplicatedKeysInMapping(let keys, let context) {
+                let first = context.mark
+                let key = keys.first ?? ""
+                let again = duplicates.count < mostDuplicates ? Duplicate(of: key, at: first, in: text, number: duplicates.count) : nil
+                let rest = keys.count > 1 && again == nil ? ", as are \(keys.dropFirst().joined(separator: ", "))" : ""
+                let message = "the key \"\(key.prefix(64))\" is there twice, first in line \(first.line)\(rest); once is allowed"
+                duplicates.append(.init(line: again?.line ?? first.line, column: first.column, message: message))
+                guard let again else { throw UnitsFileError(file, duplicates) }
+                text = again.mended
+            } catch {
+                throw UnitsFileError(file, duplicates + [problem(error)])
+            }
+        }
+    }
+
+    private static func problem(_ error: any Error) -> UnitsFileError.Problem {
+        switch error {
+        case YamlError.scanner(let context, let problem, let mark, _), YamlError.parser(let context, let problem, let mark, _),
+            YamlError.composer(let context, let problem, let mark, _):
+            .init(line: mark.line, column: mark.column, message: "it is not YAML: \(context.map { "\($0.text), " } ?? "")\(problem)")
+        case YamlError.reader(let problem, _, _, _): .init(line: 0, column: 0, message: "it is not YAML text: \(problem)")
+        default: .init(line: 0, column: 0, message: "it can't be read as YAML: \(error)")
+        }
+    }
+
+    /// Anchors and tags in `node` and below. Does not follow what has an anchor, so that it ends soon whatever aliases there are.
+    private static func forbidden(in node: Node) -> [UnitsFileError.Problem] {
+        let (anchor, tag): (Anchor?, Tag) =
+            switch node {
+            case .scalar(let scalar): (scalar.anchor, scalar.tag)
+            case .mapping(let mapping): (mapping.anchor, mapping.tag)
+            case .sequence(let sequence): (sequence.anchor, sequence.tag)
+            case .alias(let alias): (alias.anchor, alias.tag)
+            }
+        func problem(_ message: String) -> [UnitsFileError.Problem] {
+            [.init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, message: message)]
+        }
+        if let anchor { return problem("\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text") }
+        let known = ["", Tag.Name.str.rawValue, Tag.Name.map.rawValue, Tag.Name.seq.rawValue]
+        if !known.contains(tag.rawValue) { return problem("the tag \(tag.rawValue) is not allowed") }
+        switch node {
+        case .mapping(let mapping): return mapping.flatMap { forbidden(in: $0.key) + forbidden(in: $0.value) }
+        case .sequence(let sequence): return sequence.flatMap { forbidden(in: $0) }
+        case .scalar, .alias: return []
+        }
+    }
+
+    /// How often `*` stands where an alias may begin, before a letter, digit, `-` or `_`. Counts what is quoted, too: to leave that out would take a parser.
+    private static func aliasCount(_ text: String.UTF8View) -> Int {
+        var count = 0
+        var before = UInt8(ascii: " "), isStar = false
+        for byte in text {
+            let isWord = UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || byte == UInt8(ascii: "-")
+            if isStar, isWord || byte == UInt8(ascii: "_") { count += 1 }
+            isStar = byte == UInt8(ascii: "*") && (before <= 0x20 || before >= 0x80 || ",:[]{}?-".utf8.contains(before))
+            before = byte
+        }
+        return count
+    }
+}
+
+/// The second of two equal keys in a mapping of one key a line.
+struct Duplicate {
+    let line: Int
+    /// The text with that key made into one that is nowhere else, so that all other places stay what they are.
+    let mended: String
+
+    /// Whether `key` is what stands for a duplicate.
+    static func isStandIn(_ key: String) -> Bool { key.unicodeScalars.first.map { 0xe000...0xe0ff ~= $0.value } ?? false }
+
+    /// `nil` if it is not found: the mapping is written on one line, say.
+    init?(of key: String, at first: Mark, in text: String, number: Int) {
+        var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        guard first.line <= lines.count, !key.isEmpty, key.unicodeScalars.allSatisfy({ $0.isASCII }) else { return nil }
+        let indent = first.column - 1
+        for index in lines.indices.dropFirst(first.line) {
+            let line = lines[index]
+            let depth = line.utf8.prefix { $0 == UInt8(ascii: " ") }.count
+            let content = line.dropFirst(depth)
+            if content.isEmpty || content.hasPrefix("#") { continue }
+            if depth < indent { return nil }
+            let after = content.dropFirst(key.count).drop { $0 == " " }
+            guard depth == indent, content.hasPrefix(key), after.hasPrefix(":") else { continue }
+            self.line = index + 1
+            // Private use: nobody's keys. As many characters as before, so columns stay.
+            let stand = String(Character(Unicode.Scalar(UInt16(0xe000 + number))!)) + String(repeating: "\u{f8ff}", count: key.count - 1)
+            lines[index] = line.prefix(depth) + stand + content.dropFirst(key.count)
+            mended = lines.joined(separator: "\n")
+            return
+        }
+        return nil
+    }
+}
