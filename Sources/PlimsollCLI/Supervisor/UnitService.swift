@@ -44,6 +44,8 @@ final class UnitService: Sendable {
             "orders", in: Self.store(habits.name, in: habits.directory), snapshot: { [orders] in Array("\(orders.count)".utf8) },
             restore: { [orders] bytes in orders.set(Int(String(decoding: bytes, as: UTF8.self)) ?? 0) })
         hold(habits.size)
+        let link = try? SupervisorLink(manager)
+        defer { link?.close() }
         try await manager.lifecycle.launch()
         ready()
         if habits.growth > .zero { PlainThread { [self] in grow() }?.detach() }

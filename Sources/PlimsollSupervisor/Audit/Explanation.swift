@@ -33,6 +33,14 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
+    /// A record by itself.
+    public static func sentence(_ record: AuditRecord) -> String {
+        guard let result = record.result else {
+            return "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
+        }
+        return "\(record.unit): \(record.action.kind.rawValue): \(tell(result, of: record.action))"
+    }
+
     public var description: String {
         sentences.isEmpty ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
     }

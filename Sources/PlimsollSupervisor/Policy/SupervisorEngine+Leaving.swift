@@ -33,7 +33,7 @@ extension SupervisorEngine {
                     index, &look,
                     unit.report.isReady
                         ? "it is ready to stand still"
-                        : now < end ? "memory lasts for \(look.fleet.timeLeft ?? .zero) only" : "its \(policy.leaveTime) to leave are over")
+                        : now < end ? "memory lasts for \((look.fleet.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only" : "its \(policy.leaveTime) to leave are over")
             }
         }
     }
@@ -61,7 +61,7 @@ extension SupervisorEngine {
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
         // Warned of are running units only if ending what stands still can't give enough (C75).
-        let mayWarn = level == .critical || look.isShort && standing < look.needed
+        let mayWarn = look.isShort && (level == .critical || standing < look.needed)
         if level == .critical, look.isShort, covered < look.needed, let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) }) {
             look.units[index].memory.footprint = look.units[index].report.charge
             tell(index, &look, hearing: hearing, mayWarn: mayWarn)

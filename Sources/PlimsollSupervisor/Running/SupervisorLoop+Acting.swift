@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import Synchronization
 
 // What is decided is done.
 extension SupervisorLoop {

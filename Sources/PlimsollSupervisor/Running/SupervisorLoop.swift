@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import Synchronization
 
 /// Hear, look, decide, act, wait. One thread owns all of it.
 ///
