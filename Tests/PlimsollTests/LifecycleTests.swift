@@ -173,6 +173,28 @@ struct Stage {
         await #expect(throws: LifecycleError.self) { try await lifecycle.enterForeground(cause: .operator) }
     }
 
+    @Test func `C22 who terminates while that is under way waits for it`() async throws {
+        let log = stage.log, lifecycle = lifecycle, release = Blockade(), entered = Counter()
+        lifecycle.onTerminate("files") { _ in
+            entered.add(1)
+            release.wait()
+            log.add("cleaned up")
+        }
+        try await lifecycle.launch()
+        let first = Task { await lifecycle.terminate(cause: .supervisor) }
+        while entered.value == 0 { await Task.yield() }
+        let second = Task {
+            await lifecycle.terminate(cause: .signal)
+            log.add("the process may end")
+        }
+        // As many turns as it would take a second that does not wait to be over.
+        for _ in 0..<1000 { await Task.yield() }
+        release.open()
+        _ = await (first.value, second.value)
+        #expect(log.all == ["cleaned up", "the process may end"] && lifecycle.state == .notRunning)
+        await lifecycle.terminate(cause: .signal)
+    }
+
     @Test func `C16 a launch into the background sets up nothing of the foreground, which comes with the first return`() async throws {
         stage.observe("a")
         let report = try await lifecycle.launch(into: .background)

@@ -173,19 +173,19 @@ public final class Lifecycle: Sendable {
     /// Terminates in good order: all work stops, state is saved, then who asked for it cleans up (C22). `ResourceManager.run` does it when it is cancelled.
     @discardableResult
     public func terminate(cause: LifecycleCause = .shutdown, within budget: Duration? = nil) async -> LifecycleReport {
-        // Without a launch, and the second time, there is nothing to do.
+        // Without a launch there is nothing to do. Who asks while it is under way waits for it as well: the process may end when this returns.
         guard launching.withLock({ $0.hasBegun }) else { return LifecycleReport(target: .notRunning) }
-        let report = try? await settle(cause, within: budget ?? policy.terminationDeadline) { $0.isTerminating = true }
+        let report = try? await settle(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) { $0.isTerminating = true }
         return report ?? LifecycleReport(target: .notRunning)
     }
 
     /// Changes what is wished, and brings the process and its scenes there: on the way down the scenes first, on the way up the process (C94).
-    func settle(_ cause: LifecycleCause, within budget: Duration? = nil, _ change: @escaping @Sendable (inout LifecycleWish) -> Void) async throws
-        -> LifecycleReport
-    {
+    func settle(
+        _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false, _ change: @escaping @Sendable (inout LifecycleWish) -> Void
+    ) async throws -> LifecycleReport {
         if AsyncCallGate.isInside {
             // A handler that waits for its own step would wait until the deadline.
-            threads.run { await AsyncCallGate.outside { _ = try? await self.settle(cause, within: budget, change) } }
+            threads.run { await AsyncCallGate.outside { _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change) } }
             return LifecycleReport(target: wish.withLock { $0.process }, isSuperseded: true)
         }
         await launchIfNeeded()
@@ -193,7 +193,7 @@ public final class Lifecycle: Sendable {
             defer { change(&wish) }
             return wish.isTerminating
         }
-        if isOver {
+        if isOver, !endsTheLife {
             throw LifecycleError("a change (\(cause.rawValue)) was asked for after termination; a process that has terminated does not come back")
         }
         let budget = budget ?? policy.backgroundDeadline

@@ -9,7 +9,7 @@ struct BenchCommand: ParsableCommand {
         subcommands: [
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
             VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self, TimersBench.self,
-            LifecycleBenchCommand.self, TaskBenchCommand.self, TaskFootprintCommand.self,
+            LifecycleBenchCommand.self, TaskBenchCommand.self, TaskFootprintCommand.self, SupervisorBenchCommand.self,
         ])
 }
 

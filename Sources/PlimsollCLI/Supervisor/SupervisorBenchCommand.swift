@@ -1,0 +1,68 @@
+import ArgumentParser
+import Foundation
+import Glibc
+import Plimsoll
+import PlimsollSupervisor
+
+/// What the supervisor is worth, and what it costs.
+struct SupervisorBenchCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "supervisor", abstract: "A trio of services under one limit, many times; 500 units idle and decided on; the supervisor killed.")
+
+    enum Part: String, CaseIterable { case trio, decision, idle, killed }
+
+    @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: "Runs of the trio.") var runs = 20
+    @Option(help: "Limit of the trio's group.") var limit = ByteCount.mebibytes(256)
+    @Option(help: "Units of the idle fleet.") var units = 500
+    @Option(help: "How long it idles.") var seconds = 20.0
+
+    func validate() throws {
+        try Allowed.count(runs, "--runs", in: 1...1000)
+        try Allowed.count(units, "--units", in: 1...1000)
+        try Allowed.seconds(seconds, "--seconds", in: 1...600)
+        let _: [Part] = try Allowed.list(parts, "--parts")
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let signals = SignalQueue()
+            for part in try Allowed.list(parts, "--parts") as [Part] {
+                do {
+                    switch part {
+                    case .trio: try trio(signals)
+                    case .decision: DecisionBench(units: units).run()
+                    case .idle: try IdleFleet(units: units, seconds: seconds).measure()
+                    case .killed: try KilledSupervisor(signals: signals).measure(runs: min(runs, 10))
+                    }
+                } catch let refusal as GroupMaker.Refusal {
+                    throw Failure.unavailable("\(part.rawValue): \(refusal); \(GroupMaker.Refusal.remedy)")
+                }
+            }
+        }
+    }
+
+    private func trio(_ signals: SignalQueue) throws {
+        var records: [TrioRecord] = []
+        for number in 1...runs {
+            let record = try Self.play(limit: limit, isSupervised: true, signals)
+            records.append(record)
+            Output.line("# run \(number): \(record.result); first relief \(record.reliefAfterCritical.map { Text.number($0.milliseconds) } ?? "-") ms after critical")
+        }
+        let alone = try Self.play(limit: limit, isSupervised: false, signals)
+        Output.line("# without a supervisor: \(alone.result)")
+        func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
+        figure("supervisor.trio.survived", Double(records.count(where: \.survived)), "of_\(runs)")
+        figure("supervisor.trio.state-lost", Double(records.reduce(0) { $0 + $1.lostOrders }), "orders")
+        figure("supervisor.trio.hog-warned-then-stopped", Double(records.count { $0.hogWasWarned && $0.hogWasStopped }), "of_\(runs)")
+        let reliefs = records.compactMap(\.reliefAfterCritical).map(\.milliseconds).sorted()
+        if !reliefs.isEmpty { figure("supervisor.first-relief", reliefs[reliefs.count / 2], "ms") }
+    }
+
+    static func play(limit: ByteCount, isSupervised: Bool, _ signals: SignalQueue) throws -> TrioRecord {
+        let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-trio"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        return try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals).play(isSupervised: isSupervised, for: .seconds(20))
+    }
+}
