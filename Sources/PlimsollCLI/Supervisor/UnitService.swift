@@ -90,8 +90,10 @@ final class UnitService: Sendable {
         defer { close(file) }
         var accepted = 0
         pread(file, &accepted, 8, 0)
-        let saved = try store(name, in: directory).read("orders").flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0
-        return max(0, accepted - saved)
+        // The store wraps what was saved, which stands at the end.
+        let bytes = try store(name, in: directory).read("orders") ?? []
+        let digits = bytes.reversed().prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
+        return max(0, accepted - (Int(String(decoding: digits.reversed(), as: UTF8.self)) ?? 0))
     }
 
     private static func acceptedFile(_ name: String, in directory: String) -> String { directory + "/" + name + ".accepted" }
