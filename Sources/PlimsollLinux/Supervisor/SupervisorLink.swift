@@ -34,8 +34,10 @@ public final class SupervisorLink: Sendable {
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
-    /// - Parameter onEnding: called when the supervisor will end the process, with the time until then. By default the life cycle terminates in good order within that time.
-    /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is tried again.
+    /// - Parameter onEnding: called, on a thread of the manager's, when the supervisor will end the process, with the time until then. By default the life
+    ///   cycle terminates in good order within that time.
+    /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is
+    ///   tried again.
     public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws {
         try self.init(manager, path: getenv(Self.variable).map { String(cString: $0) }, kernel: HostKernel(), onEnding: onEnding)
     }
