@@ -26,7 +26,7 @@ import Testing
         return events
     }
 
-    @Test func `C48: what a service says is told with who it is, by the kernel's word`() throws {
+    @Test func `C48 what a service says is told with who it is, by the kernel's word`() throws {
         let server = try server { process, user in process == getpid() && user == getuid() ? "web" : nil }
         let file = client(server, "1 hello v=1\n2 state is=background\n3 locks held=yes\n4 dance\n5 sav")
         defer { close(file) }
@@ -40,7 +40,7 @@ import Testing
         #expect(server.connectionCount == 0 && server.counters.lines == 6 && server.counters.unknown == 1 && Fixture.received(file) == nil)
     }
 
-    @Test func `C77: messages go to one service, numbered`() throws {
+    @Test func `C77 messages go to one service, numbered`() throws {
         let server = try server()
         let (one, other) = (client(server, "1 hello v=1\n"), client(server, "1 hello v=1\n"))
         defer {
@@ -121,7 +121,7 @@ import Testing
         #expect(server.connectionCount == 0 && server.nextTurn == nil && !Fixture.isReadable(server.file, within: 0))
     }
 
-    @Test func `T29: who does not read is not waited for, and reads whole lines once it does`() throws {
+    @Test func `T29 who does not read is not waited for, and reads whole lines once it does`() throws {
         let server = try server()
         let file = client(server, "1 hello v=1\n")
         defer { close(file) }

@@ -7,7 +7,7 @@ import Testing
 @Suite struct PressureSocketTests {
     private let directory = Fixture.Directory()
 
-    @Test func `C77: a service that only waits for a byte is warned, and one that reads finds the level`() throws {
+    @Test func `C77 a service that only waits for a byte is warned, and one that reads finds the level`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         #expect(socket.environment == ["MEMORY_PRESSURE_WATCH": directory.path + "/web.pressure", "MEMORY_PRESSURE_WRITE": ""])
         let client = Fixture.connect(socket.path)
@@ -24,7 +24,7 @@ import Testing
         #expect(!Fixture.isReadable(socket.file, within: 0) && socket.connectionCount == 1)
     }
 
-    @Test func `C77: Plimsoll's own source hears it as an announced level, also if it comes after`() throws {
+    @Test func `C77 Plimsoll's own source hears it as an announced level, also if it comes after`() throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web")
         let environment = LinuxPressureSource.Environment(
             watch: socket.environment["MEMORY_PRESSURE_WATCH"], write: socket.environment["MEMORY_PRESSURE_WRITE"])

@@ -109,7 +109,7 @@ import Testing
         #expect(await supervisor.serve { $0.closings == [.left] })
     }
 
-    @Test func `C4: told to, it goes to the background, says when it is ready, and comes back`() async throws {
+    @Test func `C4 told to, it goes to the background, says when it is ready, and comes back`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         let calls = Mutex<[String]>([])
         try await manager.lifecycle.launch()
@@ -130,7 +130,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43: state is saved when the supervisor asks, and that is said`() async throws {
+    @Test func `C43 state is saved when the supervisor asks, and that is said`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let saves = Mutex(0)
         manager.lifecycle.preserve(
@@ -146,7 +146,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C77: a level told is an announced level`() async throws {
+    @Test func `C77 a level told is an announced level`() async throws {
         let supervisor = try Supervisor(directory)
         let source = LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel())
         let manager = ResourceManager(source: source)
@@ -164,7 +164,7 @@ import Testing
         #expect(try source.read(at: .seconds(100)).announced == nil)
     }
 
-    @Test func `C77: a source that nothing can be announced to rehearses the level`() async throws {
+    @Test func `C77 a source that nothing can be announced to rehearses the level`() async throws {
         let supervisor = try Supervisor(directory)
         let manager = ResourceManager(source: ScriptedPressureSource())
         let running = Task { try await manager.run() }
@@ -190,7 +190,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C33: a keep-alive is granted or not, and asked for again by the next connection`() async throws {
+    @Test func `C33 a keep-alive is granted or not, and asked for again by the next connection`() async throws {
         let supervisor = try Supervisor(directory)
         let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)
         #expect(await link.setKeepAlive(every: .seconds(599)) == false)
@@ -202,7 +202,7 @@ import Testing
         }
     }
 
-    @Test func `T29: a link outlives its supervisor, and tells everything to the next`() async throws {
+    @Test func `T29 a link outlives its supervisor, and tells everything to the next`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         var supervisor: Supervisor? = try Supervisor(directory)
         let link = try link(manager, supervisor!)
