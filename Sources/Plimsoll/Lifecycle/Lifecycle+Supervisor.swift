@@ -6,6 +6,9 @@ extension Lifecycle {
         try await settle(cause, within: min(budget, policy.backgroundDeadline)) { $0.isInBackground = true }
     }
 
+    /// Runs `body` on a thread of the manager's, off the cooperative pool: what a supervisor asks for must be done when all of that is busy, too.
+    package func runAside(_ body: @escaping @Sendable () async -> Void) { threads.run(body) }
+
     /// Saves all preserved state that has changed, on threads of the manager's.
     ///
     /// - Returns: what was not saved within `limit`, and why not.

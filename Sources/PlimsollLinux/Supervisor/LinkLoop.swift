@@ -111,7 +111,10 @@ final class LinkLoop: Sendable {
         var stream = LineStream(file)
         var news = LinkNews()
         var isRefused = false
-        guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else { return ("\(path) takes nothing", false) }
+        guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else {
+            // It may have been turned away already, with a word.
+            return (hear(&stream, &isRefused) ?? "\(path) takes nothing", false)
+        }
         state.withLock { state in
             state.status.isConnected = true
             state.status.connections += 1

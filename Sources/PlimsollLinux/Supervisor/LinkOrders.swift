@@ -30,24 +30,24 @@ final class LinkOrders: Sendable {
         case .release(let bytes): release(bytes, done)
         // A service that has terminated throws here: it is beyond that.
         case .background(let deadline):
-            Task {
+            lifecycle.runAside {
                 _ = try? await lifecycle.enterBackground(cause: .supervisor, within: deadline)
                 done()
             }
         case .resume:
-            Task {
+            lifecycle.runAside {
                 _ = try? await lifecycle.enterForeground(cause: .supervisor)
                 done()
             }
         case .checkpoint:
-            Task {
+            lifecycle.runAside { [self] in
                 let failures = await lifecycle.checkpoint(within: lifecycle.policy.backgroundDeadline)
                 state.withLock { ($0.checkpoint, $0.isAwaited) = (failures.isEmpty, true) }
                 done()
             }
         case .ending(let grace):
-            if let onEnding { return onEnding(grace) }
-            Task {
+            if let onEnding { return lifecycle.runAside { onEnding(grace) } }
+            lifecycle.runAside {
                 await lifecycle.terminate(cause: .supervisor, within: grace)
                 done()
             }
@@ -70,7 +70,7 @@ final class LinkOrders: Sendable {
             return !state.isReleasing
         }
         guard begins else { return }
-        Task {
+        manager.lifecycle.runAside { [self] in
             while let wanted = nextRelease() { _ = await manager.release(wanted) }
             done()
         }

@@ -34,16 +34,21 @@ public final class SupervisorLink: Sendable {
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
-    /// - Parameter onEnding: called when the supervisor will end the process, with the time until then. By default the life cycle terminates in good order within that time.
-    /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is tried again.
+    /// - Parameter onEnding: called, on a thread of the manager's, when the supervisor will end the process, with the time until then. By default the life
+    ///   cycle terminates in good order within that time.
+    /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is
+    ///   tried again.
     public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws {
         try self.init(manager, path: getenv(Self.variable).map { String(cString: $0) }, kernel: HostKernel(), onEnding: onEnding)
     }
 
     package init(
-        _ manager: ResourceManager, path: String?, kernel: any Kernel, firstPause: Duration = LinkPause.first, onEnding: (@Sendable (Duration) -> Void)? = nil
+        _ manager: ResourceManager, path: String?, kernel: any Kernel, firstPause: Duration = LinkPause.first,
+        onEnding: (@Sendable (Duration) -> Void)? = nil
     ) throws {
-        guard let path, !path.isEmpty else { throw SupervisorLinkError("$\(Self.variable) is not set: nobody supervises this process", isAlone: true) }
+        guard let path, !path.isEmpty else {
+            throw SupervisorLinkError("$\(Self.variable) is not set: nobody supervises this process", isAlone: true)
+        }
         // sun_path has 108 bytes, with the zero at its end.
         guard path.hasPrefix("/"), path.utf8.count <= 107 else {
             throw SupervisorLinkError("$\(Self.variable) is \"\(path.prefix(200))\"; allowed is an absolute path of at most 107 bytes")
@@ -53,7 +58,8 @@ public final class SupervisorLink: Sendable {
         transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in for await _ in transitions { bell.ring() } }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()
-            throw SupervisorLinkError("no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+            throw SupervisorLinkError(
+                "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
     }
 

@@ -155,7 +155,8 @@ public final class ChannelServer {
     }
 
     private func listen(to connection: ChannelConnection) {
-        _ = readiness.set(connection.stream.file, connection.peer.id, reading: connection.restsUntil == nil, writing: !connection.stream.outbox.isEmpty)
+        _ = readiness.set(
+            connection.stream.file, connection.peer.id, reading: connection.restsUntil == nil, writing: !connection.stream.outbox.isEmpty)
     }
 
     // MARK: Reading

@@ -5,6 +5,8 @@ import Glibc
 final class LocalSocket: Sendable {
     let path: String
     let file: Int32
+    /// Of the name, to tell it from a successor's.
+    private let inode: UInt64
 
     /// How many may wait to be accepted; more are refused by the kernel, and try again.
     private static let backlog: Int32 = 64
@@ -18,12 +20,22 @@ final class LocalSocket: Sendable {
             case .datagrams: plimsoll_bind_datagrams(path)
             }
         self.path = path
+        inode = Self.inode(path)
         guard file >= 0 else { throw ChannelError("listening at", path, errno: -file) }
     }
 
     deinit {
-        unlink(path)
+        // This runs also when `init` throws: what lies there is not ours then.
+        guard file >= 0 else { return }
+        // Whoever came after has replaced it, and must stay reachable.
+        if Self.inode(path) == inode { unlink(path) }
         close(file)
+    }
+
+    /// 0 for none.
+    private static func inode(_ path: String) -> UInt64 {
+        var status = stat()
+        return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
     }
 }
 
@@ -55,7 +67,7 @@ final class ReadyFiles: Sendable {
         guard file >= 0 else { throw ChannelError("an epoll file for", path, errno: -file) }
     }
 
-    deinit { close(file) }
+    deinit { if file >= 0 { close(file) } }
 
     /// Has `key` said when `file` is ready; false if the kernel refuses, for want of memory or by its limit of watches.
     func set(_ file: Int32, _ key: UInt64, reading: Bool = true, writing: Bool = false) -> Bool {

@@ -50,7 +50,9 @@ public struct NotifyMessage: Sendable, Hashable {
 
     private mutating func take(_ line: some Collection<UInt8>) {
         guard let sign = line.firstIndex(of: UInt8(ascii: "=")), sign != line.startIndex else { return refuse(line, "is not KEY=VALUE") }
-        guard let key = String(validating: line[..<sign], as: UTF8.self), let value = String(validating: line[line.index(after: sign)...], as: UTF8.self) else {
+        guard let key = String(validating: line[..<sign], as: UTF8.self),
+            let value = String(validating: line[line.index(after: sign)...], as: UTF8.self)
+        else {
             return refuse(line, "is not UTF-8")
         }
         switch key {

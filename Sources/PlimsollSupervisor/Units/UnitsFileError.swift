@@ -23,7 +23,9 @@ public struct UnitsFileError: Error, Sendable, Hashable {
 
     init(_ file: String, _ problems: [Problem]) {
         self.file = file
-        let sorted = problems.enumerated().sorted { ($0.element.line, $0.element.column, $0.offset) < ($1.element.line, $1.element.column, $1.offset) }
+        let sorted = problems.enumerated().sorted {
+            ($0.element.line, $0.element.column, $0.offset) < ($1.element.line, $1.element.column, $1.offset)
+        }
         self.problems = sorted.prefix(Self.mostProblems).map(\.element)
         omitted = problems.count - self.problems.count
     }
@@ -38,7 +40,8 @@ extension UnitsFileError: CustomStringConvertible {
     public var description: String {
         let lines = problems.map { problem in
             let place = problem.line > 0 ? "\(file):\(problem.line):\(problem.column)" : file
-            return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message].compactMap(\.self).joined(separator: ": ")
+            return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message].compactMap(\.self).joined(
+                separator: ": ")
         }
         return (lines + (omitted > 0 ? ["\(file): \(omitted) more"] : [])).joined(separator: "\n")
     }

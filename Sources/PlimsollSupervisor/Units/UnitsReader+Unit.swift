@@ -3,7 +3,8 @@ import Yams
 
 /// The keys of a unit.
 private enum UnitKey: String, CaseIterable {
-    case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend, keepAlive, allowance, restart, dependencies
+    case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend, keepAlive, allowance, restart,
+        dependencies
 }
 
 extension UnitsReader {
@@ -105,7 +106,9 @@ extension UnitsReader {
             return nil
         }
         if words.contains(where: { $0.utf8.contains(0) }) { refuse(node, "holds a zero byte, which no argument may") }
-        if !program.contains("/") { refuse(node, "\"\(program.prefix(80))\" is looked for nowhere; write the path of the program, such as /usr/bin/\(program.prefix(80))") }
+        if !program.contains("/") {
+            refuse(node, "\"\(program.prefix(80))\" is looked for nowhere; write the path of the program, such as /usr/bin/\(program.prefix(80))")
+        }
         return words
     }
 

@@ -32,14 +32,18 @@ struct UnitsReader {
             default: reader.readUnits(node)
             }
         }
-        for name in ["version", "units"] where !found.contains(name) { refuse(root, "the key \"\(name)\" is missing\(name == "version" ? "; it is 1" : "")") }
+        for name in ["version", "units"] where !found.contains(name) {
+            refuse(root, "the key \"\(name)\" is missing\(name == "version" ? "; it is 1" : "")")
+        }
         let declared = names
         for problem in UnitDependencies.problems(dependencies, names: declared) { problems.append(problem) }
     }
 
     private mutating func readPolicy(_ node: Node) {
         forEachPair(node) { reader, name, value in
-            guard let text = reader.text(value) else { return reader.refuse(value, "is \(Self.shown(value)); allowed is a number or a time such as 30s") }
+            guard let text = reader.text(value) else {
+                return reader.refuse(value, "is \(Self.shown(value)); allowed is a number or a time such as 30s")
+            }
             let setting = UnitsFile.Setting(text: text, line: value.mark?.line ?? 0, column: value.mark?.column ?? 0)
             guard setting.number != nil || setting.duration != nil else {
                 return reader.refuse(value, "is \(Self.shown(value)); allowed is a number or a time such as 250ms, 30s, 10m or 1h")
@@ -53,9 +57,13 @@ struct UnitsReader {
             reader.key = nil
             guard UnitValues.isUnitName(name) else {
                 return reader.refuse(
-                    value, "\"\(name.prefix(80))\" is no name of a unit; allowed are 1 to 64 letters, digits, -, _ and . of which the first is a letter or digit")
+                    value,
+                    "\"\(name.prefix(80))\" is no name of a unit; allowed are 1 to 64 letters, digits, -, _ and . of which the first is a letter or digit"
+                )
             }
-            guard reader.names.count < UnitsFile.maximumUnits else { return reader.refuse(value, "there are more than \(UnitsFile.maximumUnits) units") }
+            guard reader.names.count < UnitsFile.maximumUnits else {
+                return reader.refuse(value, "there are more than \(UnitsFile.maximumUnits) units")
+            }
             reader.unit = name
             reader.names.append(name)
             if let unit = reader.readUnit(name, value) { reader.units.append(unit) }
@@ -94,7 +102,10 @@ struct UnitsReader {
             if !problems.isEmpty, Duplicate.isStandIn(name) { continue }
             if let allowed, !allowed.contains(name) {
                 let suggestion = Spelling.suggestion(for: name, among: allowed)
-                refuse(keyNode, "the key \"\(name.prefix(64))\" is not known\(suggestion.isEmpty ? "; allowed are \(allowed.joined(separator: ", "))" : suggestion)")
+                refuse(
+                    keyNode,
+                    "the key \"\(name.prefix(64))\" is not known\(suggestion.isEmpty ? "; allowed are \(allowed.joined(separator: ", "))" : suggestion)"
+                )
                 continue
             }
             key = outer.map { "\($0).\(name)" } ?? name

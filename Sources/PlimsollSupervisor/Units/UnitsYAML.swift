@@ -10,7 +10,8 @@ enum UnitsYAML {
     /// The node of the one document in `text`, and what is wrong that did not keep it from being read.
     static func compose(_ text: String, file: String) throws(UnitsFileError) -> (root: Node, problems: [UnitsFileError.Problem]) {
         guard aliasCount(text.utf8) <= mostAliases else {
-            throw UnitsFileError(file, "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full")
+            throw UnitsFileError(
+                file, "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full")
         }
         var text = text
         var duplicates: [UnitsFileError.Problem] = []
@@ -62,7 +63,9 @@ enum UnitsYAML {
         func problem(_ message: String) -> [UnitsFileError.Problem] {
             [.init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, message: message)]
         }
-        if let anchor { return problem("\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text") }
+        if let anchor {
+            return problem("\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text")
+        }
         let known = ["", Tag.Name.str.rawValue, Tag.Name.map.rawValue, Tag.Name.seq.rawValue]
         if !known.contains(tag.rawValue) { return problem("the tag \(tag.rawValue) is not allowed") }
         switch node {
@@ -77,7 +80,8 @@ enum UnitsYAML {
         var count = 0
         var before = UInt8(ascii: " "), isStar = false
         for byte in text {
-            let isWord = UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || byte == UInt8(ascii: "-")
+            let isWord =
+                UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || byte == UInt8(ascii: "-")
             if isStar, isWord || byte == UInt8(ascii: "_") { count += 1 }
             isStar = byte == UInt8(ascii: "*") && (before <= 0x20 || before >= 0x80 || ",:[]{}?-".utf8.contains(before))
             before = byte

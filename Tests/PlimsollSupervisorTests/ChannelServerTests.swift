@@ -1,0 +1,194 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollSupervisor
+import PlimsollTesting
+import Testing
+
+@Suite struct ChannelServerTests {
+    private let directory = Fixture.Directory()
+
+    private func server(unitOf: @escaping (Int32, UInt32) -> String? = { _, _ in "web" }) throws -> ChannelServer {
+        try ChannelServer(directory: directory.path, unitOf: unitOf)
+    }
+
+    /// A connection that has said what is given.
+    private func client(_ server: ChannelServer, _ lines: String) -> Int32 {
+        let file = Fixture.connect(server.path)
+        Fixture.send(file, lines.utf8)
+        return file
+    }
+
+    /// All that happens until nothing is left to do.
+    private func drain(_ server: ChannelServer, at now: Duration = .zero) -> [ChannelServer.Event] {
+        var events: [ChannelServer.Event] = []
+        while Fixture.isReadable(server.file, within: 0) { events += server.turn(at: now) }
+        return events
+    }
+
+    @Test func `C48 what a service says is told with who it is, by the kernel's word`() throws {
+        let server = try server { process, user in process == getpid() && user == getuid() ? "web" : nil }
+        let file = client(server, "1 hello v=1\n2 state is=background\n3 locks held=yes\n4 dance\n5 sav")
+        defer { close(file) }
+        var events = drain(server)
+        guard case .opened(let peer) = events.first else { return #expect(Bool(false), "\(events)") }
+        #expect(peer.process == getpid() && peer.user == getuid() && peer.unit == "web")
+        #expect(events == [.opened(peer), .message(peer, .state(.background), sequence: 2), .message(peer, .locks(true), sequence: 3)])
+        Fixture.send(file, "ed is=yes\n6 bye\n".utf8)
+        events = drain(server)
+        #expect(events == [.message(peer, .saved(true), sequence: 5), .closed(peer, .left)])
+        #expect(server.connectionCount == 0 && server.counters.lines == 6 && server.counters.unknown == 1 && Fixture.received(file) == nil)
+    }
+
+    @Test func `C77 messages go to one service, numbered`() throws {
+        let server = try server()
+        let (one, other) = (client(server, "1 hello v=1\n"), client(server, "1 hello v=1\n"))
+        defer {
+            close(one)
+            close(other)
+        }
+        let peers = drain(server).compactMap { event in if case .opened(let peer) = event { peer } else { nil } }
+        #expect(peers.count == 2 && server.send(.level(.warning), to: peers[0].id) && server.send(.release(.mebibytes(1)), to: peers[0].id))
+        #expect(!server.send(.resume, to: 99))
+        let heard = [Fixture.received(one), Fixture.received(other)]
+        #expect(Set(heard) == ["1 level is=warning\n2 release bytes=1048576\n", ""])
+    }
+
+    @Test(arguments: [
+        ("1 state is=background\n", SupervisorMessage.Refusal.noHello), ("1 hello v=2\n", .version), ("2 hello v=1\n", .sequence),
+        ("1 hello v=1\n3 bye\n", .sequence),
+        ("1 hello v=1\n2 hello v=1\n", .malformed), ("garbage\n", .malformed), ("\n", .malformed), ("1 hello v=1\n2 saved is=maybe\n", .malformed),
+        (String(repeating: "x", count: 5000), .malformed),
+    ])
+    func `who breaks the rules is told why and closed`(lines: String, reason: SupervisorMessage.Refusal) throws {
+        let server = try server()
+        let file = client(server, lines)
+        defer { close(file) }
+        let events = drain(server)
+        #expect(Fixture.received(file) == "1 refused because=\(reason.rawValue)\n" && server.connectionCount == 0 && server.counters.refused == 1)
+        #expect(server.lastRefusal?.hasPrefix("process \(getpid()) of web: ") == true)
+        // Of who has never said hello nothing is told.
+        let isKnown = lines.hasPrefix("1 hello v=1\n")
+        #expect(events.count == (isKnown ? 2 : 0))
+    }
+
+    @Test func `processes that belong to no unit, and more connections than a unit may have, are turned away`() throws {
+        let server = try server { _, _ in nil }
+        let stranger = client(server, "1 hello v=1\n")
+        #expect(drain(server).isEmpty && Fixture.received(stranger) == "1 refused because=unknown-process\n" && server.counters.accepted == 0)
+        close(stranger)
+
+        let other = Fixture.Directory()
+        let full = try ChannelServer(directory: other.path) { _, _ in "web" }
+        var files = (0..<10).map { _ in client(full, "1 hello v=1\n") }
+        #expect(drain(full).count == 8 && full.connectionCount == 8 && full.counters.refused == 2)
+        #expect(files[8...].allSatisfy { Fixture.received($0) == "1 refused because=too-many\n" })
+        close(files.removeFirst())
+        #expect(drain(full).count == 1)
+        files.append(client(full, "1 hello v=1\n"))
+        #expect(drain(full).count == 1 && full.connectionCount == 8)
+        for file in files { close(file) }
+    }
+
+    @Test func `who says too much is not read for a while, and others are`() throws {
+        let server = try server()
+        let flood = client(server, "1 hello v=1\n"), calm = client(server, "1 hello v=1\n")
+        defer {
+            close(flood)
+            close(calm)
+        }
+        #expect(drain(server).count == 2)
+        Fixture.send(flood, (2...1000).map { "\($0) tasks n=\($0)\n" }.joined().utf8)
+        #expect(drain(server).count == 199 && server.counters.rests == 1 && server.nextTurn == .seconds(1))
+        Fixture.send(calm, "2 saved is=yes\n".utf8)
+        #expect(drain(server).count == 1)
+        // It does not spin meanwhile, and nothing is lost.
+        #expect(!Fixture.isReadable(server.file, within: 0))
+        var (messages, now) = (199, Duration.zero)
+        while let next = server.nextTurn {
+            now = next
+            for event in server.turn(at: now) + drain(server, at: now) { if case .message = event { messages += 1 } }
+        }
+        #expect(messages == 999 && now >= .seconds(15), "\(messages) in \(now)")
+    }
+
+    @Test func `a connection that ends while it is not read is let go of`() throws {
+        let server = try server()
+        let flood = client(server, "1 hello v=1\n" + (2...300).map { "\($0) tasks n=\($0)\n" }.joined())
+        #expect(drain(server).count == 200 && server.nextTurn != nil)
+        close(flood)
+        guard case .closed(_, .gone) = drain(server).last else { return #expect(Bool(false), "not closed") }
+        #expect(server.connectionCount == 0 && server.nextTurn == nil && !Fixture.isReadable(server.file, within: 0))
+    }
+
+    @Test func `T29 who does not read is not waited for, and reads whole lines once it does`() throws {
+        let server = try server()
+        let file = client(server, "1 hello v=1\n")
+        defer { close(file) }
+        guard case .opened(let peer) = drain(server).first else { return #expect(Bool(false), "not opened") }
+        var sent = 0
+        while server.send(.checkpoint, to: peer.id) {
+            sent += 1
+            try #require(sent < 1_000_000)
+        }
+        #expect(sent > 10 && server.counters.unsent == 1)
+        var text = ""
+        while let part = Fixture.received(file), !part.isEmpty {
+            text += part
+            _ = drain(server)
+        }
+        #expect(text.split(separator: "\n").count == sent && text.hasSuffix("\(sent) checkpoint\n"))
+        #expect(server.send(.resume, to: peer.id) && Fixture.received(file) == "\(sent + 1) resume\n")
+    }
+
+    @Test func `a hundred thousand malformed lines harm nobody else and leave nothing behind`() throws {
+        let server = try server { _, _ in "web" }
+        let calm = client(server, "1 hello v=1\n")
+        defer { close(calm) }
+        guard case .opened(let peer) = drain(server).first else { return #expect(Bool(false), "not opened") }
+        let seed: UInt64 = 100_000
+        var random = SeededGenerator(seed: seed)
+        let before = Fixture.openFiles
+        var (lines, calmLine, heard, opened, closed) = (0, 1, 0, 0, 0)
+        while lines < 100_000 {
+            var text = Array((random.next() % 4 > 0 ? "1 hello v=1\n" : "").utf8)
+            var number = 2
+            for _ in 0..<1 + random.next() % 60 {
+                var line =
+                    Array("\(number) ".utf8)
+                    + Array(["tasks n=3", "saved is=yes", "sing", "caches bytes=1 reclaimable=1"][Int(random.next() % 4)].utf8)
+                if random.next() % 16 == 0 { line[Int(random.next() % UInt64(line.count))] = UInt8(truncatingIfNeeded: random.next()) }
+                text += line + [10]
+                number += 1
+                lines += 1
+            }
+            let file = Fixture.connect(server.path)
+            try #require(file >= 0)
+            // In pieces, as it comes.
+            for piece in [text.prefix(text.count / 2), text.suffix(from: text.count / 2)] {
+                Fixture.send(file, piece)
+                for event in drain(server, at: .seconds(lines)) {
+                    if case .opened = event {
+                        opened += 1
+                    } else if case .closed = event {
+                        closed += 1
+                    } else if case .message(peer, _, _) = event {
+                        heard += 1
+                    }
+                }
+            }
+            close(file)
+            calmLine += 1
+            Fixture.send(calm, "\(calmLine) tasks n=\(calmLine)\n".utf8)
+        }
+        for event in drain(server, at: .seconds(lines)) {
+            if case .closed = event { closed += 1 } else if case .message(peer, _, _) = event { heard += 1 }
+        }
+        #expect(
+            opened > 100 && opened == closed && heard == calmLine - 1,
+            "seed \(seed): \(opened) opened, \(closed) closed, \(heard) of \(calmLine - 1) heard")
+        #expect(server.connectionCount == 1 && server.counters.refused > 100, "seed \(seed)")
+        #expect(server.send(.level(.critical), to: peer.id) && Fixture.received(calm) == "1 level is=critical\n")
+        withExtendedLifetime(before) {}
+    }
+}

@@ -1,0 +1,66 @@
+import Glibc
+
+/// What tests of files and sockets need.
+enum Fixture {
+    /// A file of this repository.
+    static func text(of path: String, _ here: String = #filePath) -> String? {
+        let root = here.split(separator: "/").dropLast(3).joined(separator: "/")
+        guard let file = fopen("/\(root)/\(path)", "r") else { return nil }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return String(decoding: bytes[..<count], as: UTF8.self)
+    }
+
+    /// A new directory with a short name, which goes with this.
+    final class Directory {
+        let path: String
+
+        init() {
+            var template = Array("/tmp/plimsoll-XXXXXX".utf8CString)
+            path = template.withUnsafeMutableBufferPointer { String(cString: mkdtemp($0.baseAddress!)!) }
+        }
+
+        deinit { rmdir(path) }
+    }
+
+    /// Whether `file` becomes readable, within ten seconds: a limit for what hangs, not a time that anything is measured by.
+    static func isReadable(_ file: Int32, within milliseconds: Int32 = 10_000) -> Bool {
+        var files = pollfd(fd: file, events: Int16(POLLIN), revents: 0)
+        return poll(&files, 1, milliseconds) > 0
+    }
+
+    /// A blocking stream socket connected to `path`.
+    static func connect(_ path: String) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+        }
+        return result == 0 ? file : -errno
+    }
+
+    /// What can be read from `file` without waiting; `nil` at its end.
+    static func received(_ file: Int32) -> String? {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(file, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+        return count == 0 ? nil : String(decoding: bytes[..<max(0, count)], as: UTF8.self)
+    }
+
+    @discardableResult
+    static func send(_ file: Int32, _ bytes: some Collection<UInt8>) -> Int {
+        let bytes = Array(bytes)
+        return Glibc.send(file, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+    }
+
+    /// Open descriptors of this process.
+    static var openFiles: Int {
+        guard let directory = opendir("/proc/self/fd") else { return -1 }
+        defer { closedir(directory) }
+        var count = 0
+        while readdir(directory) != nil { count += 1 }
+        return count
+    }
+}

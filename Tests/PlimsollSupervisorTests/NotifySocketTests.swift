@@ -1,0 +1,139 @@
+import CPlimsollSupervisor
+import Glibc
+import PlimsollSupervisor
+import PlimsollTesting
+import Testing
+
+@Suite(.serialized) struct NotifySocketTests {
+    private let directory = Fixture.Directory()
+
+    private func parse(_ text: String) -> NotifyMessage { NotifyMessage(parsing: text.utf8) }
+
+    // MARK: The parser
+
+    @Test func `what a service says of itself is read`() {
+        let message = parse(
+            "READY=1\nSTATUS=Serving 3 = 3\nMAINPID=4711\nWATCHDOG=1\nWATCHDOG_USEC=20000000\nEXTEND_TIMEOUT_USEC=5000\nERRNO=2\nX_OURS=1\n")
+        var expected = NotifyMessage()
+        (expected.isReady, expected.isAlive, expected.status, expected.mainProcess, expected.errorNumber) = (true, true, "Serving 3 = 3", 4711, 2)
+        (expected.watchdogInterval, expected.timeoutExtension) = (.seconds(20), .milliseconds(5))
+        #expect(message == expected)
+        #expect(parse("STOPPING=1").isStopping && parse("RELOADING=1\nMONOTONIC_USEC=5").isReloading && parse("WATCHDOG=trigger").triggersWatchdog)
+        let store = parse("FDSTORE=1\nFDNAME=listener")
+        #expect(store.storesDescriptors && store.descriptorName == "listener" && parse("FDSTOREREMOVE=1\nFDNAME=x").removesDescriptors)
+    }
+
+    @Test(arguments: [
+        "MAINPID=0", "MAINPID=-5", "MAINPID=4194305", "MAINPID= 7", "MAINPID=7x", "MAINPID=", "WATCHDOG_USEC=0", "WATCHDOG_USEC=99999999999999999999",
+        "ERRNO=4096",
+        "EXTEND_TIMEOUT_USEC=+1", "READY=0", "READY=", "FDSTORE=yes", "FDNAME=a:b", "FDNAME=", "READY", "=1", "MAINPID=٣",
+    ])
+    func `a line that can't be taken is refused alone`(line: String) {
+        let message = parse("STATUS=ok\n\(line)\nSTOPPING=1")
+        #expect(message.problems.count == 1 && message.status == "ok" && message.isStopping, "\(message.problems)")
+        #expect(message.mainProcess == nil && message.descriptorName == nil && !message.isReady && !message.storesDescriptors)
+    }
+
+    @Test func `text for people can't reach logs with line ends or escapes in it, nor at any length`() {
+        #expect(parse("STATUS=a\u{1b}[31mb\tc").status == "a [31mb c")
+        #expect(parse("STATUS=" + String(repeating: "x", count: 4000)).status?.count == 1024)
+        let garbage = NotifyMessage(parsing: [0x52, 0xff, 0x3d, 0x31, 0x0a, 0x1b, 0x5b])
+        #expect(garbage.problems == ["\"R?=1\" is not UTF-8", "\"?[\" is not KEY=VALUE"] && garbage.isEmpty)
+        #expect(parse(String(repeating: "x\n", count: 2000)).problems.count == 16)
+    }
+
+    @Test func `no bytes break the parser`() {
+        let seed: UInt64 = 31
+        var random = SeededGenerator(seed: seed)
+        let keys = ["READY", "MAINPID", "STATUS", "FDNAME", "WATCHDOG_USEC", "ERRNO", "FDSTORE", "Q"]
+        var taken = 0
+        for _ in 0..<20_000 {
+            var text = Array(
+                "\(keys.randomElement(using: &random)!)=\(UInt64.random(in: 0...5_000_000, using: &random) >> UInt64.random(in: 0...22, using: &random))"
+                    .utf8)
+            for _ in 0..<Int.random(in: 0...2, using: &random) {
+                text[Int.random(in: 0..<text.count, using: &random)] = UInt8.random(in: .min ... .max, using: &random)
+            }
+            if !NotifyMessage(parsing: text).isEmpty { taken += 1 }
+        }
+        #expect(taken > 1000, "seed \(seed): the property was hardly exercised")
+    }
+
+    // MARK: The socket
+
+    private func send(_ text: String, to path: String, _ descriptors: [Int32] = []) -> Int32 {
+        let bytes = Array(text.utf8)
+        return plimsoll_send_datagram(path, bytes, bytes.count, descriptors, Int32(descriptors.count))
+    }
+
+    @Test func `a message is received with its sender, by the kernel's word`() throws {
+        let socket = try NotifySocket(directory: directory.path)
+        #expect(socket.environment == ["NOTIFY_SOCKET": directory.path + "/notify"])
+        #expect(socket.receive() == nil)
+        #expect(send("READY=1\nMAINPID=1", to: socket.path) == 0)
+        #expect(Fixture.isReadable(socket.file))
+        let notice = try #require(socket.receive())
+        #expect(notice.sender.process == getpid() && notice.sender.user == getuid() && notice.message.isReady && notice.descriptors.isEmpty)
+        #expect(socket.receive() == nil && socket.counters.taken == 1)
+    }
+
+    @Test func `descriptors to be kept are kept, all others are closed`() throws {
+        let socket = try NotifySocket(directory: directory.path)
+        var ends: [Int32] = [0, 0]
+        #expect(pipe(&ends) == 0)
+        let before = Fixture.openFiles
+        #expect(send("FDSTORE=1\nFDNAME=pipe", to: socket.path, [ends[0], ends[1]]) == 0)
+        do {
+            let notice = try #require(socket.receive())
+            #expect(notice.descriptors.count == 2 && Fixture.openFiles == before + 2)
+            #expect(notice.descriptors.allSatisfy { fcntl($0.file, F_GETFD) & FD_CLOEXEC != 0 })
+            #expect(write(notice.descriptors[1].file, "x", 1) == 1 && Fixture.isReadable(ends[0]))
+        }
+        #expect(Fixture.openFiles == before)
+        for text in ["READY=1", "BARRIER=1", "garbage", "FDSTORE=0", String(repeating: "FDSTORE=1\n", count: 500)] {
+            #expect(send(text, to: socket.path, [ends[0], ends[1]]) == 0)
+            _ = socket.receive()
+            #expect(Fixture.openFiles == before, "\(text.prefix(20))")
+        }
+        #expect(socket.counters.closedDescriptors == 10)
+        // More than there is room for: the kernel closes what is too much, and the message is not taken.
+        #expect(send("FDSTORE=1", to: socket.path, Array(repeating: ends[0], count: 200)) == 0)
+        #expect(socket.receive() == nil && Fixture.openFiles == before && socket.counters.oversize == 2)
+        close(ends[0])
+        close(ends[1])
+    }
+
+    @Test func `messages that are too long or garbage are counted and hold nobody up`() throws {
+        let socket = try NotifySocket(directory: directory.path)
+        #expect(send("STATUS=" + String(repeating: "x", count: 4096), to: socket.path) == 0)
+        #expect(send("", to: socket.path) == 0)
+        #expect(send("what\nis\nthis", to: socket.path) == 0)
+        #expect(send("BARRIER=1", to: socket.path) == 0)
+        #expect(send("MAINPID=x\nSTOPPING=1", to: socket.path) == 0)
+        let notice = try #require(socket.receive())
+        #expect(notice.message.isStopping && notice.message.problems == ["\"MAINPID=x\" is no number from 1 to 4194304"])
+        let counters = socket.counters
+        #expect(counters.taken == 1 && counters.oversize == 1 && counters.garbage == 2 && counters.refusedLines == 4, "\(counters)")
+    }
+
+    @Test func `a socket left by another run is replaced, anything else is left alone`() throws {
+        var first: NotifySocket? = try NotifySocket(directory: directory.path)
+        let second = try NotifySocket(directory: directory.path)
+        #expect(send("READY=1", to: second.path) == 0)
+        #expect(second.receive() != nil && first?.receive() == nil)
+        // Going later, it does not take the name of the second with it.
+        first = nil
+        #expect(send("READY=1", to: second.path) == 0)
+        #expect(second.receive() != nil)
+        let error = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/nonexistent") }
+        #expect(error?.description == "listening at /nonexistent/notify: No such file or directory; the directory must exist")
+        let long = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/" + String(repeating: "x", count: 110)) }
+        #expect(long?.description.contains("at most 107 bytes") == true)
+        let file = Fixture.Directory()
+        let foreign = open(file.path + "/notify", O_CREAT | O_WRONLY, 0o600)
+        #expect(foreign >= 0 && close(foreign) == 0)
+        #expect(throws: ChannelError.self) { try NotifySocket(directory: file.path) }
+        // It is still there.
+        #expect(unlink(file.path + "/notify") == 0)
+    }
+}

@@ -1,0 +1,240 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollSupervisor
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@Suite struct SupervisorLinkTests {
+    /// A supervisor that does nothing by itself.
+    ///
+    /// Unchecked: only one thread at a time has it. The test awaits each call, and what it serves on a thread of its own ends before the call does.
+    private final class Supervisor: @unchecked Sendable {
+        let server: ChannelServer
+        var peer: ChannelServer.Peer?
+        var heard: [ChildMessage] = []
+        var closings: [ChannelServer.Closing] = []
+        var opened = 0
+
+        init(_ directory: Fixture.Directory) throws { server = try ChannelServer(directory: directory.path) { _, _ in "web" } }
+
+        /// Serves until `condition` holds; false if nothing happens for ten seconds. Off the cooperative pool, which other tests need.
+        func serve(until condition: @escaping @Sendable (Supervisor) -> Bool) async -> Bool {
+            await withCheckedContinuation { done in
+                let isStarted = Thread.start("supervisor") { done.resume(returning: self.serveHere(until: condition)) }
+                if !isStarted { done.resume(returning: false) }
+            }
+        }
+
+        private func serveHere(until condition: (Supervisor) -> Bool) -> Bool {
+            while !condition(self) {
+                guard Fixture.isReadable(server.file) else { return false }
+                for event in server.turn(at: .zero) {
+                    switch event {
+                    case .opened(let peer): (self.peer, opened) = (peer, opened + 1)
+                    case .message(_, .keepAlive(let interval), let number):
+                        heard.append(.keepAlive(every: interval))
+                        if let peer { server.send(.keepAlive(answerTo: number, accepted: interval >= .seconds(900)), to: peer.id) }
+                    case .message(_, let message, _): heard.append(message)
+                    case .closed(_, let closing): closings.append(closing)
+                    }
+                }
+            }
+            return true
+        }
+
+        func waits(for message: ChildMessage) async -> Bool { await serve { $0.heard.contains(message) } }
+
+        func tell(_ message: SupervisorMessage) -> Bool {
+            heard = []
+            return peer.map { server.send(message, to: $0.id) } ?? false
+        }
+
+        /// Whether `message` can be sent and leads to `answer`.
+        func tell(_ message: SupervisorMessage, for answer: ChildMessage) async -> Bool {
+            guard tell(message) else { return false }
+            return await waits(for: answer)
+        }
+    }
+
+    private final class Holder: Sendable {
+        private let bytes = Mutex(8 << 20)
+        var held: Int { bytes.withLock { $0 } }
+        func release(_ count: Int) -> Int {
+            bytes.withLock { bytes in
+                let gone = min(count, bytes)
+                bytes -= gone
+                return gone
+            }
+        }
+    }
+
+    private let directory = Fixture.Directory()
+
+    private func link(
+        _ manager: ResourceManager, _ supervisor: Supervisor, onEnding: (@Sendable (Duration) -> Void)? = nil
+    ) throws -> SupervisorLink {
+        try SupervisorLink(manager, path: supervisor.server.path, kernel: HostKernel(), firstPause: .milliseconds(1), onEnding: onEnding)
+    }
+
+    @Test(
+        arguments: [
+            (nil, "$PLIMSOLL_SUPERVISOR is not set: nobody supervises this process"),
+            ("", "$PLIMSOLL_SUPERVISOR is not set: nobody supervises this process"),
+            ("run/x", "$PLIMSOLL_SUPERVISOR is \"run/x\"; allowed is an absolute path of at most 107 bytes"),
+            (
+                "/" + String(repeating: "x", count: 107),
+                "$PLIMSOLL_SUPERVISOR is \"/\(String(repeating: "x", count: 107))\"; allowed is an absolute path of at most 107 bytes"
+            ),
+        ] as [(String?, String)])
+    func `without a supervisor there is no link, and a reason`(path: String?, reason: String) {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let error = #expect(throws: SupervisorLinkError.self) { try SupervisorLink(manager, path: path, kernel: HostKernel()) }
+        #expect(error?.description == reason && error?.isAlone == (path ?? "").isEmpty)
+    }
+
+    @Test func `a service tells what it is and holds, and releases what it is asked for`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), holder = Holder()
+        manager.register("images", byteCount: { holder.held }, release: { (bytes: Int) in holder.release(bytes) })
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(
+            supervisor.heard == [
+                .tasks(0, until: nil), .caches(held: .mebibytes(8), reclaimable: .mebibytes(8)), .saved(false), .locks(false), .state(.foreground),
+            ])
+        #expect(await supervisor.tell(.release(.mebibytes(3)), for: .caches(held: .mebibytes(5), reclaimable: .mebibytes(5))))
+        #expect(manager.reports.last?.asked == .mebibytes(3))
+        link.close()
+        #expect(await supervisor.serve { $0.closings == [.left] })
+    }
+
+    @Test func `C4 told to, it goes to the background, says when it is ready, and comes back`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
+        let calls = Mutex<[String]>([])
+        try await manager.lifecycle.launch()
+        manager.lifecycle.observe(
+            "listener", onBackground: { _ in calls.withLock { $0.append("down") } }, onForeground: { _ in calls.withLock { $0.append("up") } })
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        #expect(
+            supervisor.heard.contains(.saved(true)) && manager.lifecycle.state == .background
+                && manager.lifecycle.reports.last?.transitions.last?.cause == .supervisor)
+        #expect(await supervisor.tell(.resume, for: .state(.foreground)))
+        #expect(manager.lifecycle.state == .active && calls.withLock { $0 } == ["down", "up"])
+        // Also what others bring about is told.
+        supervisor.heard = []
+        try await manager.lifecycle.enterBackground(cause: .operator)
+        #expect(await supervisor.waits(for: .state(.suspendedReady)))
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `C43 state is saved when the supervisor asks, and that is said`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        let saves = Mutex(0)
+        manager.lifecycle.preserve(
+            "state", in: store,
+            snapshot: {
+                saves.withLock { $0 += 1 }; return [1]
+            }, restore: { _ in })
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.tell(.checkpoint, for: .saved(true)))
+        #expect(saves.withLock { $0 } == 1)
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `C77 a level told is an announced level`() async throws {
+        let supervisor = try Supervisor(directory)
+        let source = LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel())
+        let manager = ResourceManager(source: source)
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(try source.read(at: .seconds(1)).announced == nil)
+        #expect(supervisor.tell(.level(.critical)))
+        // The announcement ends the wait; limits and events of the machine may, too.
+        var announced: PressureLevel?
+        for turn in 2..<100 where announced == nil {
+            source.wait(atMost: .seconds(1))
+            announced = try source.read(at: .seconds(turn)).announced
+        }
+        #expect(announced == .critical && link.status.level == .critical)
+        #expect(try source.read(at: .seconds(100)).announced == nil)
+    }
+
+    @Test func `C77 a source that nothing can be announced to rehearses the level`() async throws {
+        let supervisor = try Supervisor(directory)
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let running = Task { try await manager.run() }
+        var events = manager.pressureEvents.makeAsyncIterator()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(supervisor.tell(.level(.warning)))
+        #expect(await events.next()?.level == .warning)
+        running.cancel()
+        try await running.value
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `a service is told that it will end`() async throws {
+        let supervisor = try Supervisor(directory), ended = Mutex<Duration?>(nil), parker = Parker()
+        let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor) { grace in
+            ended.withLock { $0 = grace }
+            parker.unpark()
+        }
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(supervisor.tell(.ending(grace: .seconds(7))))
+        #expect(parker.park(atMost: .seconds(10)) && ended.withLock { $0 } == .seconds(7))
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `C33 a keep-alive is granted or not, and asked for again by the next connection`() async throws {
+        let supervisor = try Supervisor(directory)
+        let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)
+        #expect(await link.setKeepAlive(every: .seconds(599)) == false)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        for (interval, isGranted) in [(600, false), (900, true)] {
+            async let answer = link.setKeepAlive(every: .seconds(interval))
+            #expect(await supervisor.waits(for: .keepAlive(every: .seconds(interval))))
+            #expect(await answer == isGranted)
+        }
+    }
+
+    @Test func `T29 a link outlives its supervisor, and tells everything to the next`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        var supervisor: Supervisor? = try Supervisor(directory)
+        let link = try link(manager, supervisor!)
+        #expect(await supervisor!.waits(for: .state(.foreground)))
+        async let granted = link.setKeepAlive(every: .seconds(900))
+        #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))))
+        #expect(await granted)
+        for round in 2...4 {
+            supervisor = nil
+            supervisor = try Supervisor(directory)
+            #expect(await supervisor!.waits(for: .keepAlive(every: .seconds(900))), "round \(round)")
+            #expect(supervisor!.heard.contains(.state(.foreground)) && link.status.isConnected)
+        }
+        #expect(link.status.connections == 4)
+    }
+
+    @Test func `a link that nobody keeps says goodbye, and one refused goes on asking`() async throws {
+        let supervisor = try Supervisor(directory)
+        do {
+            let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)
+            #expect(await supervisor.waits(for: .state(.foreground)))
+            withExtendedLifetime(link) {}
+        }
+        #expect(await supervisor.serve { $0.closings == [.left] })
+        let other = Fixture.Directory()
+        let stern = try ChannelServer(directory: other.path) { _, _ in nil }
+        let link = try SupervisorLink(
+            ResourceManager(source: ScriptedPressureSource()), path: stern.path, kernel: HostKernel(), firstPause: .milliseconds(1))
+        while stern.counters.refused < 3 {
+            try #require(Fixture.isReadable(stern.file))
+            _ = stern.turn(at: .zero)
+        }
+        #expect(link.status.problem == "the supervisor refuses the connection: unknown-process")
+    }
+}
