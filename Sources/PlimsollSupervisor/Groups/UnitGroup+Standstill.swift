@@ -60,10 +60,12 @@ extension UnitGroup {
         return true
     }
 
-    /// Sends to all until a pass finds nobody to send to. A process that waits for a disk stops when that has answered: not waited for here.
+    /// Sends to all until two passes find nobody to send to: one who was just being started may be missing from a list. A process that waits for a disk
+    /// stops when that has answered: not waited for here.
     func signalUntilNone(_ signal: Int32) {
-        for _ in 0..<256 {
-            guard signalAll(signal) > 0 else { return }
+        var quiet = 0
+        for _ in 0..<256 where quiet < 2 {
+            quiet = signalAll(signal) > 0 ? 0 : quiet + 1
             sched_yield()
         }
     }
