@@ -89,6 +89,18 @@ final class Output {
         return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
     }
 
+    /// Reads so many bytes; false if they don't come.
+    func take(_ count: Int) -> Bool {
+        var rest = count
+        var piece = [UInt8](repeating: 0, count: 4096)
+        while rest > 0, plimsoll_ready(read, POLLIN, 20_000) != 0 {
+            let taken = Glibc.read(read, &piece, min(rest, piece.count))
+            if taken <= 0 { return false }
+            rest -= taken
+        }
+        return rest <= 0
+    }
+
     /// Whether there is something to read now.
     var isReady: Bool { plimsoll_ready(read, POLLIN, 0) & POLLIN != 0 }
     /// Whether nobody holds the writing end any more, at the latest in a while.

@@ -40,7 +40,11 @@ extension UnitGroup {
     }
 
     /// Whether no process is left in it; zombies do not count where the kernel tells (`populated`).
-    package var isEmpty: Bool { eventsFile >= 0 ? event("populated 0") : processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true } }
+    package var isEmpty: Bool {
+        // A removed group's files can't be read any more (ENODEV), and only empty ones are removed.
+        if eventsFile >= 0 { return !event("populated 1") }
+        return processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
+    }
 
     /// Waits until they all stand still. False if they don't within the limit.
     package func waitUntilFrozen(_ limit: Duration) -> Bool { wait(limit) { isFrozen } }
