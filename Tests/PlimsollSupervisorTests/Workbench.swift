@@ -41,7 +41,8 @@ enum Workbench {
         return (child, output)
     }
 
-    /// Processes that each start one and end, four at a time: no list of them is true for long. After so many generations it ends by itself, in case a test can't.
+    /// Processes that each start one and end, four at a time: no list of them is true for long. After so many generations it ends by itself, in case a test
+    /// does not.
     static let storm = """
         export n=0 next='[ $n -gt 20000 ] && exit; n=$((n+1)); sh -c "$next" & exit'
         for i in 1 2 3 4; do sh -c "$next" & done; echo ready; exec sleep 1000
