@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,8 +15,12 @@ enum { BATCH = 64, DEPTH = 12 };
 
 // The state letter in /proc/PID/stat, which stands behind the last ')': a name may hold anything. 0 if it is gone.
 static char state_of(pid_t pid) {
-    char path[32], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    char path[32] = "/proc/", text[512], digits[12];
+    int count_of_digits = 0, end_of_path = 6;
+    do digits[count_of_digits++] = '0' + pid % 10;
+    while (pid /= 10);
+    while (count_of_digits) path[end_of_path++] = digits[--count_of_digits];
+    memcpy(path + end_of_path, "/stat", 6);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     ssize_t count = read(file, text, sizeof text);

@@ -51,7 +51,8 @@ package struct ControlGroup: Equatable, Sendable {
 
     /// The own group in the version 1 hierarchy of `controller`, or why none can be seen.
     package static func version1(_ controller: String, _ kernel: any Kernel) -> GroupPlace {
-        guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"), case .success(let table) = kernel.contents(of: "/proc/self/mountinfo")
+        guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"),
+            case .success(let table) = kernel.contents(of: "/proc/self/mountinfo")
         else { return .hidden("/proc can't be read") }
         var isUncertain = false
         return place(

@@ -8,8 +8,10 @@ package struct GroupProbe: Sendable {
     package private(set) var parents: [Hierarchy: String] = [:]
     /// The files that a group has there.
     private var files: [Hierarchy: Set<String>] = [:]
-    /// Why none can be made, or why it lacks a controller.
+    /// Why none can be made.
     private var reasons: [Hierarchy: String] = [:]
+    /// Why version 2 groups have not that controller.
+    private var missing: [String: String] = [:]
     package private(set) var madeLeaf = false
     private let prefix: String
 
@@ -17,17 +19,17 @@ package struct GroupProbe: Sendable {
 
     // MARK: Version 2
 
-    /// Looks for a place below the own group, or beside it where whoever delegated has prepared that, as its controllers reach no group below one with processes.
+    /// Looks for a place below the own group, or beside it where whoever delegated has prepared that: below a group with processes there are no controllers.
     package mutating func unified(_ place: GroupPlace?, leaf: String?) {
         guard case .directory(let own, let top)? = place else { return refuse(.unified, place) }
         let missing = enable(own, leaf: leaf)
+        self.missing = missing
         var candidates = [own]
         if own != top, let slash = own.lastIndex(of: "/"), missing["memory"] != nil {
             let parent = String(own[..<slash])
             if GroupText.words(parent + "/cgroup.subtree_control").contains("memory") { candidates.insert(parent, at: 0) }
         }
         for candidate in candidates where probe(.unified, candidate) { break }
-        if parents[.unified] == own, !missing.isEmpty { reasons[.unified] = missing.sorted { $0.key < $1.key }.map(\.value).joined(separator: "; ") }
     }
 
     /// Passes on what controllers it can to groups below `own`; why not the others, by controller.
@@ -139,10 +141,12 @@ package struct GroupProbe: Sendable {
                 return .init(name, isLive: true, "\(parents[hierarchy]!)/*/\(candidate)")
             }
         }
-        let why = Hierarchy.allCases.compactMap { hierarchy -> String? in
-            guard candidates.contains(where: { $0.hasPrefix(hierarchy.mark) || hierarchy == .unified }) else { return nil }
-            return reasons[hierarchy]
+        // The controller is what stands before the first full stop; `cgroup.` files belong to none.
+        let controller = String(candidates[0].prefix { $0 != "." })
+        let unified = parents[.unified] == nil ? reasons[.unified] : missing[controller]
+        let version1 = Hierarchy.allCases.first { hierarchy in hierarchy != .unified && candidates.contains { $0.hasPrefix("\(hierarchy.rawValue).") }
         }
+        let why = [unified, version1.flatMap { reasons[$0] }].compactMap { $0 }
         let reason = why.isEmpty ? "groups here have no \(candidates[0])" : why.joined(separator: "; ")
         return .init(name, isLive: false, reason + instead, remedy: remedy)
     }
@@ -154,9 +158,4 @@ package struct GroupProbe: Sendable {
         }
         return .init("swap", isLive: true, "/proc/swaps")
     }
-}
-
-extension Hierarchy {
-    /// What its files' names begin with.
-    fileprivate var mark: String { self == .unified ? "cgroup" : rawValue }
 }

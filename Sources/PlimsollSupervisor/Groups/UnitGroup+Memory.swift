@@ -59,7 +59,7 @@ extension UnitGroup {
         package var isComplete: Bool
     }
 
-    /// Has the kernel take `bytes` of it: page cache, and the rest where there is swap. May take seconds for what goes to swap; call it where that does no harm.
+    /// Has the kernel take `bytes` of it: page cache, and the rest where there is swap. May take seconds then; call it where that does no harm.
     ///
     /// By `memory.reclaim` (Linux 5.19). On version 1 by lowering the limit to what shall remain, for as long as it takes, which is harmless only while the
     /// unit stands still: running, it could meet that limit and be killed by it.

@@ -18,7 +18,7 @@ extension UnitGroup {
         if let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) }) {
             try disk.write(file == "io.weight" ? "default \(weight)" : "\(max(10, weight))", to: file, for: .weigh)
         } else {
-            skipped.append("the disk weight of \(name) is not set: its groups have none, as the disk's scheduler has none or there is no io controller")
+            skipped.append("the disk weight of \(name) is not set: there is no io controller, or the disk's scheduler has no weights")
         }
         return skipped
     }

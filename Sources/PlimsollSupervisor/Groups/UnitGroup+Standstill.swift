@@ -40,7 +40,11 @@ extension UnitGroup {
     }
 
     /// Whether no process is left in it; zombies do not count where the kernel tells (`populated`).
-    package var isEmpty: Bool { eventsFile >= 0 ? event("populated 0") : processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true } }
+    package var isEmpty: Bool {
+        // A removed group's files can't be read any more (ENODEV), and only empty ones are removed.
+        if eventsFile >= 0 { return !event("populated 1") }
+        return processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
+    }
 
     /// Waits until they all stand still. False if they don't within the limit.
     package func waitUntilFrozen(_ limit: Duration) -> Bool { wait(limit) { isFrozen } }
@@ -60,10 +64,12 @@ extension UnitGroup {
         return true
     }
 
-    /// Sends to all until a pass finds nobody to send to. A process that waits for a disk stops when that has answered: not waited for here.
+    /// Sends to all until two passes find nobody to send to: one who was just being started may be missing from a list. A process that waits for a disk
+    /// stops when that has answered: not waited for here.
     func signalUntilNone(_ signal: Int32) {
-        for _ in 0..<256 {
-            guard signalAll(signal) > 0 else { return }
+        var quiet = 0
+        for _ in 0..<256 where quiet < 2 {
+            quiet = signalAll(signal) > 0 ? 0 : quiet + 1
             sched_yield()
         }
     }

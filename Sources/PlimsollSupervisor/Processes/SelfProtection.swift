@@ -9,7 +9,8 @@ package struct SelfProtection: Sendable, Hashable {
         package var oomScoreAdjust = -900
         /// Kept for the own group, if this process is alone in it; `nil` for nothing.
         package var reserve: ByteCount? = .mebibytes(32)
-        /// Whether all its pages, now and later, stay in memory. They are locked as they are first used (MCL_ONFAULT, Linux 4.4), so that stacks hardly used cost nothing.
+        /// Whether all its pages, now and later, stay in memory. They are locked as they are first used (MCL_ONFAULT, Linux 4.4): stacks hardly used cost
+        /// nothing.
         package var locksMemory = false
 
         package init() {}

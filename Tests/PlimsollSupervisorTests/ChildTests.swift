@@ -1,0 +1,93 @@
+import Glibc
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized) struct ChildTests {
+    @Test(arguments: [("exit 0", Child.Ending.exited(0)), ("exit 41", .exited(41)), ("kill -9 $$", .killed(signal: 9, dumpedCore: false))])
+    func `how a child ended is known by its descriptor`(script: String, ending: Child.Ending) throws {
+        let child = try Child.start(.init(["/bin/sh", "-c", script]))
+        #expect(child.waitForEnd() == ending && child.ending == ending)
+        #expect(!child.signal(SIGKILL), "its number may be another's by now")
+    }
+
+    @Test func `a child has its variables, directory and output, no signals blocked or ignored, no descriptors and a session of its own`() throws {
+        let output = Output()
+        let script = #"""
+            echo "$A $(pwd)"; grep -E '^Sig(Blk|Ign|Cgt)' /proc/$$/status | grep -vc 0000000000000000
+            ls -m /proc/$$/fd; cut -d' ' -f6 /proc/$$/stat; echo $$; cat /proc/$$/oom_score_adj
+            """#
+        var launch = Child.Launch(["/bin/sh", "-c", script])
+        launch.environment = ["A": "b c", "PATH": "/usr/bin:/bin"]
+        launch.directory = "/usr"
+        launch.output = output.write
+        launch.oomScoreAdjust = 100
+        let held = open("/dev/null", O_RDONLY)
+        defer { close(held) }
+        let child = try Child.start(launch)
+        output.closeWrite()
+        #expect(output.line() == "b c /usr")
+        // The shell handles SIGCHLD or SIGINT itself, and nothing else differs.
+        #expect(try #require(output.line().flatMap { Int($0) }) <= 1)
+        // No pipe for that list, which would be in it; what is 10 or more is the shell's own.
+        #expect(output.line()?.split(separator: ", ").compactMap { Int($0) }.filter { $0 < 10 } == [0, 1, 2])
+        let session = output.line()
+        #expect(session == "\(child.pid)" && output.line() == "\(child.pid)" && output.line() == "100")
+        #expect(child.waitForEnd() == .exited(0))
+    }
+
+    @Test func `a command that can't be started says which and why`() throws {
+        func message(_ launch: Child.Launch) -> String {
+            do {
+                try Child.start(launch).waitForEnd()
+                return "started"
+            } catch { return "\(error)" }
+        }
+        #expect(message(.init(["/nowhere/at all"])) == "cannot start /nowhere/at all: No such file or directory")
+        #expect(message(.init(["/etc/passwd"])) == "cannot start /etc/passwd: Permission denied")
+        #expect(message(.init([])) == "cannot start nothing: a command needs a path: Invalid argument")
+        var launch = Child.Launch(["/bin/true"])
+        launch.directory = "/nowhere"
+        #expect(message(launch) == "cannot start /bin/true: /nowhere: No such file or directory")
+        #expect(message(.init(["/bin/true", "a\0b"])).contains("a zero byte"))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `nothing is started into a group that stands still`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        #expect { _ = try Child.start(.init(["/bin/true"]), in: group) } throws: { "\($0)".contains("is frozen: thaw it first") }
+    }
+
+    @Test func `K38: an adopted process is the one that was meant, and its end is seen`() throws {
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        #expect(output.line() == "ready")
+        let started = try #require(child.started)
+        #expect { _ = try Child.adopt(child.pid, started: started + 1) } throws: { "\($0)".contains("another process has that number now") }
+        let adopted = try Child.adopt(child.pid, started: started)
+        #expect(adopted.isAdopted && adopted.ending == nil && adopted.started == started)
+        child.signal(SIGKILL)
+        #expect(adopted.waitForEnd() == .gone)
+        #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
+        #expect { _ = try Child.adopt(child.pid, started: started) } throws: { ($0 as? ChildError)?.number == ESRCH }
+        #expect { _ = try Child.adopt(getpid()) } throws: { "\($0)".contains("the supervisor itself") }
+    }
+
+    @Test func `C48: who holds a lock is found, and nobody else`() throws {
+        let file = "/var/tmp/\(Workbench.prefix())"
+        defer { unlink(file) }
+        let (holder, output) = try Workbench.shell("exec 9>\(file); flock 9; echo ready; sleep 1000 9>&-", in: nil)
+        let (other, second) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        defer {
+            for child in [holder, other] { for pid in ProcessTable.tree(of: [child.pid]) { kill(pid, SIGKILL) } }
+            holder.waitForEnd()
+            other.waitForEnd()
+        }
+        #expect(output.line() == "ready" && second.line() == "ready")
+        #expect(LockTable.holders(among: [holder.pid, other.pid]) == [holder.pid])
+    }
+}

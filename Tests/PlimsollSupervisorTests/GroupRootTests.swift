@@ -1,0 +1,84 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite struct GroupRootTests {
+    /// A directory that looks like a group, as the kernel would show it.
+    private func fixture(_ files: [String: String]) throws -> String {
+        let directory = "/var/tmp/\(Workbench.prefix())"
+        try #require(mkdir(directory, 0o755) == 0)
+        for (name, text) in files.merging(["cgroup.procs": ""], uniquingKeysWith: { first, _ in first }) {
+            let file = open("\(directory)/\(name)", O_WRONLY | O_CREAT, 0o644)
+            _ = text.withCString { write(file, $0, text.utf8.count) }
+            close(file)
+        }
+        return directory
+    }
+
+    private func text(_ path: String) -> String { (try? GroupText.read(path).get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
+
+    private func remove(_ directory: String, _ names: some Sequence<String>) {
+        for name in names { unlink("\(directory)/\(name)") }
+        unlink("\(directory)/cgroup.procs")
+        rmdir(directory)
+    }
+
+    private let version2 = [
+        "memory.current": "104857600\n", "memory.swap.current": "4096\n", "memory.low": "", "memory.high": "", "memory.max": "", "memory.reclaim": "",
+        "memory.stat": "anon 1\ninactive_file 3000\nactive_file 2000\nfile_dirty 500\nfile_writeback 0\nslab_reclaimable 0\n", "cpu.weight": "",
+        "cpu.max": "", "io.weight": "", "cgroup.freeze": "0\n", "cgroup.kill": "", "cgroup.events": "populated 1\nfrozen 0\n",
+    ]
+
+    @Test func `version 2: what is read and what is written where`() throws {
+        let path = try fixture(version2)
+        defer { remove(path, version2.keys) }
+        let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
+        #expect(group.charge == .mebibytes(100) && group.swapped == 4096 && group.reclaimable == 4500 && group.suspension == .freeze)
+        #expect(try group.setLimits(request: .kibibytes(1), limit: .kibibytes(4), high: .kibibytes(3)).isEmpty)
+        #expect(text(path + "/memory.low") == "1024" && text(path + "/memory.high") == "3072" && text(path + "/memory.max") == "4096")
+        #expect(try group.setWeights(for: .background).isEmpty)
+        #expect(text(path + "/cpu.weight") == "25" && text(path + "/io.weight") == "default 25")
+        #expect(try group.throttle(true) == nil && text(path + "/cpu.max") == "10000 100000")
+        #expect(try group.pushOut(.kibibytes(2)) == .init(bytes: .zero, isComplete: true) && text(path + "/memory.reclaim") == "2048")
+        try group.freeze()
+        #expect(text(path + "/cgroup.freeze").hasPrefix("1") && !group.isFrozen && !group.isEmpty)
+        try group.killAll()
+        #expect(text(path + "/cgroup.kill") == "1")
+    }
+
+    @Test func `without controllers each thing not done is said to be not done`() throws {
+        let path = try fixture([:])
+        defer { remove(path, [:].keys) }
+        let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
+        #expect(group.suspension == .stop && group.swapped == nil && group.reclaimable == .zero)
+        #expect(try group.setLimits(request: nil, limit: 4096) == ["memory of web is not set: its groups have no memory controller"])
+        #expect(try group.setWeights(for: .deferred).count == 2)
+        #expect(try group.throttle(true)?.hasPrefix("web is not throttled") == true)
+        #expect { _ = try group.pushOut(1) } throws: { "\($0)".contains("no memory controller") }
+    }
+
+    @Test func `C14: every thing that may be done has its place or its reason`() {
+        let root = Workbench.found
+        #expect(
+            root.capabilities.signals.map(\.name) == [
+                "freeze", "kill", "charge", "limits", "reclaim", "swap", "weights", "disk weights", "throttle", "stall",
+            ])
+        #expect(root.capabilities.signals.allSatisfy { !$0.detail.isEmpty })
+        for parent in root.parents.values { #expect(access("\(parent)/\(root.prefix)-\(getpid())-probe", F_OK) != 0) }
+        if root.layout == .hybrid { #expect(root.capabilities["reclaim"]?.detail.hasSuffix("memory.limit_in_bytes is lowered for a moment") == true) }
+        let none = GroupProbe(prefix: "x").capabilities
+        #expect(none["freeze"]?.isLive == false && none["freeze"]?.detail.contains("SIGSTOP") == true && GroupProbe(prefix: "x").layout == .signals)
+    }
+
+    @Test func `K41: each protection of the supervisor itself says what came of it`() {
+        var options = SelfProtection.Options()
+        // What the test's process has already: nothing changes for those beside it.
+        options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0
+        let protection = SelfProtection(options)
+        #expect(protection.outcomes.map(\.name) == ["oom score", "reserve"] && protection.outcomes[0].isDone)
+        #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })
+    }
+}

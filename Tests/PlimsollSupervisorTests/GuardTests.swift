@@ -1,0 +1,160 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized) struct GuardTests {
+    /// A unit that writes on as long as it runs: seeing it write again is seeing it run again.
+    private func busy(in group: UnitGroup?) throws -> (child: Child, output: Output) { try Workbench.shell("while :; do echo x; done", in: group) }
+
+    /// Whether it wrote since it stood still: more comes than the pipe could have held then.
+    private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `T32: when the supervisor is killed, what it froze runs again`() async throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try busy(in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "x")
+        let path = try #require(group.unified?.path)
+        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in
+            let guardian = try Guard()
+            let group = try Workbench.found.adopt("web", at: path)
+            try guardian.watch(group)
+            try group.freeze()
+            precondition(group.waitUntilFrozen(Workbench.limit))
+            kill(getpid(), SIGKILL)
+            withExtendedLifetime(guardian) {}
+        }
+        // Whether it stood still when that process ended, only that process knows: it would have ended by the precondition's signal otherwise.
+        #expect(writes(output))
+    }
+
+    @Test func `T32: when the supervisor is killed, what it stopped runs again`() async throws {
+        let (child, output) = try busy(in: nil)
+        defer {
+            child.signal(SIGKILL)
+            child.waitForEnd()
+        }
+        #expect(output.line() == "x")
+        let pid = child.pid
+        await #expect(processExitsWith: .signal(SIGKILL)) { [pid = pid as Int32] in
+            let guardian = try Guard()
+            let child = try Child.adopt(pid)
+            try guardian.watch(child)
+            child.signal(SIGSTOP)
+            while ProcessTable.stat(of: pid)?.state != UInt8(ascii: "T") { sched_yield() }
+            kill(getpid(), SIGKILL)
+            withExtendedLifetime(guardian) {}
+        }
+        #expect(writes(output))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `T32: a guard that was killed is seen to be, and the next one knows what it knew`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try busy(in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "x")
+        var guardian: Guard? = try Guard()
+        try guardian!.watch(group)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        let first = guardian!.pid
+        #expect(plimsoll_pidfd_signal(guardian!.descriptor, SIGKILL) == 0)
+        #expect(plimsoll_ready(guardian!.descriptor, POLLIN, 20_000) != 0 && !guardian!.isAlive)
+        #expect(group.isFrozen)
+        #expect(throws: GroupError.self) { try guardian!.watch(group) }
+        try guardian!.restart()
+        #expect(guardian!.isAlive && guardian!.pid != first && group.isFrozen)
+        guardian = nil
+        #expect(!group.isFrozen)
+        #expect(writes(output))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `what was forgotten stays as it is`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try busy(in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "x")
+        var guardian: Guard? = try Guard()
+        try guardian!.watch(group)
+        guardian!.forget(group)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        guardian = nil
+        #expect(group.isFrozen)
+    }
+
+    @Test func `T32: stopped groups and processes without a group are continued`() throws {
+        let loose = try UnitGroup("loose", [], own: OwnGroups())
+        var groups = [loose]
+        if Workbench.hasVersion1Memory { groups.append(try Workbench.root(version1: [.memory]).make("old")) }
+        for group in groups {
+            let (child, output) = try busy(in: group)
+            defer { Workbench.clear(group, child) }
+            #expect(output.line() == "x")
+            var guardian: Guard? = try Guard()
+            try guardian!.watch(group)
+            try group.freeze()
+            #expect(group.waitUntilFrozen(Workbench.limit))
+            try guardian!.watch(group)
+            guardian = nil
+            #expect(writes(output))
+        }
+    }
+
+    @Test func `T32: the guard outlives the signals that end its supervisor, and holds none of its descriptors`() throws {
+        let output = Output()
+        let guardian = try Guard()
+        for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1] { #expect(plimsoll_pidfd_signal(guardian.descriptor, signal) == 0) }
+        output.closeWrite()
+        #expect(output.hasEnded)
+        // Its answer comes after whatever the signals would have done.
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, ready) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(ready.line() == "ready")
+        try guardian.watch(group)
+        #expect(guardian.isAlive)
+        let stat = try #require(ProcessTable.stat(of: guardian.pid))
+        #expect(stat.session == guardian.pid && stat.parent == getpid())
+    }
+
+    @Test func `a guard made first has less than a mebibyte of its own`() async {
+        await #expect(processExitsWith: .success) {
+            let guardian = try Guard()
+            let rollup = String(decoding: try GroupText.read("/proc/\(guardian.pid)/smaps_rollup").get(), as: UTF8.self)
+            let dirty = rollup.split(separator: "\n").first { $0.hasPrefix("Private_Dirty:") }
+            let kibibytes = try #require(dirty.flatMap { GroupText.number(Array($0.dropFirst(14).utf8)) })
+            #expect(kibibytes < 1024)
+        }
+    }
+
+    @Test func `no more is held than there is room for, and who is turned away is told`() throws {
+        var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
+        #expect(plimsoll_guard_start(&socket, &pidfd, &pid) == 0)
+        defer {
+            close(socket)
+            var status: Int32 = 0
+            #expect(plimsoll_pidfd_wait(pidfd, 1, &status) == 1 && status == 0)
+            close(pidfd)
+        }
+        let file = plimsoll_pidfd_open(getpid())
+        defer { close(file) }
+        var answer: Int32 = 0, count = 0
+        while answer == 0, count < 2000 {
+            var record = plimsoll_guard_record(kind: PLIMSOLL_GUARD_UNIFIED.rawValue, key: UInt64(count) + 1)
+            answer = plimsoll_guard_tell(socket, &record, file, 20_000)
+            count += 1
+        }
+        #expect(count == Int(PLIMSOLL_GUARD_CAPACITY) + 1 && answer == -ENOSPC || answer == -EMFILE)
+        var forget = plimsoll_guard_record(kind: PLIMSOLL_GUARD_FORGET.rawValue, key: 1)
+        #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
+        var again = plimsoll_guard_record(kind: PLIMSOLL_GUARD_UNIFIED.rawValue, key: 5000)
+        #expect(plimsoll_guard_tell(socket, &again, file, 20_000) == 0)
+    }
+}

@@ -1,0 +1,206 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized) struct UnitGroupTests {
+    @Test(.enabled(if: Workbench.hasCharge, "no memory controller here"))
+    func `a unit is in its groups from its start, and what it uses is charged to it`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("x=$(head -c 6000000 /dev/zero | tr '\\0' x); echo ready; sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        #expect(group.processes.contains(child.pid))
+        for directory in group.directories { #expect(directory.processes().contains(child.pid), "\(directory.path)") }
+        #expect(try #require(group.charge) > .mebibytes(4))
+        #expect(group.reclaimable <= group.charge!)
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `C4 K36: the kernel's word, not the write, says that a unit stands still`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("echo ready; while :; do :; done", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready" && !group.isFrozen)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit) && group.isFrozen)
+        try group.thaw()
+        #expect(!group.isFrozen || !group.waitUntilFrozen(.zero))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `K33: a frozen unit sees SIGTERM when it runs again, and SIGKILL at once`() throws {
+        let group = try Workbench.root().make("web")
+        let (polite, output) = try Workbench.shell("trap 'echo asked; exit 7' TERM; echo ready; while :; do :; done", in: group)
+        let (deaf, other) = try Workbench.shell("trap '' TERM; echo ready; while :; do :; done", in: group)
+        defer { Workbench.clear(group, polite, deaf) }
+        #expect(output.line() == "ready" && other.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.send(SIGTERM)
+        // The other one's end is what passes the time: had the first run meanwhile, it would have answered.
+        deaf.signal(SIGKILL)
+        #expect(deaf.waitForEnd(within: Workbench.limit) == .killed(signal: SIGKILL, dumpedCore: false))
+        #expect(!output.isReady && polite.ending == nil && group.isFrozen)
+        try group.thaw()
+        #expect(output.line() == "asked")
+        #expect(polite.waitForEnd(within: Workbench.limit) == .exited(7))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `K33: a frozen unit is killed as it stands, and its groups are removed`() throws {
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: group)
+        #expect(output.line() == "ready" && group.processes.count >= 3)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.killAll()
+        #expect(group.waitUntilEmpty(Workbench.limit))
+        #expect(child.waitForEnd(within: Workbench.limit) == .killed(signal: SIGKILL, dumpedCore: false))
+        try group.remove(within: Workbench.limit)
+        for directory in group.directories { #expect(access(directory.path, F_OK) != 0) }
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `K36: processes that start others without end stand still, and end when killed`() throws {
+        let group = try Workbench.root().make("storm")
+        let (child, output) = try Workbench.shell(Workbench.storm, in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        let still = group.processes
+        #expect(!still.isEmpty && group.processes == still)
+        try group.thaw()
+        try group.killAll()
+        #expect(group.waitUntilEmpty(Workbench.limit) && group.processes.isEmpty)
+    }
+
+    @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
+    func `C14: without a freezer a storm is stopped by signals, continued, and killed`() throws {
+        let group = try Workbench.root(version1: [.memory]).make("storm")
+        let (child, output) = try Workbench.shell(Workbench.storm, in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(group.suspension == .stop && output.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.thaw()
+        #expect(!group.isFrozen)
+        try group.killAll()
+        #expect(group.waitUntilEmpty(Workbench.limit))
+    }
+
+    @Test(.enabled(if: Workbench.hasVersion1Freezer, "no version 1 freezer here"))
+    func `C14: version 1's freezer, whose killed processes end with the thaw`() throws {
+        let group = try Workbench.root(version1: [.freezer, .memory]).make("old")
+        let (child, output) = try Workbench.shell(Workbench.storm, in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(group.suspension == .freeze && output.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.thaw()
+        #expect(!group.isFrozen)
+        try group.killAll()
+        #expect(group.waitUntilEmpty(Workbench.limit))
+        try group.remove(within: Workbench.limit)
+    }
+
+    @Test func `C14: without any group a process and its children are stopped, continued and killed`() throws {
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, output) = try Workbench.shell("(sleep 1000 &) ; sleep 1000 & echo ready; wait", in: group)
+        #expect(output.line() == "ready" && group.processes.count >= 3)
+        #expect(group.charge.map { $0 > .zero } == true)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.thaw()
+        #expect(!group.isFrozen)
+        try group.killAll()
+        #expect(child.waitForEnd(within: Workbench.limit) == .killed(signal: SIGKILL, dumpedCore: false))
+        #expect(group.waitUntilEmpty(Workbench.limit))
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `K38: nothing is done to a group that was removed and made again`() throws {
+        let group = try Workbench.root().make("web")
+        let path = try #require(group.unified?.path)
+        #expect(rmdir(path) == 0 && mkdir(path, 0o755) == 0)
+        for act: (UnitGroup) throws -> Void in [{ try $0.freeze() }, { try $0.thaw() }, { try $0.killAll() }, { try $0.enter(1) }] {
+            #expect { try act(group) } throws: { ($0 as? GroupError)?.reason == .replaced }
+        }
+        rmdir(path)
+        try? group.remove(within: Workbench.limit)
+    }
+
+    @Test func `T32: the supervisor's own groups, those above and the roots are never a unit's`() throws {
+        let root = Workbench.root()
+        var refused = 0
+        for case .directory(var path, let top) in root.own.places.values {
+            while true {
+                // By another path to the same directory, too.
+                for path in [path, "/proc/self/root" + path] {
+                    #expect { _ = try root.adopt("web", at: path) } throws: { ($0 as? GroupError)?.reason == .supervisors }
+                    refused += 1
+                }
+                guard path != top, let slash = path.lastIndex(of: "/") else { break }
+                path = String(path[..<slash])
+            }
+        }
+        #expect(refused > 0 || root.own.places.values.allSatisfy { $0.path == nil })
+        let group = try root.make("web")
+        defer { Workbench.clear(group) }
+        #expect { try group.enter(getpid()) } throws: { ($0 as? GroupError)?.reason == .supervisors }
+        #expect { _ = try root.adopt("web", at: "/tmp") } throws: { ($0 as? GroupError)?.reason == .noGroup }
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `a running process is taken into a group with all it has started, and its group is not ours to remove`() throws {
+        let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: nil)
+        #expect(output.line() == "ready")
+        let root = Workbench.root()
+        let group = try root.make("found")
+        defer { Workbench.clear(group, child) }
+        try group.enterTree(child.pid)
+        #expect(group.processes.count == 3)
+        let adopted = try root.adopt("other", at: #require(group.unified?.path))
+        #expect(adopted.processes == group.processes)
+        try adopted.killAll()
+        #expect(adopted.waitUntilEmpty(Workbench.limit))
+        try adopted.remove()
+        #expect(access(adopted.path, F_OK) == 0)
+    }
+
+    @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
+    func `C37 C36: limits, weights and throttle are set, or said not to be`() throws {
+        let group = try Workbench.root().make("web")
+        defer { Workbench.clear(group) }
+        let skipped = try group.setLimits(request: .mebibytes(16), limit: .mebibytes(64), high: .mebibytes(60))
+        #expect(skipped.count == 2 && group.memory?.number("memory.limit_in_bytes") == 64 << 20)
+        try group.setLimits(request: nil, limit: nil)
+        #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
+        let unweighted = try group.setWeights(for: .background)
+        #expect(group.cpu == nil || group.cpu?.number("cpu.shares") == 256)
+        #expect(!unweighted.isEmpty || group.disk != nil)
+        if try group.throttle(true) == nil { #expect(group.cpu?.number("cpu.cfs_quota_us") == 10000) }
+        try group.throttle(false)
+    }
+
+    @Test(.enabled(if: Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
+    func `T31: a unit that stands still gives its page cache back, one that runs is left alone`() throws {
+        let group = try Workbench.root().make("web")
+        let file = "/var/tmp/\(Workbench.prefix())"
+        defer { unlink(file) }
+        let (child, output) = try Workbench.shell("head -c 16000000 /dev/zero > \(file); sync \(file); echo ready; sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        #expect { _ = try group.pushOut(.mebibytes(8)) } throws: { ($0 as? GroupError)?.reason == .runs }
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        let reclaimable = group.reclaimable
+        let pushed = try group.pushOut(.mebibytes(8))
+        // Only as far as the files of that directory are charged at all.
+        if reclaimable > .mebibytes(12) { #expect(pushed.bytes > .mebibytes(4) && pushed.isComplete) }
+        #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
+    }
+}

@@ -1,0 +1,109 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+@testable import PlimsollSupervisor
+
+/// What the tests on the real kernel share. They wait for what the kernel reports, never for time to pass; the limits only end what would hang.
+enum Workbench {
+    static let limit = Duration.seconds(20)
+    private static let count = Atomic(0)
+
+    /// A root of this test's own: names never meet.
+    static func root() -> GroupRoot { GroupRoot(prefix: prefix()) }
+
+    static func prefix() -> String { "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)" }
+
+    /// A root as on a machine that has those version 1 hierarchies alone.
+    static func root(version1 hierarchies: [Hierarchy]) -> GroupRoot {
+        let prefix = prefix(), own = OwnGroups()
+        var probe = GroupProbe(prefix: prefix)
+        for hierarchy in hierarchies { probe.version1(hierarchy, own.places[hierarchy]) }
+        return GroupRoot(probe, own: own, prefix: prefix)
+    }
+
+    static let found = GroupRoot(prefix: prefix())
+    static let hasFreezer = found.capabilities["freeze"]!.isLive && found.layout != .version1
+    static let hasCharge = found.capabilities["charge"]!.isLive
+    static let hasVersion1Freezer = root(version1: [.freezer]).layout == .version1
+    static let hasVersion1Memory = root(version1: [.memory]).parents[.memory] != nil
+
+    /// A shell that says what it does on the returned end of a pipe.
+    static func shell(_ script: String, in group: UnitGroup?) throws -> (child: Child, output: Output) {
+        let output = Output()
+        var launch = Child.Launch(["/bin/sh", "-c", script])
+        launch.environment = ["PATH": "/usr/bin:/bin"]
+        launch.output = output.write
+        let child = try Child.start(launch, in: group)
+        output.closeWrite()
+        return (child, output)
+    }
+
+    /// Processes that each start one and end, four at a time: no list of them is true for long. After so many generations it ends by itself, in case a test
+    /// does not.
+    static let storm = """
+        export n=0 next='[ $n -gt 20000 ] && exit; n=$((n+1)); sh -c "$next" & exit'
+        for i in 1 2 3 4; do sh -c "$next" & done; echo ready; exec sleep 1000
+        """
+
+    /// Ends and removes what is left of a test.
+    static func clear(_ group: UnitGroup, _ children: Child...) {
+        try? group.killAll()
+        try? group.thaw()
+        for child in children { child.waitForEnd() }
+        try? group.remove(within: limit)
+    }
+}
+
+/// The reading end of what a child writes.
+final class Output {
+    private let read: Int32
+    private(set) var write: Int32
+
+    init() {
+        var ends: [Int32] = [-1, -1]
+        precondition(pipe(&ends) == 0)
+        (read, write) = (ends[0], ends[1])
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    }
+
+    deinit {
+        close(read)
+        closeWrite()
+    }
+
+    func closeWrite() {
+        if write >= 0 { close(write) }
+        write = -1
+    }
+
+    /// The next line; `nil` at the end, or if none comes.
+    func line() -> String? {
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while plimsoll_ready(read, POLLIN, 20_000) != 0, Glibc.read(read, &byte, 1) == 1 {
+            if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
+            line.append(byte)
+        }
+        return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+    }
+
+    /// Reads so many bytes; false if they don't come.
+    func take(_ count: Int) -> Bool {
+        var rest = count
+        var piece = [UInt8](repeating: 0, count: 4096)
+        while rest > 0, plimsoll_ready(read, POLLIN, 20_000) != 0 {
+            let taken = Glibc.read(read, &piece, min(rest, piece.count))
+            if taken <= 0 { return false }
+            rest -= taken
+        }
+        return rest <= 0
+    }
+
+    /// Whether there is something to read now.
+    var isReady: Bool { plimsoll_ready(read, POLLIN, 0) & POLLIN != 0 }
+    /// Whether nobody holds the writing end any more, at the latest in a while.
+    var hasEnded: Bool { plimsoll_ready(read, 0, 20_000) & POLLHUP != 0 }
+}
