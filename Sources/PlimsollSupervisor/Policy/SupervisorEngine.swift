@@ -60,16 +60,19 @@ public struct SupervisorEngine: Sendable, Hashable {
         if decision.isDryRun { return }
         freshFrom = max(freshFrom, outcome.at)
         var unit = memory[decision.unit] ?? UnitMemory()
-        if unit.pending?.action == action || outcome.failure != nil { unit.pending = nil }
+        if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         memory[decision.unit] = unit
-        guard wait?.unit == decision.unit, outcome.failure != nil || wait?.action == action else { return }
+        guard wait?.unit == decision.unit, wait?.action == action else { return }
         if wait?.learn(outcome, coolDown: policy.coolDown) == false { wait = nil }
     }
 
     /// How long after `fleet`, the last that was decided on, something becomes due without any event; `nil` if nothing does.
     public func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
+
+    /// Whether the unit can't be ended for now, because that failed a moment ago.
+    package func isPassedOver(_ unit: String, at now: Duration) -> Bool { memory[unit]?.hasFailed(.kill, at: now) ?? false }
 
     /// Pushing out less than this share of what was asked was no use: the rest is in use, or there is no swap for it.
     static let useless = 0.1
