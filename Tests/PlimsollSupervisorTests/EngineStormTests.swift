@@ -83,7 +83,8 @@ private struct EngineStorm {
 
     mutating func fleet() -> Fleet {
         let level: PressureLevel = isInFront || chance(0.6) ? .critical : chance(0.5) ? .warning : .normal
-        return Fleet(at: now, level: level, shortfall: level == .normal ? .zero : .mebibytes(Int.random(in: 0...2000, using: &generator)), units: units)
+        return Fleet(
+            at: now, level: level, shortfall: level == .normal ? .zero : .mebibytes(Int.random(in: 0...2000, using: &generator)), units: units)
     }
 }
 
@@ -122,14 +123,20 @@ private struct EngineStorm {
                         if ending == .killSuspended { #expect(report.state == .suspended && report.isSaved, "seed \(seed)") }
                         if let last = lastEnd { #expect(fleet.at - last.at >= policy.coolDown, "seed \(seed): two ends at once") }
                         lastEnd = (decision.unit, fleet.at, report.charge)
-                        if report.role == .foreground, report.backgroundSince == nil, report.state != .suspended, report.state != .leaving { foregroundEnds += 1 }
+                        if report.role == .foreground, report.backgroundSince == nil, report.state != .suspended, report.state != .leaving {
+                            foregroundEnds += 1
+                        }
                     default: break
                     }
                 }
                 let end = decisions.first { $0.action.kind == .end }
-                if let ended = fleet.units.first(where: { $0.name == end?.unit }), ended.role == .foreground, ended.backgroundSince == nil, ended.state == .running || ended.state == .starting {
+                if let ended = fleet.units.first(where: { $0.name == end?.unit }), ended.role == .foreground, ended.backgroundSince == nil,
+                    ended.state == .running || ended.state == .starting
+                {
                     // What failed a moment ago is not to be counted on; everything else that stands still or is in the background has gone before.
-                    let before = fleet.units.filter { $0.charge > .zero && ($0.state == .suspended || $0.role != .foreground && $0.state == .running) }
+                    let before = fleet.units.filter {
+                        $0.charge > .zero && ($0.state == .suspended || $0.role != .foreground && $0.state == .running)
+                    }
                     let left = before.filter { unit in !storm.hasFailed(unit.name) && !fleet.units.contains { $0.dependencies.contains(unit.name) } }
                     #expect(left.isEmpty, "seed \(seed): \(ended.name) in front was ended before \(left.map(\.name))")
                 }
@@ -137,7 +144,8 @@ private struct EngineStorm {
                 for decision in decisions where storm.follow(decision) && decision.unit == lastEnd?.unit { lastEnd = nil }
             }
         }
-        #expect(ends > 1500 && foregroundEnds > 200 && decided > 15_000, "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
+        #expect(
+            ends > 1500 && foregroundEnds > 200 && decided > 15_000, "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
     }
 
     @Test func `a dry run only says`() {

@@ -73,6 +73,18 @@ import Testing
         #expect(engine.words(fleet(1.4, .warning, short: 300, units)) == ["b: kill as it stands"])
     }
 
+    @Test mutating func `K39 where nothing is heard of a victim, the next has its turn after the time that a kill takes`() {
+        let units = [
+            unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
+        ]
+        #expect(engine.words(fleet(1, .warning, short: 1200, units)) == ["a: kill as it stands"])
+        #expect(engine.nextLook(after: fleet(1, .warning, units)) == .seconds(2))
+        #expect(engine.words(fleet(2.9, .warning, short: 1200, units)) == [])
+        #expect(engine.words(fleet(3, .warning, short: 1200, units)) == ["b: kill as it stands"])
+        // And what failed is due again when its rest is over.
+        #expect(engine.words(fleet(5, .warning, short: 1200, units)) == [] && engine.nextLook(after: fleet(5, .warning, units)) == .seconds(28))
+    }
+
     @Test mutating func `T34 a report older than the last outcome decides nothing`() {
         let units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
@@ -113,7 +125,12 @@ import Testing
         #expect(!engine.words(fleet(0, .critical, short: 50, units)).contains { $0.contains("ask") })
         #expect(!engine.words(fleet(9, .critical, short: 50, units)).contains { $0.contains("ask") })
         #expect(engine.words(fleet(10, .critical, short: 50, units)).contains("admin: ask 10 s"))
-        for second in 30..<60 { #expect(!engine.words(fleet(Double(second), .critical, short: 50, [units[0], unit("x", .background, .stopped)])).contains { $0.contains("ask") && $0.contains("admin") }) }
+        for second in 30..<60 {
+            #expect(
+                !engine.words(fleet(Double(second), .critical, short: 50, [units[0], unit("x", .background, .stopped)])).contains {
+                    $0.contains("ask") && $0.contains("admin")
+                })
+        }
     }
 
     @Test mutating func `the last unit in front is ended only if it is all there is and is itself what is short`() {

@@ -85,6 +85,7 @@ public struct SupervisorEngine: Sendable, Hashable {
         criticalSince = look.level == .critical ? criticalSince ?? look.at : nil
         calmSince = look.level == .normal && look.fleet.shortfall <= .zero ? calmSince ?? look.at : nil
         for index in look.units.indices {
+            if let retry = look.units[index].memory.forgetFailures(at: look.at) { look.remind(at: retry) }
             guard let pending = look.units[index].memory.pending else {
                 // It runs, so nothing that was taken from it has to be given back.
                 if look.units[index].runs, look.units[index].memory.wokenAt == nil { look.units[index].memory.footprint = nil }
