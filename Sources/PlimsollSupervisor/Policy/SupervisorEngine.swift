@@ -2,8 +2,8 @@ import Plimsoll
 
 /// Decides what is done to which unit, from what is known of all of them. A value: no clock, no kernel, no unit.
 ///
-/// The order is that of phones (C75, C77, C90): what stands still gives first, then what runs is warned, then what is in the background is made to stand still or
-/// ended, and what somebody waits for comes last. One victim at a time: after each the relief is waited for and all are looked at again.
+/// The order is that of phones (C75, C77, C90): what stands still gives first, then what runs is warned, then what is in the background is made to
+/// stand still or ended, and what somebody waits for comes last. One victim at a time: after each the relief is waited for and all are looked at again.
 ///
 ///     let decisions = engine.decide(fleet)          // carry them out, in order
 ///     engine.learn(outcome)                         // one for each decision, when it is done or given up
