@@ -141,6 +141,14 @@ import Testing
         #expect(engine.words(fleet(21, .critical, short: 60, [web])) == ["web: ask 10 s"])
     }
 
+    @Test mutating func `the most important unit in front is not ended because another can't be`() {
+        let units = [unit("web", .foreground, .running, 500, importance: 900), unit("admin", .foreground, importance: 100)]
+        _ = engine.decide(fleet(0, .critical, short: 50, units))
+        #expect(engine.words(fleet(10, .critical, short: 50, units), failure: "not permitted").contains("admin: ask 10 s"))
+        #expect(engine.words(fleet(11, .critical, short: 50, units), failure: "not permitted").contains("admin: kill"))
+        #expect(engine.words(fleet(12, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["web"])
+    }
+
     @Test mutating func `a unit that one in front needs counts as much as that one, through others and around cycles`() {
         let units = [
             unit("web", .foreground, importance: 900) { $0.dependencies = ["app"] },
