@@ -1,4 +1,6 @@
-/// A JSON object of strings, integers, truth values and nulls: all that a line of the journal is made of. Reads anything without harm, and says what is wrong with it.
+/// A JSON object of strings, integers, truth values and nulls: all that a line of the journal is made of.
+///
+/// Reads anything without harm, and says what is wrong with it.
 struct FlatJSON {
     enum Value: Equatable { case string(String), integer(Int), bool(Bool), null }
 

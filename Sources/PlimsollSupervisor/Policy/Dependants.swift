@@ -1,7 +1,7 @@
 import Plimsoll
 
-/// Makes units count as much as the most important unit in front that needs them, directly or through others: a service in front is not served by a database that
-/// stands still.
+/// Makes units count as much as the most important unit in front that needs them, directly or through others: a service in front is not served by
+/// a database that stands still.
 enum Dependants {
     /// From the most important unit in front down, each unit is reached once; so cycles end, and no unit is looked at twice.
     static func raise(_ units: inout [Candidate]) {

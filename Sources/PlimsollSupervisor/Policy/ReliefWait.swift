@@ -1,7 +1,7 @@
 import Plimsoll
 
-/// One victim at a time: after a step, what it brings is waited for before the next, as memory takes a while to go after a process has (K39) and killing twice for
-/// one shortage is harm.
+/// One victim at a time: after a step, what it brings is waited for before the next, as memory takes a while to go after a process has (K39) and
+/// killing twice for one shortage is harm.
 struct ReliefWait: Sendable, Hashable {
     var unit: String
     var action: UnitAction

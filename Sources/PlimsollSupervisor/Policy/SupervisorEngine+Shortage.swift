@@ -83,7 +83,8 @@ extension SupervisorEngine {
         return unit.report.tokens == 0 || now >= unit.leaveEnd(policy)
     }
 
-    /// The least important unit in front. The one that goes last is never ended for the others' sake: only if it is all that is left, and it is itself what is short.
+    /// The least important unit in front. The one that goes last is never ended for the others' sake: only if it is all that is left, and it is itself
+    /// what is short.
     private mutating func endForeground(_ look: inout Look) {
         let now = look.at
         guard let since = criticalSince else { return }

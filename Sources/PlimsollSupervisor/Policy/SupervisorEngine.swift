@@ -2,8 +2,8 @@ import Plimsoll
 
 /// Decides what is done to which unit, from what is known of all of them. A value: no clock, no kernel, no unit.
 ///
-/// The order is that of phones (C75, C77, C90): what stands still gives first, then what runs is warned, then what is in the background is made to stand still or
-/// ended, and what somebody waits for comes last. One victim at a time: after each the relief is waited for and all are looked at again.
+/// The order is that of phones (C75, C77, C90): what stands still gives first, then what runs is warned, then what is in the background is made to
+/// stand still or ended, and what somebody waits for comes last. One victim at a time: after each the relief is waited for and all are looked at again.
 ///
 ///     let decisions = engine.decide(fleet)          // carry them out, in order
 ///     engine.learn(outcome)                         // one for each decision, when it is done or given up
@@ -60,16 +60,19 @@ public struct SupervisorEngine: Sendable, Hashable {
         if decision.isDryRun { return }
         freshFrom = max(freshFrom, outcome.at)
         var unit = memory[decision.unit] ?? UnitMemory()
-        if unit.pending?.action == action || outcome.failure != nil { unit.pending = nil }
+        if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         memory[decision.unit] = unit
-        guard wait?.unit == decision.unit, outcome.failure != nil || wait?.action == action else { return }
+        guard wait?.unit == decision.unit, wait?.action == action else { return }
         if wait?.learn(outcome, coolDown: policy.coolDown) == false { wait = nil }
     }
 
     /// How long after `fleet`, the last that was decided on, something becomes due without any event; `nil` if nothing does.
     public func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
+
+    /// Whether the unit can't be ended for now, because that failed a moment ago.
+    package func isPassedOver(_ unit: String, at now: Duration) -> Bool { memory[unit]?.hasFailed(.kill, at: now) ?? false }
 
     /// Pushing out less than this share of what was asked was no use: the rest is in use, or there is no swap for it.
     static let useless = 0.1
@@ -82,6 +85,7 @@ public struct SupervisorEngine: Sendable, Hashable {
         criticalSince = look.level == .critical ? criticalSince ?? look.at : nil
         calmSince = look.level == .normal && look.fleet.shortfall <= .zero ? calmSince ?? look.at : nil
         for index in look.units.indices {
+            if let retry = look.units[index].memory.forgetFailures(at: look.at) { look.remind(at: retry) }
             guard let pending = look.units[index].memory.pending else {
                 // It runs, so nothing that was taken from it has to be given back.
                 if look.units[index].runs, look.units[index].memory.wokenAt == nil { look.units[index].memory.footprint = nil }

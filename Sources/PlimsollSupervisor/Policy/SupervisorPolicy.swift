@@ -11,8 +11,8 @@ public struct SupervisorPolicy: Sendable, Hashable {
     /// How long a lower level must have lasted before units are told of it (xnu: 5 s).
     public var fallHold = Duration.seconds(5)
 
-    /// How long a kill has to show in what is charged before the next is thought of. 2 GiB take 0.2 to 0.3 s to go (K39), so this is ten times that; where they have
-    /// gone earlier, the wait is over earlier.
+    /// How long a kill has to show in what is charged before the next is thought of. 2 GiB take 0.2 to 0.3 s to go (K39), so this is many times that;
+    /// where they have gone earlier, the wait is over earlier.
     public var coolDown = Duration.seconds(2)
     /// How long other steps have to be answered: a freeze to be confirmed, memory to be pushed out. Then they count as failed.
     public var answerTime = Duration.seconds(5)

@@ -38,6 +38,12 @@ struct UnitMemory: Sendable, Hashable {
     func hasFailed(_ step: Step, at now: Duration) -> Bool { failed.contains { $0.step == step && now < $0.until } }
     func hasFailed(_ kind: UnitAction.Kind, at now: Duration) -> Bool { hasFailed(.other(kind), at: now) }
 
+    /// Forgets what may be tried again; returns when the next may.
+    mutating func forgetFailures(at now: Duration) -> Duration? {
+        failed.removeAll { now >= $0.until }
+        return failed.map(\.until).min()
+    }
+
     mutating func fail(_ action: UnitAction, at now: Duration, rest: Duration) {
         failed.removeAll { now >= $0.until || $0.step == action.step }
         failed.append(Failure(step: action.step, until: now + rest))

@@ -1,0 +1,116 @@
+import Plimsoll
+import PlimsollSupervisor
+import Testing
+
+/// Whole histories, drawn: one line a unit, one character a second, and the levels below.
+///
+/// `=` running, `!` warned, `b` leaving, `z` suspended, `x` ended, `.` stopped; `_` normal, `-` warning, `#` critical.
+@Suite struct DrawnScenarioTests {
+    private func draw(
+        _ units: [SimulatedUnit], for seconds: Int, policy: SupervisorPolicy = .standard, then change: (inout SupervisorSimulation) -> Void = { _ in }
+    ) -> String {
+        var simulation = SupervisorSimulation(units, limit: .mebibytes(1000), policy: policy)
+        simulation.run(for: .seconds(seconds))
+        change(&simulation)
+        return simulation.drawing
+    }
+
+    @Test func `C75 C90 what stands still goes first, largest first, and nobody is warned while that is enough`() {
+        let drawing = draw(
+            [
+                SimulatedUnit(unit("web", .foreground, .running, 500), growth: .mebibytes(20), habits: .ignoresWarnings),
+                SimulatedUnit(unit("large", .background, .suspended, 200, importance: 900) { $0.isSaved = true }),
+                SimulatedUnit(unit("small", .background, .suspended, 100, importance: 1) { $0.isSaved = true }),
+            ], for: 24)
+        #expect(
+            drawing == """
+                web   =================!!!!!!!
+                large zzx.....................
+                small zzzzzzzzzzzzx...........
+                      _________________-----##
+                """)
+    }
+
+    @Test func `C75 C77 the front is warned, the background leaves and stands still, is pushed out, and comes back when there is room`() {
+        let drawing = draw(
+            [
+                SimulatedUnit(unit("web", .foreground, .running, 700), habits: .ignoresWarnings),
+                SimulatedUnit(unit("job", .background, .running, 260), spare: 0.8, habits: .ignoresWarnings),
+            ], for: 12
+        ) {
+            $0.units[0].growth = .mebibytes(-80)
+            $0.run(for: .seconds(5))
+            $0.units[0].growth = .zero
+            $0.run(for: .seconds(10))
+        }
+        #expect(
+            drawing == """
+                web !!!!!!!!!!=================
+                job bbbbbzzzzzzzzzz============
+                    #####______________________
+                """)
+    }
+
+    @Test func `C15 K33 a unit that exits on suspend is ended after its time to leave, one that ignores it is killed after its grace`() {
+        let drawing = draw(
+            [
+                SimulatedUnit(unit("web", .foreground, .running, 500)),
+                SimulatedUnit(unit("exits", .background, .running, 300, importance: 1) { $0.exitsOnSuspend = true }, habits: .ignoresWarnings),
+                SimulatedUnit(unit("stays", .background, .running, 180) { $0.suspension = .never }, habits: [.ignoresWarnings, .ignoresTerm]),
+            ], for: 24
+        ) {
+            $0.limit = .mebibytes(550)
+            $0.run(for: .seconds(18))
+        }
+        #expect(
+            drawing == """
+                web   !!!!!!!!!!==============!!!!!!!!!!!!!!!!!!
+                exits bbbbbx....................................
+                stays !!!!!!!!!!==============bbbbbxxxxxxxxxxx..
+                      #####___________________###############---
+                """)
+    }
+
+    @Test func `C33 a unit is woken for keep-alive and stands still again`() {
+        var policy = SupervisorPolicy.standard
+        (policy.keepAliveInterval, policy.keepAliveBudget) = (.seconds(12), .seconds(4))
+        let voip = unit("voip", .foreground, .suspended) { ($0.keepAlive, $0.backgroundSince) = (.seconds(1), .zero) }
+        #expect(
+            draw([SimulatedUnit(voip)], for: 40, policy: policy) == """
+                voip zzzzzzzzzzz====zzzzzzzz====zzzzzzzz====z
+                     ________________________________________
+                """)
+    }
+
+    @Test func `C75 in front the less important goes after patience, and the last one only where it is itself what is short`() {
+        let drawing = draw(
+            [
+                SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), habits: .ignoresWarnings),
+                SimulatedUnit(unit("admin", .foreground, .running, 470), habits: .ignoresWarnings),
+            ], for: 14
+        ) {
+            $0.limit = .mebibytes(510)
+            $0.run(for: .seconds(20))
+        }
+        #expect(
+            drawing == """
+                web   !!!!!!!!!!!!!!!!!!!!!!!!x.........
+                admin !!!!!!!!!!x.......................
+                      ##########____##########__________
+                """)
+    }
+
+    @Test func `K36 T32 a freeze that is never confirmed is taken back, and the unit ended`() {
+        let drawing = draw(
+            [
+                SimulatedUnit(unit("web", .foreground, .running, 500), habits: .ignoresWarnings),
+                SimulatedUnit(unit("job", .background, .running, 470), habits: [.ignoresWarnings, .neverFreezes]),
+            ], for: 14)
+        #expect(
+            drawing == """
+                web !!!!!!!!!!!!!=
+                job bbbbbzz!x.....
+                    ########______
+                """)
+    }
+}

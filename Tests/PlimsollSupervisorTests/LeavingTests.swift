@@ -1,0 +1,106 @@
+import Plimsoll
+import PlimsollSupervisor
+import Testing
+
+@Suite struct LeavingTests {
+    private var engine = SupervisorEngine()
+
+    @Test mutating func `C75 at critical deferred work leaves first, then background work, as many as are needed`() {
+        let units = [
+            unit("web", .foreground, .running, 500), unit("index", .background, .running, 100, importance: 1) { $0.isWarnable = false },
+            unit("batch", .deferred, .running, 100, importance: 900) { $0.isWarnable = false },
+        ]
+        #expect(engine.words(fleet(1, .critical, short: 150, units)) == ["batch: background"])
+        #expect(engine.words(fleet(1.1, .critical, short: 150, units)) == [])
+        #expect(engine.words(fleet(1.25, .critical, short: 150, units)) == ["index: background"])
+        #expect(engine.words(fleet(1.5, .critical, short: 150, units)).first == "web: warn critical")
+    }
+
+    @Test mutating func `C4 a unit that has had 5 s to leave stands still`() {
+        let units = [unit("job", .background, .leaving, since: 1)]
+        #expect(engine.words(fleet(2, .normal, units)) == [] && engine.nextLook(after: fleet(2, .normal, units)) == .seconds(4))
+        #expect(engine.words(fleet(6, .normal, units)) == ["job: suspend"])
+    }
+
+    @Test mutating func `C15 a unit that exits on suspend is asked to end instead`() {
+        let units = [unit("job", .background, .leaving, since: 1) { $0.exitsOnSuspend = true }]
+        #expect(engine.words(fleet(6, .normal, units)) == ["job: ask 10 s"])
+    }
+
+    @Test mutating func `C14 where it can't be made to stand still it is ended, but only at critical`() {
+        let units = [unit("job", .background, .leaving, since: 1) { ($0.suspension, $0.isWarnable) = (.never, false) }]
+        #expect(engine.words(fleet(6, .warning, short: 100, units)) == [])
+        #expect(engine.words(fleet(7, .critical, short: 100, units)) == ["job: ask 10 s"])
+    }
+
+    @Test mutating func `C48 T29 a unit that holds locks is not made to stand still, and at critical ended instead`() {
+        let units = [unit("job", .background, .leaving, since: 1) { ($0.holdsLocks, $0.isWarnable) = (true, false) }]
+        #expect(engine.words(fleet(7, .warning, short: 100, units)) == [])
+        #expect(engine.spared.map(\.reason) == ["it holds file locks that others may wait for"])
+        #expect(engine.words(fleet(8, .critical, short: 100, units)) == ["job: ask 10 s"])
+    }
+
+    @Test mutating func `T33 background tasks are honoured up to their bound, then the unit is ended without notice`() {
+        let units = [unit("job", .background, .leaving, since: 1) { ($0.tokens, $0.tokensEnd, $0.isWarnable) = (2, .seconds(20), false) }]
+        #expect(engine.words(fleet(7, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["job"])
+        #expect(engine.nextLook(after: fleet(7, .critical, units)) == .seconds(13))
+        #expect(engine.words(fleet(20, .critical, short: 50, units)) == ["job: kill"])
+        // However long they say that they need.
+        engine = SupervisorEngine()
+        let greedy = [unit("job", .background, .leaving, since: 1) { ($0.tokens, $0.isWarnable) = (2, false) }]
+        #expect(engine.words(fleet(30.9, .critical, short: 50, greedy)) == [])
+        #expect(engine.words(fleet(31, .critical, short: 50, greedy)) == ["job: kill"])
+    }
+
+    @Test mutating func `T33 the grace of SIGTERM is longer for background tasks that are alive, up to a bound`() {
+        for (end, grace) in [(5.0, 10), (25, 20), (900, 35)] {
+            engine = SupervisorEngine()
+            let units = [unit("job", .background, .suspended) { ($0.tokens, $0.tokensEnd) = (1, .seconds(end)) }]
+            #expect(engine.words(fleet(5, .warning, short: 50, units)).last == "job: ask \(grace) s")
+        }
+    }
+
+    @Test mutating func `K36 T32 a freeze that is not confirmed is taken back, and at critical the unit is ended`() {
+        let leaving = [unit("job", .background, .leaving, since: 1) { $0.isWarnable = false }]
+        let freeze = engine.decide(fleet(6, .critical, short: 50, leaving))
+        #expect(freeze.map(\.words) == ["job: suspend"])
+        engine.learn(Outcome(freeze[0], at: .seconds(8), relief: .zero, failure: "not confirmed"))
+        let suspending = [unit("job", .background, .suspending, since: 6) { $0.isWarnable = false }]
+        #expect(engine.words(fleet(8, .critical, short: 50, suspending), failure: nil) == ["job: resume room"])
+        let running = [unit("job", .background, .running, since: 8) { $0.isWarnable = false }]
+        #expect(engine.words(fleet(8.1, .critical, short: 50, running)) == ["job: ask 10 s"])
+    }
+
+    @Test mutating func `a freeze of which nothing is heard counts as failed`() {
+        let leaving = [unit("job", .background, .leaving, since: 1)]
+        #expect(engine.words(fleet(6, .normal, leaving)) == ["job: suspend"])
+        let suspending = [unit("job", .background, .suspending, since: 6)]
+        #expect(engine.words(fleet(10.9, .normal, suspending)) == [])
+        #expect(engine.words(fleet(11, .normal, suspending)) == ["job: resume room"])
+    }
+
+    @Test mutating func `C91 whoever was sent away for want of memory is called back when there is enough again`() {
+        #expect(engine.words(fleet(1, .critical, short: 50, [unit("job") { $0.isWarnable = false }]), failure: nil) == ["job: background"])
+        #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: resume room"])
+    }
+
+    @Test mutating func `C36 over its allowance a unit is throttled, and ended only after its grace`() {
+        var over = unit("job") { ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never) }
+        #expect(engine.words(fleet(59, .warning, [over])) == [])
+        let other = unit("other", .background, .leaving, since: 58) { ($0.tokens, $0.isWarnable) = (1, false) }
+        #expect(engine.words(fleet(60, .warning, short: 100, [over, other]), failure: nil) == ["job: throttle"])
+        (over.isThrottled, over.throttledSince) = (true, .seconds(60))
+        (over.state, over.since) = (.leaving, .seconds(61))
+        #expect(engine.words(fleet(67, .critical, short: 300, [over, other])) == [])
+        #expect(engine.words(fleet(90, .critical, short: 300, [over])) == ["job: ask 10 s"])
+    }
+
+    @Test mutating func `C37 before anybody in front is touched a throttled unit's grace is cut short`() {
+        let over = unit("job", .background, .leaving) {
+            ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never)
+            ($0.isThrottled, $0.throttledSince) = (true, .seconds(60))
+        }
+        let web = unit("web", .foreground) { $0.isWarnable = false }
+        #expect(engine.words(fleet(70, .critical, short: 300, [web, over])) == ["job: ask 10 s"])
+    }
+}

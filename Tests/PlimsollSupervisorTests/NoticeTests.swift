@@ -1,0 +1,76 @@
+import Plimsoll
+import PlimsollSupervisor
+import Testing
+
+@Suite struct NoticeTests {
+    private var engine = SupervisorEngine()
+
+    /// What was told by when, looked at when the engine wants to be.
+    private mutating func notices(_ units: [UnitReport], _ level: PressureLevel, short: Int, from start: Double, for seconds: Double) -> [String] {
+        var units = units, now = Duration.seconds(start), told: [String] = []
+        while now < .seconds(start + seconds) {
+            let fleet = Fleet(at: now, level: level, shortfall: .mebibytes(short), units: units)
+            for decision in engine.decide(fleet) {
+                guard case .warn(let level) = decision.action else { continue }
+                let milliseconds = Int(now / .milliseconds(1))
+                told.append("\(milliseconds) \(decision.unit) \(level)")
+                guard let index = units.firstIndex(where: { $0.name == decision.unit }) else { continue }
+                (units[index].told, units[index].toldAt) = (level, now)
+            }
+            guard let wait = engine.nextLook(after: fleet) else { break }
+            now += wait
+        }
+        return told
+    }
+
+    private let units = [
+        unit("web", .foreground, importance: 900), unit("small", .foreground, .running, 10, importance: 100),
+        unit("large", .foreground, .running, 500, importance: 100), unit("deaf", .foreground, importance: 1) { $0.isWarnable = false },
+        unit("still", .background, .suspended, 1),
+    ]
+
+    @Test mutating func `C77 the least important hear first, then the largest, a quarter of a second apart, and again after 25 s`() {
+        let told = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
+        let round = ["0 large warning", "250 small warning", "500 web warning"]
+        #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
+    }
+
+    @Test mutating func `C77 a fall of level is told when it has lasted for 5 s`() {
+        var units = Array(units.prefix(2))
+        for index in units.indices { (units[index].told, units[index].toldAt) = (.critical, .zero) }
+        #expect(notices(units, .normal, short: 0, from: 60, for: 20) == ["65000 small normal", "65250 web normal"])
+    }
+
+    @Test mutating func `a rise is told at once though the level below was told just now`() {
+        var told = units[0]
+        #expect(engine.words(fleet(1, .warning, short: 10, [told])) == ["web: warn warning", "web: release 10 MiB"])
+        (told.told, told.toldAt) = (.warning, .seconds(1))
+        #expect(engine.words(fleet(1.25, .critical, short: 10, [told])) == ["web: warn critical", "web: release 10 MiB"])
+    }
+
+    @Test mutating func `the share that a unit is to release is by its size`() {
+        let units = [unit("a", .foreground, .running, 300, importance: 1), unit("b", .foreground, .running, 100)]
+        #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["a: warn warning", "a: release 150 MiB"])
+        #expect(engine.words(fleet(2, .warning, short: 200, units)) == ["b: warn warning", "b: release 50 MiB"])
+    }
+
+    @Test mutating func `T31 what stands still is told nothing`() {
+        #expect(engine.words(fleet(1, .critical, short: 100, [unit("still", .foreground, .suspending), unit("off", .foreground, .stopped)])) == [])
+    }
+
+    @Test mutating func `a unit that has been started again is told again`() {
+        var web = units[0]
+        #expect(engine.words(fleet(1, .warning, short: 10, [web])).first == "web: warn warning")
+        #expect(engine.words(fleet(2, .warning, short: 10, [web])) == [])
+        web.since = .seconds(3)
+        #expect(engine.words(fleet(4, .warning, short: 10, [web])).first == "web: warn warning")
+    }
+
+    @Test mutating func `nothing is due while nothing is short`() {
+        let calm = fleet(0, .normal, units)
+        _ = engine.decide(calm)
+        // Only the hold before what stands still may come back.
+        #expect(engine.nextLook(after: calm) == .seconds(10))
+        #expect(engine.decide(fleet(60, .normal, Array(units.prefix(2)))) == [] && engine.nextLook(after: fleet(60, .normal, [])) == nil)
+    }
+}

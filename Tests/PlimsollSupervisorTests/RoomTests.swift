@@ -1,0 +1,85 @@
+import Plimsoll
+import PlimsollSupervisor
+import Testing
+
+@Suite struct RoomTests {
+    private var engine = SupervisorEngine()
+
+    /// All that is done within a while of calm, the state of each unit following.
+    private mutating func calm(_ units: [UnitReport], room: Int?, for seconds: Int) -> [String] {
+        var units = units, words: [String] = []
+        for tenth in 0..<seconds * 10 {
+            let fleet = fleet(Double(tenth) / 10, .normal, room: room, units)
+            for decision in engine.decide(fleet) {
+                words.append(decision.words)
+                guard let index = units.firstIndex(where: { $0.name == decision.unit }) else { continue }
+                switch decision.action {
+                case .throttle(let on): units[index].isThrottled = on
+                default: (units[index].state, units[index].since) = (.running, fleet.at)
+                }
+                engine.learn(Outcome(decision, at: fleet.at, relief: .zero))
+            }
+        }
+        return words
+    }
+
+    @Test mutating func `C91 with room what stands still comes back, the most important first, then the smallest`() {
+        let units = [
+            unit("low", .background, .suspended, 10, importance: 1), unit("large", .deferred, .suspended, 200),
+            unit("small", .deferred, .suspended, 100), unit("asked", .foreground, .suspended, 1, importance: 1000),
+        ]
+        #expect(calm(units, room: 1000, for: 20) == ["small: resume room", "large: resume room", "low: resume room"])
+    }
+
+    @Test mutating func `only what fits comes back, and nobody before there has been room for a while`() {
+        let units = [unit("small", .background, .suspended, 100), unit("large", .background, .suspended, 200)]
+        #expect(calm(units, room: 150, for: 9) == [])
+        engine = SupervisorEngine()
+        #expect(calm(units, room: 150, for: 30) == ["small: resume room"])
+    }
+
+    @Test mutating func `T29 they come back one after the other`() {
+        let units = (0..<5).map { unit("u\($0)", .background, .suspended) }
+        var now = 0.0, times: [Double] = [], states = units
+        while now < 20 {
+            let fleet = fleet(now, .normal, states)
+            for decision in engine.decide(fleet) {
+                times.append(now)
+                states[states.firstIndex { $0.name == decision.unit }!].state = .running
+                engine.learn(Outcome(decision, at: fleet.at, relief: .zero))
+            }
+            now += 0.01
+        }
+        #expect(times.count == 5)
+        for (before, after) in zip(times, times.dropFirst()) { #expect(after - before >= 0.49 && after - before < 0.8) }
+    }
+
+    @Test mutating func `T33 what was ended is started again if it always is, when there is room and its gap is over`() {
+        let units = [
+            unit("always", .background, .stopped, 0) { ($0.restart, $0.lastEnded) = (.always, .seconds(-5)) }, unit("once", .background, .stopped, 0),
+            unit("after", .background, .stopped, 0) { ($0.restart, $0.dependencies) = (.always, ["once"]) },
+        ]
+        #expect(calm(units, room: nil, for: 25) == [])
+        #expect(calm(units, room: nil, for: 25) == [])
+        engine = SupervisorEngine()
+        #expect(calm(units, room: nil, for: 30) == ["always: start"])
+    }
+
+    @Test mutating func `C36 throttles are taken away when there is room`() {
+        #expect(calm([unit("job") { $0.isThrottled = true }], room: 0, for: 11) == ["job: unthrottle"])
+    }
+
+    @Test mutating func `C33 a unit is woken at its interval, stands still again after its budget, and is not woken while memory is critical`() {
+        var line = unit("voip", .foreground, .suspended) { ($0.keepAlive, $0.backgroundSince, $0.isWarnable) = (.seconds(60), .zero, false) }
+        #expect(engine.words(fleet(599, .normal, [line])) == [])
+        #expect(engine.nextLook(after: fleet(599, .normal, [line])) == .seconds(1))
+        #expect(engine.words(fleet(600, .critical, [line])) == [])
+        #expect(engine.words(fleet(601, .warning, [line]), failure: nil) == ["voip: resume keep-alive"])
+        (line.state, line.since, line.lastWoken) = (.running, .seconds(601), .seconds(601))
+        #expect(engine.words(fleet(602, .critical, short: 10, [line])) == [])
+        #expect(engine.words(fleet(611, .normal, [line]), failure: nil) == ["voip: suspend"])
+        (line.state, line.since) = (.suspended, .seconds(611))
+        #expect(engine.words(fleet(1200, .normal, [line])) == [])
+        #expect(engine.words(fleet(1201, .normal, [line])) == ["voip: resume keep-alive"])
+    }
+}

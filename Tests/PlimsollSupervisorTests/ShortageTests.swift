@@ -1,0 +1,189 @@
+import Plimsoll
+import PlimsollSupervisor
+import Testing
+
+@Suite struct ShortageTests {
+    private var engine = SupervisorEngine()
+
+    @Test mutating func `C75 suspended units go before running ones are warned`() {
+        let units = [unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true }]
+        #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["job: kill as it stands"])
+    }
+
+    @Test mutating func `C75 where ending what stands still can't give enough, running units are warned too`() {
+        let units = [unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true }]
+        #expect(
+            engine.words(fleet(1, .warning, short: 400, units)) == ["job: kill as it stands", "web: warn warning", "web: release 400 MiB"])
+    }
+
+    @Test mutating func `C90 of suspended units the largest goes first, and of those about as large the least important`() {
+        let units = [
+            unit("small", .background, .suspended, 100, importance: 1) { $0.isSaved = true },
+            unit("large", .background, .suspended, 1000, importance: 900) { $0.isSaved = true },
+            unit("alike", .background, .suspended, 950, importance: 100) { $0.isSaved = true },
+        ]
+        #expect(engine.words(fleet(1, .warning, short: 100, units)) == ["alike: kill as it stands"])
+    }
+
+    @Test mutating func `T31 what can be pushed out is, the most first, before anything is ended`() {
+        var units = [
+            unit("a", .background, .suspended, 900) { $0.reclaimable = .mebibytes(100) },
+            unit("b", .background, .suspended, 500) { $0.reclaimable = .mebibytes(300) },
+        ]
+        let first = engine.decide(fleet(1, .warning, short: 200, units))
+        #expect(first.map(\.words) == ["b: push out 200 MiB"])
+        // Nothing else until it is known what that brought.
+        #expect(engine.words(fleet(1.1, .critical, short: 200, units)) == [])
+        units[1].charge = .mebibytes(300)
+        units[1].reclaimable = .mebibytes(100)
+        engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(200)))
+        #expect(engine.words(fleet(1.3, .warning, short: 50, units)) == ["a: push out 50 MiB"])
+    }
+
+    @Test mutating func `pushing out that brings nothing is not tried again soon`() {
+        let units = [unit("a", .background, .suspended, 900) { ($0.reclaimable, $0.isSaved) = (.mebibytes(100), true) }]
+        #expect(engine.words(fleet(1, .warning, short: 200, units), failure: nil) == ["a: push out 100 MiB"])
+        #expect(engine.words(fleet(1.1, .warning, short: 200, units)) == ["a: kill as it stands"])
+    }
+
+    @Test mutating func `K33 T31 a suspended unit whose state is not saved is let run before it is asked to end`() {
+        let units = [unit("job", .background, .suspended)]
+        #expect(engine.words(fleet(1, .warning, short: 50, units)) == ["job: resume ending", "job: ask 10 s"])
+    }
+
+    @Test mutating func `C91 nothing is ended while memory is not short`() {
+        let units = [unit("job", .foreground, .suspended, 9000), unit("batch", .deferred, .running, 9000)]
+        for second in 0..<100 { #expect(engine.words(fleet(Double(second), .normal, units)) == []) }
+        #expect(engine.words(fleet(101, .warning, short: 0, units)) == [])
+        #expect(engine.words(fleet(102, .critical, short: 0, units)).allSatisfy { $0.contains("warn") })
+    }
+
+    @Test mutating func `K39 one victim at a time: the next is chosen when the memory of the first has gone or its time is over`() {
+        var units = [
+            unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
+        ]
+        let first = engine.decide(fleet(1, .warning, short: 1200, units))
+        #expect(first.map(\.words) == ["a: kill as it stands"])
+        units[0].state = .ending
+        #expect(engine.words(fleet(1.1, .warning, short: 1200, units)) == [])
+        engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(100)))
+        #expect(engine.words(fleet(1.3, .warning, short: 1200, units)) == [])
+        units[0].state = .stopped
+        units[0].charge = .zero
+        #expect(engine.words(fleet(1.4, .warning, short: 300, units)) == ["b: kill as it stands"])
+    }
+
+    @Test mutating func `K39 where nothing is heard of a victim, the next has its turn after the time that a kill takes`() {
+        let units = [
+            unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
+        ]
+        #expect(engine.words(fleet(1, .warning, short: 1200, units)) == ["a: kill as it stands"])
+        #expect(engine.nextLook(after: fleet(1, .warning, units)) == .seconds(2))
+        #expect(engine.words(fleet(2.9, .warning, short: 1200, units)) == [])
+        #expect(engine.words(fleet(3, .warning, short: 1200, units)) == ["b: kill as it stands"])
+        // And what failed is due again when its rest is over.
+        #expect(engine.words(fleet(5, .warning, short: 1200, units)) == [] && engine.nextLook(after: fleet(5, .warning, units)) == .seconds(28))
+    }
+
+    @Test mutating func `T34 a report older than the last outcome decides nothing`() {
+        let units = [
+            unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
+        ]
+        let first = engine.decide(fleet(1, .warning, short: 1200, units))
+        engine.learn(Outcome(first[0], at: .seconds(1.5), relief: .mebibytes(900)))
+        #expect(engine.words(fleet(1.4, .warning, short: 1200, units)) == [])
+        #expect(engine.words(fleet(1.6, .warning, short: 300, [units[1]])) == ["b: kill as it stands"])
+    }
+
+    @Test mutating func `T33 what comes straight back goes after all others of its kind`() {
+        let units = [
+            unit("phoenix", .background, .suspended, 900) { ($0.isSaved, $0.relaunchGap) = (true, .seconds(2)) },
+            unit("job", .background, .suspended, 100) { $0.isSaved = true },
+        ]
+        #expect(engine.words(fleet(1, .warning, short: 50, units)) == ["job: kill as it stands"])
+        #expect(engine.words(fleet(2, .warning, short: 50, [units[0]])) == ["phoenix: kill as it stands"])
+    }
+
+    @Test mutating func `a step that fails is not tried again with that unit, and the next unit has its turn`() {
+        let units = [
+            unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
+        ]
+        #expect(engine.words(fleet(1, .warning, short: 100, units), failure: "not permitted") == ["a: kill as it stands"])
+        #expect(engine.words(fleet(2, .warning, short: 100, units), failure: "not permitted") == ["b: kill as it stands"])
+        #expect(engine.words(fleet(3, .warning, short: 100, units)).allSatisfy { $0.contains("warn") })
+        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill as it stands"])
+    }
+
+    @Test mutating func `where asking failed it is killed`() {
+        let units = [unit("a", .background, .suspended, 900)]
+        #expect(engine.words(fleet(1, .warning, short: 100, units), failure: "no such process") == ["a: resume ending", "a: ask 10 s"])
+        #expect(engine.words(fleet(2, .warning, short: 100, units)) == ["a: kill"])
+    }
+
+    @Test mutating func `C75 in front the least important goes last of all, after patience, and the most important never`() {
+        let units = [unit("web", .foreground, importance: 900), unit("admin", .foreground, importance: 100)]
+        #expect(!engine.words(fleet(0, .critical, short: 50, units)).contains { $0.contains("ask") })
+        #expect(!engine.words(fleet(9, .critical, short: 50, units)).contains { $0.contains("ask") })
+        #expect(engine.words(fleet(10, .critical, short: 50, units)).contains("admin: ask 10 s"))
+        for second in 30..<60 {
+            #expect(
+                !engine.words(fleet(Double(second), .critical, short: 50, [units[0], unit("x", .background, .stopped)])).contains {
+                    $0.contains("ask") && $0.contains("admin")
+                })
+        }
+    }
+
+    @Test mutating func `the last unit in front is ended only if it is all there is and is itself what is short`() {
+        let web = unit("web", .foreground, .running, 100, importance: 900)
+        _ = engine.decide(fleet(0, .critical, short: 150, [web]))
+        #expect(!engine.words(fleet(20, .critical, short: 150, [web])).contains("web: ask 10 s"))
+        #expect(engine.spared.map(\.unit) == ["web"])
+        #expect(engine.words(fleet(21, .critical, short: 60, [web])) == ["web: ask 10 s"])
+    }
+
+    @Test mutating func `the most important unit in front is not ended because another can't be`() {
+        let units = [unit("web", .foreground, .running, 500, importance: 900), unit("admin", .foreground, importance: 100)]
+        _ = engine.decide(fleet(0, .critical, short: 50, units))
+        #expect(engine.words(fleet(10, .critical, short: 50, units), failure: "not permitted").contains("admin: ask 10 s"))
+        #expect(engine.words(fleet(11, .critical, short: 50, units), failure: "not permitted").contains("admin: kill"))
+        #expect(engine.words(fleet(12, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["web"])
+    }
+
+    @Test mutating func `a unit that one in front needs counts as much as that one, through others and around cycles`() {
+        let units = [
+            unit("web", .foreground, importance: 900) { $0.dependencies = ["app"] },
+            unit("app", .background, importance: 1) { $0.dependencies = ["db", "nobody"] },
+            unit("db", .background, .running, 500, importance: 1) { $0.dependencies = ["web", "db"] },
+            unit("other", .background, importance: 800),
+        ]
+        let words = engine.words(fleet(1, .critical, short: 50, units))
+        #expect(words == ["other: warn critical", "other: release 6.3 MiB", "other: background"])
+        #expect(!engine.words(fleet(2, .critical, short: 5000, units)).contains { $0.contains("background") })
+    }
+
+    @Test mutating func `five hundred units are decided on`() {
+        let units = (0..<500).map { number in
+            unit("u\(number)", Unit.Role.allCases[number % 3], UnitState.allCases[number % 7], number, importance: number * 2) {
+                $0.dependencies = ["u\((number + 1) % 500)"]
+            }
+        }
+        for second in 0..<100 { _ = engine.decide(fleet(Double(second), .critical, short: 10_000, units)) }
+        #expect(engine.nextLook(after: fleet(99, .critical, short: 10_000, units)) != nil)
+    }
+
+    @Test mutating func `what is ending already is counted on, so nobody else goes for it`() {
+        let units = [unit("a", .background, .ending, 900, since: 1), unit("b", .background, .suspended, 500) { $0.isSaved = true }]
+        #expect(engine.words(fleet(2, .warning, short: 800, units)) == [])
+        #expect(engine.words(fleet(3, .warning, short: 1000, units)) == ["b: kill as it stands"])
+    }
+
+    @Test mutating func `a dry run marks its decisions, says them once in a while, and counts on nothing`() {
+        engine.policy.isDryRun = true
+        let units = [unit("a", .background, .suspended, 900) { $0.isSaved = true }]
+        let first = engine.decide(fleet(1, .warning, short: 100, units))
+        #expect(first.map(\.words) == ["a: kill as it stands"] && first.allSatisfy(\.isDryRun))
+        engine.learn(Outcome(first[0], at: .seconds(1), relief: .zero, failure: "dry run"))
+        #expect(engine.words(fleet(2, .warning, short: 100, units)) == [])
+        #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill as it stands"])
+    }
+}
