@@ -21,10 +21,10 @@ private struct EngineStorm {
         isInFront = seed % 4 == 0
         for number in 0..<Int.random(in: 1...12, using: &generator) {
             var report = unit(
-                "u\(number)", Unit.Role.allCases.randomElement(using: &generator)!, UnitState.allCases.randomElement(using: &generator)!,
+                "u\(number)", ServiceUnit.Role.allCases.randomElement(using: &generator)!, UnitState.allCases.randomElement(using: &generator)!,
                 Int.random(in: 0...500, using: &generator), importance: Int.random(in: -5...1005, using: &generator))
-            report.suspension = Unit.Suspension.allCases.randomElement(using: &generator)!
-            report.restart = Unit.Restart.allCases.randomElement(using: &generator)!
+            report.suspension = ServiceUnit.Suspension.allCases.randomElement(using: &generator)!
+            report.restart = ServiceUnit.Restart.allCases.randomElement(using: &generator)!
             report.exitsOnSuspend = chance(0.1)
             report.holdsLocks = chance(0.1)
             report.isSaved = chance(0.5)

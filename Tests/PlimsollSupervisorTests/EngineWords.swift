@@ -3,7 +3,8 @@ import PlimsollSupervisor
 
 /// A unit in few words.
 func unit(
-    _ name: String, _ role: Unit.Role = .background, _ state: UnitState = .running, _ mebibytes: Int = 100, importance: Int = 500, since: Double = 0,
+    _ name: String, _ role: ServiceUnit.Role = .background, _ state: UnitState = .running, _ mebibytes: Int = 100, importance: Int = 500,
+    since: Double = 0,
     change: (inout UnitReport) -> Void = { _ in }
 ) -> UnitReport {
     var report = UnitReport(name: name, role: role, importance: importance, state: state, since: .seconds(since), charge: .mebibytes(mebibytes))
@@ -18,7 +19,7 @@ func fleet(_ seconds: Double, _ level: PressureLevel, short: Int = 0, room: Int?
 }
 
 extension Decision {
-    /// Unit and action in a few words: `web: warn critical`.
+    /// ServiceUnit and action in a few words: `web: warn critical`.
     var words: String { "\(unit): \(action.words)" }
 }
 

@@ -163,7 +163,7 @@ import Testing
 
     @Test mutating func `five hundred units are decided on`() {
         let units = (0..<500).map { number in
-            unit("u\(number)", Unit.Role.allCases[number % 3], UnitState.allCases[number % 7], number, importance: number * 2) {
+            unit("u\(number)", ServiceUnit.Role.allCases[number % 3], UnitState.allCases[number % 7], number, importance: number * 2) {
                 $0.dependencies = ["u\((number + 1) % 500)"]
             }
         }

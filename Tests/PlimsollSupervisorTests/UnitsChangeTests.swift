@@ -2,7 +2,9 @@ import PlimsollSupervisor
 import Testing
 
 @Suite struct UnitsChangeTests {
-    private func units(_ lines: String...) throws -> [Unit] { try UnitsFile("version: 1\nunits:\n" + lines.map { "  \($0)\n" }.joined()).units }
+    private func units(_ lines: String...) throws -> [ServiceUnit] {
+        try UnitsFile("version: 1\nunits:\n" + lines.map { "  \($0)\n" }.joined()).units
+    }
 
     @Test func `what a new file adds, removes, changes in place and only by a restart`() throws {
         let old = try units(

@@ -30,7 +30,7 @@ import Testing
         let file = try UnitsFile(example())
         #expect(file.units.map(\.name) == ["database", "web", "thumbnails", "logs"])
         #expect(file.policy["pace"]?.duration == .milliseconds(500) && file.policy["pace"]?.line == 4)
-        var web = Unit(name: "web", origin: .command(["/usr/bin/server", "--port", "8080"]))
+        var web = ServiceUnit(name: "web", origin: .command(["/usr/bin/server", "--port", "8080"]))
         web.environment = ["LOG_LEVEL": "info"]
         web.directory = "/srv/web"
         web.importance = 900

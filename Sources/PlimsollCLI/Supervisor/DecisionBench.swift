@@ -28,7 +28,8 @@ struct DecisionBench {
         var random = SeededGenerator(seed: seed)
         let reports = (0..<units).map { number in
             var report = UnitReport(
-                name: "unit-\(number)", role: .allCases.randomElement(using: &random) ?? .background, importance: .random(in: 0...1000, using: &random),
+                name: "unit-\(number)", role: .allCases.randomElement(using: &random) ?? .background,
+                importance: .random(in: 0...1000, using: &random),
                 state: [.running, .running, .suspended, .leaving, .stopped].randomElement(using: &random) ?? .running,
                 since: .seconds(Int.random(in: 0...1000, using: &random)), charge: .mebibytes(.random(in: 1...200, using: &random)))
             report.isSaved = .random(using: &random)

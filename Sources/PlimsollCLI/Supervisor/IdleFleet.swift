@@ -16,7 +16,8 @@ struct IdleFleet {
         // In a group with a limit, so that there is something to look at.
         let group = try GroupMaker().make("fleet", limit: .gibibytes(2))
         defer { if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") } }
-        let supervisor = try group.startPart(["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet"], leashed: false)
+        let supervisor = try group.startPart(
+            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet"], leashed: false)
         defer { supervisor.signal(SIGTERM); supervisor.end(within: .seconds(30)) }
         let deadline = SteadyClock.now + .seconds(60)
         while processes(below: group.memory) < units {

@@ -40,7 +40,7 @@ struct SuperviseCommand: ParsableCommand {
         }
     }
 
-    private func read() throws -> ([PlimsollSupervisor.Unit], SupervisorPolicy) {
+    private func read() throws -> ([ServiceUnit], SupervisorPolicy) {
         do {
             let file = try UnitsFile(path: file)
             var policy = try SupervisorPolicy(file.policy, file: self.file)

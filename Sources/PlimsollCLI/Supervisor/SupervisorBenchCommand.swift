@@ -47,7 +47,9 @@ struct SupervisorBenchCommand: ParsableCommand {
         for number in 1...runs {
             let record = try Self.play(limit: limit, isSupervised: true, signals)
             records.append(record)
-            Output.line("# run \(number): \(record.result); first relief \(record.reliefAfterCritical.map { Text.number($0.milliseconds) } ?? "-") ms after critical")
+            Output.line(
+                "# run \(number): \(record.result); first relief \(record.reliefAfterCritical.map { Text.number($0.milliseconds) } ?? "-") ms after critical"
+            )
         }
         let alone = try Self.play(limit: limit, isSupervised: false, signals)
         Output.line("# without a supervisor: \(alone.result)")

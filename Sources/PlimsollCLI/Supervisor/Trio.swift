@@ -9,7 +9,7 @@ import PlimsollSupervisor
 final class Trio {
     struct Member {
         var name: String
-        var role: PlimsollSupervisor.Unit.Role
+        var role: ServiceUnit.Role
         var importance: Int
         /// Shares of the limit.
         var size: Double
@@ -74,7 +74,8 @@ final class Trio {
             units += "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
         }
         try File.write(units.replacing("/proc/self/exe", with: Self.program), to: directory + "/units.yaml")
-        let supervisor = try group.startPart(["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio"], leashed: false)
+        let supervisor = try group.startPart(
+            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio"], leashed: false)
         parts.append(("supervisor", supervisor))
     }
 
@@ -98,7 +99,9 @@ final class Trio {
             for line in process.output?.lines() ?? [] {
                 if let audit = try? AuditRecord(parsing: line) { record.take(audit) }
             }
-            if process.poll() != nil, name == "supervisor", !record.isOver { throw Failure.failed("the supervisor ended with status \(process.ending?.status ?? 0)") }
+            if process.poll() != nil, name == "supervisor", !record.isOver {
+                throw Failure.failed("the supervisor ended with status \(process.ending?.status ?? 0)")
+            }
         }
         guard at - (record.samples.last?.at ?? .seconds(-1)) > .milliseconds(100) else { return }
         record.samples.append(.init(at: at, usage: group.usage, charges: Self.members.map { charge(of: $0.name) }))
@@ -150,7 +153,9 @@ final class Trio {
         for (_, process) in parts where process.poll() == nil { process.end(within: .seconds(15)) }
         for member in Self.members {
             // The supervisor removes them unless it was killed.
-            for directory in group.directories { LimitedGroup(version: group.version, memory: "\(directory)/trio-\(member.name)", stall: nil).remove() }
+            for directory in group.directories {
+                LimitedGroup(version: group.version, memory: "\(directory)/trio-\(member.name)", stall: nil).remove()
+            }
         }
         if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
     }

@@ -63,6 +63,7 @@ struct TrioRecord {
 
     var result: String {
         let alive = Trio.members.map(\.name).filter { isAlive[$0] == true }
-        return "alive: \(alive.isEmpty ? "none" : alive.joined(separator: ", ")); killed by the kernel: \(kills); orders lost: \(lostOrders)\(lostOrders > 0 ? " (\(lost.filter { $0.value > 0 }.map { "\($0.key) \($0.value)" }.sorted().joined(separator: ", ")))" : "")"
+        return
+            "alive: \(alive.isEmpty ? "none" : alive.joined(separator: ", ")); killed by the kernel: \(kills); orders lost: \(lostOrders)\(lostOrders > 0 ? " (\(lost.filter { $0.value > 0 }.map { "\($0.key) \($0.value)" }.sorted().joined(separator: ", ")))" : "")"
     }
 }

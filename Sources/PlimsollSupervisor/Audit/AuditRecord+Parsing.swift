@@ -17,7 +17,7 @@ extension AuditRecord {
         at = try fields.duration("at")
         unit = try fields.string("unit")
         // Of lengths that units have: names are printed.
-        guard Unit.isName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
+        guard ServiceUnit.isName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
         action = try fields.action()
         reason = try fields.string("reason")
         level = try fields.level("level")
@@ -33,7 +33,7 @@ extension AuditRecord {
     }
 }
 
-extension Unit {
+extension ServiceUnit {
     /// Whether a unit may have that name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
     static func isName(_ text: String) -> Bool {
         func isWord(_ byte: UInt8) -> Bool { byte >= 48 && byte <= 57 || byte | 32 >= 97 && byte | 32 <= 122 }

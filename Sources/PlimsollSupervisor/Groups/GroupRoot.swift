@@ -79,7 +79,7 @@ package struct GroupRoot: Sendable {
         return marks.first { access("\(path)/\($0.0)", F_OK) == 0 }?.1 ?? .blkio
     }
 
-    /// A name as `Unit.name` has it: it becomes a directory's.
+    /// A name as `ServiceUnit.name` has it: it becomes a directory's.
     package static func isName(_ name: String) -> Bool {
         func isLetterOrDigit(_ byte: UInt8) -> Bool {
             switch byte {

@@ -4,7 +4,7 @@ extension UnitGroup {
     ///
     /// - Returns: a sentence for each that can't be set here.
     @discardableResult
-    package func setWeights(for role: Unit.Role) throws(GroupError) -> [String] {
+    package func setWeights(for role: ServiceUnit.Role) throws(GroupError) -> [String] {
         var skipped: [String] = []
         let weight = role.weight
         if let cpu, cpu.has("cpu.weight") {
@@ -41,7 +41,7 @@ extension UnitGroup {
     }
 }
 
-extension Unit.Role {
+extension ServiceUnit.Role {
     /// On version 2's scale, where 100 is what everybody has: in front as much as anything else on the machine, in the background a quarter of that so that one
     /// in front gets four fifths against one behind, and a tenth for what may as well run later.
     package var weight: Int {

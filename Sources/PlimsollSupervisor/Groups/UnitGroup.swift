@@ -67,7 +67,7 @@ package final class UnitGroup: Sendable {
     package var path: String { directories.first?.path ?? "the processes of \(name)" }
 
     /// How it can be made to stand still.
-    package var suspension: Unit.Suspension { freezer == .signals ? .stop : .freeze }
+    package var suspension: ServiceUnit.Suspension { freezer == .signals ? .stop : .freeze }
 
     /// Throws if a directory is another one by now, or the supervisor has got into it. Allocates nothing unless something has changed.
     package func check(for act: GroupError.Act) throws(GroupError) {

@@ -33,7 +33,9 @@ extension SupervisorEngine {
                     index, &look,
                     unit.report.isReady
                         ? "it is ready to stand still"
-                        : now < end ? "memory lasts for \((look.fleet.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only" : "its \(policy.leaveTime) to leave are over")
+                        : now < end
+                            ? "memory lasts for \((look.fleet.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only"
+                            : "its \(policy.leaveTime) to leave are over")
             }
         }
     }

@@ -1,7 +1,8 @@
 // `policy:` of a units file.
 extension SupervisorPolicy {
     private static let durations: [(name: String, path: any WritableKeyPath<SupervisorPolicy, Duration> & Sendable)] = [
-        ("leaveTime", \.leaveTime), ("noticeSpacing", \.noticeSpacing), ("noticeRest", \.noticeRest), ("fallHold", \.fallHold), ("coolDown", \.coolDown),
+        ("leaveTime", \.leaveTime), ("noticeSpacing", \.noticeSpacing), ("noticeRest", \.noticeRest), ("fallHold", \.fallHold),
+        ("coolDown", \.coolDown),
         ("answerTime", \.answerTime), ("failureRest", \.failureRest), ("grace", \.grace), ("graceExtension", \.graceExtension),
         ("foregroundPatience", \.foregroundPatience), ("throttleGrace", \.throttleGrace), ("keepAliveBudget", \.keepAliveBudget),
         ("relaunchGap", \.relaunchGap), ("roomHold", \.roomHold), ("thawSpacing", \.thawSpacing),

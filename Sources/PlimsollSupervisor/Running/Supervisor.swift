@@ -38,7 +38,7 @@ public final class Supervisor: Sendable {
     /// What others ask of its thread.
     enum Request: Sendable {
         case stop
-        case units([Unit])
+        case units([ServiceUnit])
         case outcome(UInt64, failure: String?)
     }
 
@@ -49,16 +49,16 @@ public final class Supervisor: Sendable {
     let listeners = Mutex<[@Sendable (AuditRecord) -> Void]>([])
     let complaints = Mutex<[@Sendable (String) -> Void]>([])
     let published = Mutex<[UnitReport]>([])
-    private let first: [Unit]
+    private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
 
     /// Looks at what there is; starts nothing.
-    public convenience init(_ units: [Unit], _ options: Options) throws {
+    public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
         try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
     }
 
     /// - Parameter source: what says how short memory is where all units are.
-    package init(_ units: [Unit], _ options: Options, source: any PressureSource) throws {
+    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource) throws {
         (first, self.options, self.source) = (units, options, source)
         root = GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
         queue = try EventQueue()
@@ -77,7 +77,7 @@ public final class Supervisor: Sendable {
     public func stop() { ask(.stop) }
 
     /// From now on these are the units: new ones are started, others ended, and what can be changed while they run is. From any thread.
-    public func reload(_ units: [Unit]) { ask(.units(units)) }
+    public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
 
     /// What was known of each unit at the last look.
     public var reports: [UnitReport] { published.withLock { $0 } }

@@ -5,7 +5,7 @@ import PlimsollLinux
 // Units come, start, end and go.
 extension SupervisorLoop {
     /// These are the units from now on.
-    func take(_ units: [Unit]) {
+    func take(_ units: [ServiceUnit]) {
         let change = UnitsChange(from: runs.values.filter { !$0.isLeaving }.map(\.unit), to: units)
         for unit in change.removed { byName[unit.name].map(dismiss) }
         for unit in change.added { add(unit) }
@@ -23,12 +23,16 @@ extension SupervisorLoop {
         startWaiting()
     }
 
-    private func add(_ unit: Unit) {
+    private func add(_ unit: ServiceUnit) {
         do {
             // One of that name may still be on its way out.
             if let old = byName[unit.name] { forget(old) }
             let group: UnitGroup
-            if case .group(let path) = unit.origin { group = try supervisor.root.adopt(unit.name, at: path) } else { group = try supervisor.root.make(unit.name) }
+            if case .group(let path) = unit.origin {
+                group = try supervisor.root.adopt(unit.name, at: path)
+            } else {
+                group = try supervisor.root.make(unit.name)
+            }
             let run = UnitRun(id: newID(), unit, group, try PressureSocket(directory: options.directory, unit: unit.name))
             runs[run.id] = run
             byName[unit.name] = run
@@ -171,5 +175,5 @@ extension SupervisorLoop {
         }
     }
 
-    private func report(_ unit: Unit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
+    private func report(_ unit: ServiceUnit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
 }

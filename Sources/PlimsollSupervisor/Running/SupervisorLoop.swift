@@ -52,7 +52,7 @@ final class SupervisorLoop {
         supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
     }
 
-    func run(_ units: [Unit]) throws {
+    func run(_ units: [ServiceUnit]) throws {
         defer { end() }
         now = time.elapsed()
         _ = SelfProtection(own: supervisor.root.own)

@@ -5,7 +5,7 @@ import PlimsollLinux
 /// A unit as it runs: its group, its first process, what it has said, and what is under way with it. The supervisor's thread alone uses it.
 final class UnitRun {
     let id: UInt64
-    var unit: Unit
+    var unit: ServiceUnit
     let group: UnitGroup
     let pressure: PressureSocket
     var child: Child?
@@ -47,7 +47,7 @@ final class UnitRun {
     var charge = ByteCount.zero
     var reclaimable = ByteCount.zero
 
-    init(id: UInt64, _ unit: Unit, _ group: UnitGroup, _ pressure: PressureSocket) {
+    init(id: UInt64, _ unit: ServiceUnit, _ group: UnitGroup, _ pressure: PressureSocket) {
         (self.id, self.unit, self.group, self.pressure) = (id, unit, group, pressure)
         keepAlive = unit.keepAlive
     }
@@ -58,7 +58,7 @@ final class UnitRun {
     }
 
     var isAlive: Bool { state != .stopped }
-    var suspension: Unit.Suspension { unit.suspension == .never ? .never : group.suspension }
+    var suspension: ServiceUnit.Suspension { unit.suspension == .never ? .never : group.suspension }
 
     /// Reads what the kernel charges it.
     func weigh() {

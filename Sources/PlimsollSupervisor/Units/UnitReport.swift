@@ -20,7 +20,7 @@ public enum UnitState: String, Sendable, Hashable, CaseIterable {
 /// What is known of a unit at some time: all that decisions are made from.
 public struct UnitReport: Sendable, Hashable {
     public var name: String
-    public var role: Unit.Role
+    public var role: ServiceUnit.Role
     public var importance: Int
     public var state: UnitState
     /// Since when, on the supervisor's clock.
@@ -30,7 +30,7 @@ public struct UnitReport: Sendable, Hashable {
     /// Of the charge, what comes back without ending it once it stands still: page cache, volatile memory, and the rest where there is swap for it.
     public var reclaimable: ByteCount = .zero
     /// How it can be made to stand still here; `.never` if it can't.
-    public var suspension: Unit.Suspension = .freeze
+    public var suspension: ServiceUnit.Suspension = .freeze
     public var exitsOnSuspend = false
     /// Background tasks that it has said are alive, and until when at most it may finish them.
     public var tokens = 0
@@ -51,7 +51,7 @@ public struct UnitReport: Sendable, Hashable {
     public var throttledSince: Duration?
     public var keepAlive: Duration?
     public var lastWoken: Duration?
-    public var restart: Unit.Restart = .onFailure
+    public var restart: ServiceUnit.Restart = .onFailure
     /// When it was last ended by the supervisor, and how long after that it was there again: killing what comes straight back is harm.
     public var lastEnded: Duration?
     public var relaunchGap: Duration?
@@ -59,7 +59,7 @@ public struct UnitReport: Sendable, Hashable {
     public var holdsLocks = false
     public var dependencies: [String] = []
 
-    public init(name: String, role: Unit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount) {
+    public init(name: String, role: ServiceUnit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount) {
         (self.name, self.role, self.importance, self.state, self.since, self.charge) = (name, role, importance, state, since, charge)
     }
 }

@@ -2,13 +2,13 @@
 public struct UnitsChange: Sendable, Hashable {
     /// A unit that is in both, and the names of what differs, as the units file calls them.
     public struct Change: Sendable, Hashable {
-        public var from: Unit
-        public var to: Unit
+        public var from: ServiceUnit
+        public var to: ServiceUnit
         public var keys: [String]
     }
 
-    public var added: [Unit] = []
-    public var removed: [Unit] = []
+    public var added: [ServiceUnit] = []
+    public var removed: [ServiceUnit] = []
     /// What can be done to it as it runs: limits, weights, importance, role.
     public var inPlace: [Change] = []
     /// It has another command, environment, directory or origin, which a process cannot be given. Whatever else differs comes with its start.
@@ -19,7 +19,7 @@ public struct UnitsChange: Sendable, Hashable {
     /// Each list is in the order of the new units, `removed` in that of the old ones.
     ///
     /// - Precondition: no name is there twice in `old` or in `new`.
-    public init(from old: [Unit], to new: [Unit]) {
+    public init(from old: [ServiceUnit], to new: [ServiceUnit]) {
         let before = Dictionary(uniqueKeysWithValues: old.map { ($0.name, $0) })
         let after = Set(new.map(\.name))
         removed = old.filter { !after.contains($0.name) }
@@ -35,7 +35,7 @@ public struct UnitsChange: Sendable, Hashable {
     }
 
     /// What only a new start takes up, and what is taken up at once.
-    private static func differences(_ old: Unit, _ new: Unit) -> (start: [String], running: [String]) {
+    private static func differences(_ old: ServiceUnit, _ new: ServiceUnit) -> (start: [String], running: [String]) {
         func names(_ fields: KeyValuePairs<String, Bool>) -> [String] { fields.compactMap { $0.value ? $0.key : nil } }
         let start = names([
             new.origin.key: old.origin != new.origin, "environment": old.environment != new.environment, "directory": old.directory != new.directory,
@@ -50,7 +50,7 @@ public struct UnitsChange: Sendable, Hashable {
     }
 }
 
-extension Unit.Origin {
+extension ServiceUnit.Origin {
     /// Its key in a units file.
     fileprivate var key: String {
         switch self {

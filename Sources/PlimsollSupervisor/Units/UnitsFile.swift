@@ -7,7 +7,7 @@ import Plimsoll
 /// told at once, each with its line and column.
 public struct UnitsFile: Sendable, Hashable {
     /// In the order of the file.
-    public var units: [Unit]
+    public var units: [ServiceUnit]
     /// What `policy:` says, by name. What the names mean is for whoever decides.
     public var policy: [String: Setting]
 

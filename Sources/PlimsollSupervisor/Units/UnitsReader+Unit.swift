@@ -9,8 +9,8 @@ private enum UnitKey: String, CaseIterable {
 
 extension UnitsReader {
     /// The unit that `node` describes; `nil` if there is no saying what it is.
-    mutating func readUnit(_ name: String, _ node: Node) -> Unit? {
-        var unit = Unit(name: name, origin: .command([]))
+    mutating func readUnit(_ name: String, _ node: Node) -> ServiceUnit? {
+        var unit = ServiceUnit(name: name, origin: .command([]))
         var places: [UnitKey: Node] = [:]
         forEachPair(node, allowed: UnitKey.allCases.map(\.rawValue)) { reader, name, value in
             guard let key = UnitKey(rawValue: name) else { return }
@@ -27,27 +27,27 @@ extension UnitsReader {
         return unit
     }
 
-    private mutating func read(_ key: UnitKey, _ node: Node, into unit: inout Unit) {
+    private mutating func read(_ key: UnitKey, _ node: Node, into unit: inout ServiceUnit) {
         switch key {
         case .command: if let command = command(node) { unit.origin = .command(command) }
         case .process: if let number = integer(node, in: 2...4_194_304, "the number of a process") { unit.origin = .process(Int32(number)) }
         case .group: if let path = path(node) { unit.origin = .group(path) }
         case .environment: unit.environment = environment(node)
         case .directory: unit.directory = path(node)
-        case .role: if let role = word(node, Unit.Role.self) { unit.role = role }
+        case .role: if let role = word(node, ServiceUnit.Role.self) { unit.role = role }
         case .importance: if let importance = integer(node, in: 0...1000, "a whole number") { unit.importance = importance }
         case .memory: readMemory(node, into: &unit)
-        case .suspension: if let suspension = word(node, Unit.Suspension.self) { unit.suspension = suspension }
+        case .suspension: if let suspension = word(node, ServiceUnit.Suspension.self) { unit.suspension = suspension }
         case .exitsOnSuspend: if let exits = flag(node) { unit.exitsOnSuspend = exits }
         case .keepAlive: unit.keepAlive = duration(node, in: .seconds(600)...(.seconds(86_400)), "from 10m to 24h")
         case .allowance: unit.allowance = duration(node, in: .seconds(1)...(.seconds(86_400)), "from 1s to 24h")
-        case .restart: if let restart = word(node, Unit.Restart.self) { unit.restart = restart }
+        case .restart: if let restart = word(node, ServiceUnit.Restart.self) { unit.restart = restart }
         case .dependencies: unit.dependencies = dependencies(node)
         }
     }
 
     /// What makes no sense together.
-    private mutating func check(_ unit: inout Unit, _ places: [UnitKey: Node]) {
+    private mutating func check(_ unit: inout ServiceUnit, _ places: [UnitKey: Node]) {
         func refuseIfThere(_ reader: inout UnitsReader, _ keys: [UnitKey], _ message: String) {
             for key in keys {
                 guard let node = places[key] else { continue }
@@ -72,7 +72,7 @@ extension UnitsReader {
         }
     }
 
-    private mutating func readMemory(_ node: Node, into unit: inout Unit) {
+    private mutating func readMemory(_ node: Node, into unit: inout ServiceUnit) {
         var (request, limit): (ByteCount?, ByteCount?) = (nil, nil)
         forEachPair(node, allowed: ["request", "limit"]) { reader, name, value in
             if name == "request" { request = reader.bytes(value) } else { limit = reader.bytes(value) }

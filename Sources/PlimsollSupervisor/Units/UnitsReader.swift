@@ -5,7 +5,7 @@ import Yams
 struct UnitsReader {
     let file: String
     var problems: [UnitsFileError.Problem] = []
-    private(set) var units: [Unit] = []
+    private(set) var units: [ServiceUnit] = []
     private(set) var policy: [String: UnitsFile.Setting] = [:]
     /// Every name under `units:` that may be one, also of units that are wrong: a dependency on them is not.
     private var names: [String] = []

@@ -1,7 +1,7 @@
 public import Plimsoll
 
 /// One service that a supervisor keeps: what it is, how much it matters, and what may be done to it when memory is short.
-public struct Unit: Sendable, Hashable {
+public struct ServiceUnit: Sendable, Hashable {
     /// What it is to begin with.
     public enum Origin: Sendable, Hashable {
         /// A program to start, with its arguments; the first is its path.
