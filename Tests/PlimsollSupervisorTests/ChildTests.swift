@@ -63,7 +63,7 @@ import Testing
         #expect { _ = try Child.start(.init(["/bin/true"]), in: group) } throws: { "\($0)".contains("is frozen: thaw it first") }
     }
 
-    @Test func `K38: an adopted process is the one that was meant, and its end is seen`() throws {
+    @Test func `K38 an adopted process is the one that was meant, and its end is seen`() throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let started = try #require(child.started)
@@ -77,7 +77,7 @@ import Testing
         #expect { _ = try Child.adopt(getpid()) } throws: { "\($0)".contains("the supervisor itself") }
     }
 
-    @Test func `C48: who holds a lock is found, and nobody else`() throws {
+    @Test func `C48 who holds a lock is found, and nobody else`() throws {
         let file = "/var/tmp/\(Workbench.prefix())"
         defer { unlink(file) }
         let (holder, output) = try Workbench.shell("exec 9>\(file); flock 9; echo ready; sleep 1000 9>&-", in: nil)

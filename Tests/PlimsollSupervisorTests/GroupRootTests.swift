@@ -60,7 +60,7 @@ import Testing
         #expect { _ = try group.pushOut(1) } throws: { "\($0)".contains("no memory controller") }
     }
 
-    @Test func `C14: every thing that may be done has its place or its reason`() {
+    @Test func `C14 every thing that may be done has its place or its reason`() {
         let root = Workbench.found
         #expect(
             root.capabilities.signals.map(\.name) == [
@@ -73,7 +73,7 @@ import Testing
         #expect(none["freeze"]?.isLive == false && none["freeze"]?.detail.contains("SIGSTOP") == true && GroupProbe(prefix: "x").layout == .signals)
     }
 
-    @Test func `K41: each protection of the supervisor itself says what came of it`() {
+    @Test func `K41 each protection of the supervisor itself says what came of it`() {
         var options = SelfProtection.Options()
         // What the test's process has already: nothing changes for those beside it.
         options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0

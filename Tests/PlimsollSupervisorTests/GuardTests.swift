@@ -13,7 +13,7 @@ import Testing
     private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `T32: when the supervisor is killed, what it froze runs again`() async throws {
+    func `T32 when the supervisor is killed, what it froze runs again`() async throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -32,7 +32,7 @@ import Testing
         #expect(writes(output))
     }
 
-    @Test func `T32: when the supervisor is killed, what it stopped runs again`() async throws {
+    @Test func `T32 when the supervisor is killed, what it stopped runs again`() async throws {
         let (child, output) = try busy(in: nil)
         defer {
             child.signal(SIGKILL)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `T32: a guard that was killed is seen to be, and the next one knows what it knew`() throws {
+    func `T32 a guard that was killed is seen to be, and the next one knows what it knew`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -89,7 +89,7 @@ import Testing
         #expect(group.isFrozen)
     }
 
-    @Test func `T32: stopped groups and processes without a group are continued`() throws {
+    @Test func `T32 stopped groups and processes without a group are continued`() throws {
         let loose = try UnitGroup("loose", [], own: OwnGroups())
         var groups = [loose]
         if Workbench.hasVersion1Memory { groups.append(try Workbench.root(version1: [.memory]).make("old")) }
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func `T32: the guard outlives the signals that end its supervisor, and holds none of its descriptors`() throws {
+    @Test func `T32 the guard outlives the signals that end its supervisor, and holds none of its descriptors`() throws {
         let output = Output()
         let guardian = try Guard()
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1] { #expect(plimsoll_pidfd_signal(guardian.descriptor, signal) == 0) }

@@ -8,7 +8,7 @@ import Testing
 /// The kernel's texts as they are and as somebody who means harm may make them.
 @Suite struct KernelTextTests {
     @Test(arguments: ["sh", ") R 1 (", "a\nb) Z 9 9 9", "((((", "))))", " ) ( ", ""])
-    func `K41: a process's name may hold anything`(name: String) throws {
+    func `K41 a process's name may hold anything`(name: String) throws {
         let text = "4242 (\(name)) S 17 4242 4200 34816 4242 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3\n"
         let stat = try #require(ProcessStat(Array(text.utf8)))
         #expect(stat.pid == 4242 && stat.state == UInt8(ascii: "S") && stat.parent == 17 && stat.session == 4200 && stat.started == 98765)
@@ -34,7 +34,7 @@ import Testing
         #expect(ProcessTable.tree(of: [99], among: all) == [])
     }
 
-    @Test func `K38: pids are taken once, and those of other namespaces not at all`() {
+    @Test func `K38 pids are taken once, and those of other namespaces not at all`() {
         #expect(GroupText.pids(Array("7\n7\n0\n12\n-3\nx\n99999999999\n".utf8)) == [7, 12])
         #expect(GroupText.pids([]) == [])
     }
@@ -48,7 +48,7 @@ import Testing
         #expect(GroupText.number(of: "bad", in: text) == nil)
     }
 
-    @Test func `C48: locks, who holds them, and whether somebody waits`() {
+    @Test func `C48 locks, who holds them, and whether somebody waits`() {
         let table = LockTable(
             Array(
                 """
@@ -71,12 +71,12 @@ import Testing
         #expect(LockTable([]).locks.isEmpty)
     }
 
-    @Test func `C48: a lock of an open file is found with the file`() {
+    @Test func `C48 a lock of an open file is found with the file`() {
         #expect(LockTable.isLocked(Array("pos:\t0\nflags:\t02100002\nlock:\t1: OFDLCK ADVISORY WRITE -1 08:01:5 0 EOF\n".utf8)))
         #expect(!LockTable.isLocked(Array("pos:\t0\nflags:\t0\nmnt_id:\t9\n".utf8)))
     }
 
-    @Test func `T34: shared pages count once`() {
+    @Test func `T34 shared pages count once`() {
         #expect(ProcessMemoryUse.proportional(Array("55 - ff [rollup]\nRss:   900 kB\nPss:   300 kB\nPss_Dirty: 1 kB\n".utf8)) == .kibibytes(300))
         #expect(ProcessMemoryUse.proportional(Array("Rss: 1 kB\n".utf8)) == nil)
     }

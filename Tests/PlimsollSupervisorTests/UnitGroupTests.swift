@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `C4 K36: the kernel's word, not the write, says that a unit stands still`() throws {
+    func `C4 K36 the kernel's word, not the write, says that a unit stands still`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; while :; do :; done", in: group)
         defer { Workbench.clear(group, child) }
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `K33: a frozen unit sees SIGTERM when it runs again, and SIGKILL at once`() throws {
+    func `K33 a frozen unit sees SIGTERM when it runs again, and SIGKILL at once`() throws {
         let group = try Workbench.root().make("web")
         let (polite, output) = try Workbench.shell("trap 'echo asked; exit 7' TERM; echo ready; while :; do :; done", in: group)
         let (deaf, other) = try Workbench.shell("trap '' TERM; echo ready; while :; do :; done", in: group)
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `K33: a frozen unit is killed as it stands, and its groups are removed`() throws {
+    func `K33 a frozen unit is killed as it stands, and its groups are removed`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: group)
         #expect(output.line() == "ready" && group.processes.count >= 3)
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `K36: processes that start others without end stand still, and end when killed`() throws {
+    func `K36 processes that start others without end stand still, and end when killed`() throws {
         let group = try Workbench.root().make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
-    func `C14: without a freezer a storm is stopped by signals, continued, and killed`() throws {
+    func `C14 without a freezer a storm is stopped by signals, continued, and killed`() throws {
         let group = try Workbench.root(version1: [.memory]).make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `C14: version 1's freezer, whose killed processes end with the thaw`() throws {
+    func `C14 version 1's freezer, whose killed processes end with the thaw`() throws {
         let group = try Workbench.root(version1: [.freezer, .memory]).make("old")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }
@@ -107,7 +107,7 @@ import Testing
         try group.remove(within: Workbench.limit)
     }
 
-    @Test func `C14: without any group a process and its children are stopped, continued and killed`() throws {
+    @Test func `C14 without any group a process and its children are stopped, continued and killed`() throws {
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let (child, output) = try Workbench.shell("(sleep 1000 &) ; sleep 1000 & echo ready; wait", in: group)
         #expect(output.line() == "ready" && group.processes.count >= 3)
@@ -122,7 +122,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
-    func `K38: nothing is done to a group that was removed and made again`() throws {
+    func `K38 nothing is done to a group that was removed and made again`() throws {
         let group = try Workbench.root().make("web")
         let path = try #require(group.unified?.path)
         #expect(rmdir(path) == 0 && mkdir(path, 0o755) == 0)
@@ -133,7 +133,7 @@ import Testing
         try? group.remove(within: Workbench.limit)
     }
 
-    @Test func `T32: the supervisor's own groups, those above and the roots are never a unit's`() throws {
+    @Test func `T32 the supervisor's own groups, those above and the roots are never a unit's`() throws {
         let root = Workbench.root()
         var refused = 0
         for case .directory(var path, let top) in root.own.places.values {
@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
-    func `C37 C36: limits, weights and throttle are set, or said not to be`() throws {
+    func `C36 C37 limits, weights and throttle are set, or said not to be`() throws {
         let group = try Workbench.root().make("web")
         defer { Workbench.clear(group) }
         let skipped = try group.setLimits(request: .mebibytes(16), limit: .mebibytes(64), high: .mebibytes(60))
@@ -187,7 +187,7 @@ import Testing
     }
 
     @Test(.enabled(if: Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
-    func `T31: a unit that stands still gives its page cache back, one that runs is left alone`() throws {
+    func `T31 a unit that stands still gives its page cache back, one that runs is left alone`() throws {
         let group = try Workbench.root().make("web")
         let file = "/var/tmp/\(Workbench.prefix())"
         defer { unlink(file) }

@@ -181,7 +181,8 @@ public final class Lifecycle: Sendable {
 
     /// Changes what is wished, and brings the process and its scenes there: on the way down the scenes first, on the way up the process (C94).
     func settle(
-        _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false, _ change: @escaping @Sendable (inout LifecycleWish) -> Void
+        _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false,
+        _ change: @escaping @Sendable (inout LifecycleWish) -> Void
     ) async throws -> LifecycleReport {
         if AsyncCallGate.isInside {
             // A handler that waits for its own step would wait until the deadline.
