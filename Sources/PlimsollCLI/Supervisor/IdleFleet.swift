@@ -15,9 +15,12 @@ struct IdleFleet {
         try File.write("version: 1\nunits:\n" + lines.joined(separator: "\n") + "\n", to: directory + "/units.yaml")
         // In a group with a limit, so that there is something to look at.
         let group = try GroupMaker().make("fleet", limit: .gibibytes(2))
-        defer { if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") } }
+        defer {
+            for directory in group.directories { LimitedGroup(version: group.version, memory: directory + "/fleet-supervisor", stall: nil).remove() }
+            if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
+        }
         let supervisor = try group.startPart(
-            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet"], leashed: false)
+            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet", "--own-leaf"], leashed: false)
         defer { supervisor.signal(SIGTERM); supervisor.end(within: .seconds(30)) }
         let deadline = SteadyClock.now + .seconds(60)
         while processes(below: group.memory) < units {

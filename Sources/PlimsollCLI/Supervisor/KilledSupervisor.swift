@@ -26,7 +26,9 @@ struct KilledSupervisor {
 }
 
 extension Trio {
-    /// Kills the supervisor that long after its first decision at a critical level.
+    /// Has all units stand still, and kills the supervisor that long after its first step at a critical level: whatever it was doing, they are set free.
+    ///
+    /// The freezing is done here, as the supervisor itself has units stand still for some milliseconds only before it ends them.
     ///
     /// - Returns: whether a unit was frozen then, and how long after the kill the last one ran again.
     func killSupervisor(after delay: Duration) throws -> (wasFrozen: Bool, stood: Duration) {
@@ -40,8 +42,11 @@ extension Trio {
         }
         SteadyClock.sleep(delay)
         record.isOver = true
+        freezeUnits()
+        while !isAnyFrozen, SteadyClock.now < deadline { SteadyClock.sleep(.milliseconds(1)) }
+        let wasFrozen = isAnyFrozen
         supervisor?.signal(SIGKILL)
-        let killed = SteadyClock.now, wasFrozen = isAnyFrozen
+        let killed = SteadyClock.now
         var last = killed
         while SteadyClock.now < killed + .seconds(8) {
             if isAnyFrozen { last = SteadyClock.now } else if SteadyClock.now > killed + .seconds(1) { break }
@@ -49,5 +54,9 @@ extension Trio {
         }
         killUnits()
         return (wasFrozen, last - killed)
+    }
+
+    private func freezeUnits() {
+        for member in Self.members { try? ControlFile.write("1", to: eventsDirectory(of: member.name) + "/cgroup.freeze") }
     }
 }

@@ -75,7 +75,7 @@ final class Trio {
         }
         try File.write(units.replacing("/proc/self/exe", with: Self.program), to: directory + "/units.yaml")
         let supervisor = try group.startPart(
-            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio"], leashed: false)
+            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio", "--own-leaf"], leashed: false)
         parts.append(("supervisor", supervisor))
     }
 
@@ -129,10 +129,12 @@ final class Trio {
     /// Whether the kernel holds one of them still.
     var isAnyFrozen: Bool {
         Self.members.contains { member in
-            let file = (group.stall ?? group.memory) + "/trio-\(member.name)/cgroup.events"
-            return ControlFile.number(file, key: "frozen") == 1
+            ControlFile.number(eventsDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
         }
     }
+
+    /// Of version 2, which has the freezer.
+    func eventsDirectory(of name: String) -> String { "\(group.stall ?? group.memory)/trio-\(name)" }
 
     /// Ends what is left of them, where nobody else does any more.
     func killUnits() {

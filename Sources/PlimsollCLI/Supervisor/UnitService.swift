@@ -61,8 +61,9 @@ final class UnitService: Sendable {
 
     // MARK: Memory
 
+    /// Memory that is never given back.
+    // Unchecked: nobody touches it once it is made, and it ends with the process.
     private struct Ballast: @unchecked Sendable {
-        // Never given back: it ends with the process.
         let memory: RegionMemory
     }
 
