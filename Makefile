@@ -43,12 +43,12 @@ unit: swift
 	swift build --build-tests
 	swift test --skip-build
 
-# Each in a build of its own, so that the usual one stays. What the thread sanitizer says: see CONTRIBUTING.
+# Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotChunks|GhostTable
 sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
-	swift test --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
+	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
 	@mkdir -p out; rm -f out/tsan.*
-	TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/out/tsan" swift test --sanitize=thread --scratch-path .build-tsan --filter '$(SANITIZED)'
+	TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/out/tsan" swift test --disable-xctest --sanitize=thread --scratch-path .build-tsan --filter '$(SANITIZED)'
 	@! grep -ls readUnlocked out/tsan.* || { echo "a race with the look-up that takes no lock" >&2; exit 1; }
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
