@@ -8,7 +8,7 @@ import Testing
 @Suite struct GroupRootTests {
     /// A directory that looks like a group, as the kernel would show it.
     private func fixture(_ files: [String: String]) throws -> String {
-        let directory = "/var/tmp/\(Workbench.prefix())"
+        let directory = "\(Workbench.directory)/\(Workbench.prefix())"
         try #require(mkdir(directory, 0o755) == 0)
         for (name, text) in files.merging(["cgroup.procs": ""], uniquingKeysWith: { first, _ in first }) {
             let file = open("\(directory)/\(name)", O_WRONLY | O_CREAT, 0o644)

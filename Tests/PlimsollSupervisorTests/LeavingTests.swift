@@ -5,15 +5,16 @@ import Testing
 @Suite struct LeavingTests {
     private var engine = SupervisorEngine()
 
-    @Test mutating func `C75 at critical deferred work leaves first, then background work, as many as are needed`() {
+    @Test mutating func `C75 at critical deferred work leaves first, then background work, one when the one before has had its time`() {
         let units = [
             unit("web", .foreground, .running, 500), unit("index", .background, .running, 100, importance: 1) { $0.isWarnable = false },
             unit("batch", .deferred, .running, 100, importance: 900) { $0.isWarnable = false },
         ]
         #expect(engine.words(fleet(1, .critical, short: 150, units)) == ["batch: background"])
         #expect(engine.words(fleet(1.1, .critical, short: 150, units)) == [])
-        #expect(engine.words(fleet(1.25, .critical, short: 150, units)) == ["index: background"])
-        #expect(engine.words(fleet(1.5, .critical, short: 150, units)).first == "web: warn critical")
+        #expect(engine.words(fleet(1.25, .critical, short: 150, units)).first == "web: warn critical")
+        #expect(engine.words(fleet(4.9, .critical, short: 150, units)) == [])
+        #expect(engine.words(fleet(5.5, .critical, short: 150, units)) == ["index: background"])
     }
 
     @Test mutating func `C4 a unit that has had 5 s to leave stands still`() {

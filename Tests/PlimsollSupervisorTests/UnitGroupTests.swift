@@ -189,7 +189,7 @@ import Testing
     @Test(.enabled(if: Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
     func `T31 a unit that stands still gives its page cache back, one that runs is left alone`() throws {
         let group = try Workbench.root().make("web")
-        let file = "/var/tmp/\(Workbench.prefix())"
+        let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }
         let (child, output) = try Workbench.shell("head -c 16000000 /dev/zero > \(file); sync \(file); echo ready; sleep 1000", in: group)
         defer { Workbench.clear(group, child) }

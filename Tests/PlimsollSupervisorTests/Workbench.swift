@@ -14,6 +14,9 @@ enum Workbench {
     /// A root of this test's own: names never meet.
     static func root() -> GroupRoot { GroupRoot(prefix: prefix()) }
 
+    /// For files: on a disk where there is one, as locks and page cache are to be real.
+    static let directory = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp"
+
     static func prefix() -> String { "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)" }
 
     /// A root as on a machine that has those version 1 hierarchies alone.

@@ -54,17 +54,20 @@ extension SupervisorEngine {
         guard now >= pacer.next(policy) else { return look.remind(at: pacer.next(policy)) }
         // What stands still or will soon, and can be ended.
         var covered = ByteCount.zero, standing = ByteCount.zero, hearing = ByteCount.zero
+        // One at a time, here too: what it brings is seen before another has to go.
+        var isAnyOnItsWay = wait != nil
         for unit in look.units {
             let charge = unit.report.charge
             if unit.hears, unit.report.isWarnable { hearing += charge }
             guard unit.canEnd(at: now) else { continue }
             if unit.report.state == .suspended { standing += charge }
             let goes = unit.report.state == .leaving || unit.report.state == .suspending || unit.memory.pending?.action == .background
+            if goes, now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
         // Warned of are running units only if ending what stands still can't give enough (C75).
         let mayWarn = look.isShort && (level == .critical || standing < look.needed)
-        if level == .critical, look.isShort, covered < look.needed, let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) }) {
+        if level == .critical, look.isShort, covered < look.needed, !isAnyOnItsWay, let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) }) {
             look.units[index].memory.footprint = look.units[index].report.charge
             tell(index, &look, hearing: hearing, mayWarn: mayWarn)
             look.decide(.background, of: index, "what stands still or will can give \(covered); \(look.shortage)")

@@ -30,6 +30,7 @@ extension SupervisorLoop {
         case .background:
             run.enter(.leaving, at: now)
             run.backgroundSince = run.backgroundSince ?? now
+            if eyes.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
             run.enter(.suspending, at: now)
@@ -69,6 +70,7 @@ extension SupervisorLoop {
     private func resume(_ run: UnitRun, _ reason: UnitAction.ResumeReason) throws {
         try run.group.thaw()
         run.lastAlive = now
+        if reason != .ending { shape(run) }
         if run.state != .ending { run.enter(.running, at: now) }
         run.isSaved = false
         switch reason {
@@ -86,9 +88,19 @@ extension SupervisorLoop {
         run.isEndedByUs = true
         run.enter(.ending, at: now)
         run.killAt = now + grace
+        if eyes.current.level == .critical { contain(run, isEnding: true) }
         try? run.group.thaw()
         if let peer = run.peer { channel.send(.ending(grace: grace), to: peer) }
         if let child = run.child { child.signal(SIGTERM) } else { try? run.group.send(SIGTERM) }
+    }
+
+    /// What it takes from now on is its own loss and nobody else's: on version 2 it is slowed down when it takes more than it has; when it is to end, the kernel
+    /// kills there, and nowhere else, if it takes much more.
+    private func contain(_ run: UnitRun, isEnding: Bool) {
+        guard let charge = run.group.charge else { return }
+        let most = charge + .mebibytes(16), limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
+        // Without a brake or a limit it is as before.
+        _ = try? run.group.setLimits(request: run.unit.memoryRequest, limit: limit, high: charge)
     }
 
     /// Kills it as it stands.

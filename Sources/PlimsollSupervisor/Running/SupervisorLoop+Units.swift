@@ -76,7 +76,7 @@ extension SupervisorLoop {
     }
 
     /// Limits and shares, where they are for us to set.
-    private func shape(_ run: UnitRun) {
+    func shape(_ run: UnitRun) {
         var problems: [String] = []
         do {
             problems += try run.group.setLimits(request: run.unit.memoryRequest, limit: run.unit.memoryLimit)
