@@ -8,7 +8,7 @@ RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle test unit sanitize allocators vm check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -33,6 +33,9 @@ demo-elsewhere:
 		echo "no group can be made here; in the virtual machine:"; mkdir -p out; \
 		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
+
+supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
+	$(RELEASE) demo supervisor
 
 lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle

@@ -79,7 +79,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollCLITests",
             dependencies: [
-                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollTesting",
+                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),

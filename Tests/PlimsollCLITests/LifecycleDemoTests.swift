@@ -1,5 +1,4 @@
 import Foundation
-import FoundationXML
 import Plimsoll
 import Testing
 
@@ -109,47 +108,12 @@ import Testing
 
     // MARK: Drawing
 
-    private struct Box {
-        var text: String
-        var x: Double, y: Double, width: Double
-        func overlaps(_ other: Box) -> Bool {
-            x < other.x + other.width && other.x < x + width && abs(y - other.y) < 11
-        }
-    }
-
-    private final class Texts: NSObject, XMLParserDelegate {
-        var boxes: [Box] = []
-        var size = (width: 0.0, height: 0.0)
-        private var attributes: [String: String]?
-        private var text = ""
-
-        func parser(_ parser: XMLParser, didStartElement name: String, namespaceURI: String?, qualifiedName: String?, attributes: [String: String]) {
-            if name == "svg", let box = attributes["viewBox"]?.split(separator: " ").compactMap({ Double($0) }), box.count == 4 {
-                size = (box[2], box[3])
-            }
-            if name == "text" { (self.attributes, text) = (attributes, "") }
-        }
-        func parser(_ parser: XMLParser, foundCharacters string: String) { text += string }
-        func parser(_ parser: XMLParser, didEndElement name: String, namespaceURI: String?, qualifiedName: String?) {
-            guard name == "text", let attributes, let x = Double(attributes["x"] ?? ""), let y = Double(attributes["y"] ?? "") else { return }
-            let width = LabelRows.width(of: text) * (attributes["class"] == "title" ? 1.5 : 1)
-            let shift = attributes["text-anchor"] == "end" ? width : attributes["text-anchor"] == "middle" ? width / 2 : 0
-            boxes.append(Box(text: text, x: x - shift, y: y, width: width))
-            self.attributes = nil
-        }
-    }
-
     @Test(arguments: [false, true])
     func `no text of the chart covers another or leaves the picture`(isEmpty: Bool) {
         let svg = LifecycleChart(isEmpty ? LifecycleRecord() : LifecycleRecords.complete).svg
-        let parser = XMLParser(data: Data(svg.utf8)), texts = Texts()
-        parser.delegate = texts
-        #expect(parser.parse(), "\(String(describing: parser.parserError))")
+        let texts = ChartTexts(svg)
         #expect(texts.boxes.count > (isEmpty ? 5 : 30))
-        for (index, box) in texts.boxes.enumerated() {
-            #expect(box.x >= 0 && box.x + box.width <= texts.size.width && box.y >= 11 && box.y <= texts.size.height - 3, "\(box)")
-            for other in texts.boxes.dropFirst(index + 1) { #expect(!box.overlaps(other), "\(box.text) covers \(other.text)") }
-        }
+        texts.expectReadable()
         #expect(svg.contains("prefers-color-scheme: dark"))
     }
 

@@ -10,7 +10,7 @@ struct DemoCommand: ParsableCommand {
             The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
             with its cache in volatile memory, registered with a manager, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
             """,
-        subcommands: [LifecycleDemoCommand.self])
+        subcommands: [LifecycleDemoCommand.self, SupervisorDemoCommand.self])
 
     @Option(help: "Limit of each service's group.") var limit = ByteCount.mebibytes(256)
     @Option(help: "Length of the demo.") var seconds = 20.0

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Plimsoll
 
 /// A service process taken through its whole life cycle.
@@ -19,10 +18,9 @@ struct LifecycleDemoCommand: ParsableCommand {
         try reportingFailure {
             let (group, refusal) = makeGroup()
             if requireFreezer, let refusal { throw Failure.unavailable("nothing can be frozen here: \(refusal)") }
-            let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-lifecycle"
-            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-            defer { try? FileManager.default.removeItem(atPath: directory) }
-            let record = try LifecycleDemo(directory: directory, group: group, refusal: refusal).play()
+            let record = try ScratchDirectory.with("lifecycle") { directory in
+                try LifecycleDemo(directory: directory, group: group, refusal: refusal).play()
+            }
             // An option that both commands have is taken by the one before.
             let svg = demo.svg ?? svg
             try File.write(LifecycleChart(record).svg, to: svg)

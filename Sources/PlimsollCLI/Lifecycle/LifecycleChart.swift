@@ -8,14 +8,16 @@ struct LifecycleChart {
     private static let title = "A service process and its life cycle"
 
     private let seconds: Double
+    private let axis: TimeAxis
     private let labels: LabelRows
 
     init(_ record: LifecycleRecord) {
         self.record = record
         let seconds = max(1, record.length.inSeconds)
         self.seconds = seconds
-        labels = LabelRows(
-            Self.marks(record).map { (Self.left + $0.at.inSeconds / seconds * (Self.right - Self.left), $0.text) }, end: Self.width - 8)
+        let axis = TimeAxis(seconds: seconds, left: Self.left, right: Self.right)
+        self.axis = axis
+        labels = LabelRows(Self.marks(record).map { (axis.x($0.at), $0.text) }, end: Self.width - 8)
     }
 
     /// Both colours of a pair are readable on both papers; a reader's setting chooses.
@@ -60,7 +62,7 @@ struct LifecycleChart {
                 x: x(standstill.from), y: lanesTop, width: x(standstill.to) - x(standstill.from), height: y - lanesTop - 6, "hatch",
                 title: "\(standstill.isFreezer ? "frozen" : "stopped") for \(Text.number((standstill.to - standstill.from).inSeconds)) s")
         }
-        axis(y, &svg)
+        axis.draw(y, caption: "seconds since the launch", &svg)
         legend(y + 58, &svg)
         return svg.document(
             width: Int(Self.width), height: Int(y + 76), title: Self.title, description: description, style: Self.style)
@@ -68,7 +70,7 @@ struct LifecycleChart {
 
     // MARK: Parts
 
-    private func x(_ at: Duration) -> Double { Self.left + min(1, max(0, at.inSeconds / seconds)) * (Self.right - Self.left) }
+    private func x(_ at: Duration) -> Double { axis.x(at) }
 
     private var summary: String {
         let answered = record.requests.count { $0.outcome == .answered }
@@ -151,18 +153,6 @@ struct LifecycleChart {
         name(lane, y + 9, &svg)
         for span in spans { svg.rectangle(x: x(span.from), y: y, width: x(span.to) - x(span.from), height: 10, "held", title: "\(lane) held") }
         y += 16
-    }
-
-    private func axis(_ y: Double, _ svg: inout SVG) {
-        svg.line((Self.left, y), (Self.right, y), "axis")
-        let step = DemoChart.roundStep(seconds / 16)
-        var time = 0.0
-        while time <= seconds {
-            svg.line((x(.seconds(time)), y), (x(.seconds(time)), y + 4), "axis")
-            svg.text(Text.number(time), x: x(.seconds(time)), y: y + 18, "minor", anchor: .middle)
-            time += step
-        }
-        svg.text("seconds since the launch", x: (Self.left + Self.right) / 2, y: y + 34, "minor", anchor: .middle)
     }
 
     private func legend(_ y: Double, _ svg: inout SVG) {

@@ -7,10 +7,9 @@ struct IdleFleet {
     let units: Int
     let seconds: Double
 
-    func measure() throws {
-        let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-fleet"
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-        defer { try? FileManager.default.removeItem(atPath: directory) }
+    func measure() throws { try ScratchDirectory.with("fleet", measure) }
+
+    private func measure(in directory: String) throws {
         let lines = (0..<units).map { "  u\($0): {command: [/bin/sleep, infinity], importance: \($0 % 1000)}" }
         try File.write("version: 1\nunits:\n" + lines.joined(separator: "\n") + "\n", to: directory + "/units.yaml")
         // In a group with a limit, so that there is something to look at.

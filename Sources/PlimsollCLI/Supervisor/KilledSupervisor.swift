@@ -1,4 +1,3 @@
-import Foundation
 import Glibc
 import Plimsoll
 import PlimsollSupervisor
@@ -11,12 +10,11 @@ struct KilledSupervisor {
     func measure(runs: Int) throws {
         var random = SeededGenerator(seed: 1), longest = Duration.zero, frozen = 0
         for _ in 1...runs {
-            let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-killed"
-            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-            defer { try? FileManager.default.removeItem(atPath: directory) }
-            let trio = try Trio(limit: .mebibytes(256), directory: directory, maker: GroupMaker(), signals: signals)
-            // From when it is at work: some while it looks on, most while it acts.
-            let (wasFrozen, stood) = try trio.killSupervisor(after: .milliseconds(Int.random(in: 0...600, using: &random)))
+            let (wasFrozen, stood) = try ScratchDirectory.with("killed") { directory in
+                let trio = try Trio(limit: .mebibytes(256), directory: directory, maker: GroupMaker(), signals: signals)
+                // From when it is at work: some while it looks on, most while it acts.
+                return try trio.killSupervisor(after: .milliseconds(Int.random(in: 0...600, using: &random)))
+            }
             frozen += wasFrozen ? 1 : 0
             longest = max(longest, stood)
         }
@@ -52,11 +50,10 @@ extension Trio {
             if isAnyFrozen { last = SteadyClock.now } else if SteadyClock.now > killed + .seconds(1) { break }
             SteadyClock.sleep(.milliseconds(1))
         }
-        killUnits()
         return (wasFrozen, last - killed)
     }
 
     private func freezeUnits() {
-        for member in Self.members { try? ControlFile.write("1", to: eventsDirectory(of: member.name) + "/cgroup.freeze") }
+        for member in Self.members { try? ControlFile.write("1", to: freezerDirectory(of: member.name) + "/cgroup.freeze") }
     }
 }

@@ -1,8 +1,5 @@
 import ArgumentParser
-import Foundation
-import Glibc
 import Plimsoll
-import PlimsollSupervisor
 
 /// What the supervisor is worth, and what it costs.
 struct SupervisorBenchCommand: ParsableCommand {
@@ -62,9 +59,8 @@ struct SupervisorBenchCommand: ParsableCommand {
     }
 
     static func play(limit: ByteCount, isSupervised: Bool, _ signals: SignalQueue) throws -> TrioRecord {
-        let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-trio"
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-        defer { try? FileManager.default.removeItem(atPath: directory) }
-        return try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals).play(isSupervised: isSupervised, for: .seconds(20))
+        try ScratchDirectory.with("trio") { directory in
+            try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals).play(isSupervised: isSupervised, for: .seconds(20))
+        }
     }
 }

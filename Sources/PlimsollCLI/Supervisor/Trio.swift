@@ -21,14 +21,22 @@ final class Trio {
         Member(name: "bystander", role: .background, importance: 500, size: 0.15),
         Member(name: "hog", role: .background, importance: 100, size: 0.04, growth: 0.12),
     ]
+    /// Those that take no more than they did at the beginning.
+    static let innocent = members.filter { $0.growth == 0 }.map(\.name)
 
     private let limit: ByteCount
     private let directory: String
-    private let group: LimitedGroup
+    let group: LimitedGroup
     private let start: Duration
-    var record: TrioRecord
-    private var parts: [(name: String, process: ChildProcess)] = []
     private let signals: SignalQueue
+    var record: TrioRecord
+    /// The supervisor, or the members where there is none.
+    private(set) var parts: [(name: String, process: ChildProcess)] = []
+    /// Those that have been seen to run.
+    private var begun: Set<String> = []
+    private var line = PressureLevel.normal
+    /// Hears what happens when it is seen.
+    var onEvent: (TrioEvent, Duration) -> Void = { _, _ in }
 
     /// - Parameter directory: an empty one, for the services' state and the supervisor's sockets; kept short, as those have paths of 107 bytes at most.
     init(limit: ByteCount, directory: String, maker: GroupMaker, signals: SignalQueue) throws {
@@ -45,18 +53,18 @@ final class Trio {
         if isSupervised { try startSupervisor() } else { try startAlone() }
         let end = start + length
         while SteadyClock.now < end {
+            if let signal = signals.next(within: .milliseconds(20)), SignalQueue.endings.contains(signal) { throw Self.interruption }
             try look()
             if let last = record.lastAct, SteadyClock.now - start > last + settled, record.isDecided { break }
-            if let signal = signals.next(within: .milliseconds(20)), SignalQueue.endings.contains(signal) { throw Failure.failed("interrupted") }
         }
-        try look()
-        record.kills = group.kills
         record.length = SteadyClock.now - start
         for member in Self.members { record.isAlive[member.name] = !processes(of: member.name).isEmpty }
         finish()
         for member in Self.members { record.lost[member.name] = try UnitService.lost(member.name, in: directory) }
         return record
     }
+
+    private static let interruption = Failure.failed("interrupted; the services are ended")
 
     // MARK: - Starting
 
@@ -70,10 +78,10 @@ final class Trio {
     func startSupervisor() throws {
         var units = "version: 1\npolicy: {roomHold: 60s}\nunits:\n"
         for member in Self.members {
-            let command = (["/proc/self/exe"] + arguments(member)).map { "\"\($0)\"" }.joined(separator: ", ")
+            let command = ([Self.program] + arguments(member)).map { "\"\($0)\"" }.joined(separator: ", ")
             units += "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
         }
-        try File.write(units.replacing("/proc/self/exe", with: Self.program), to: directory + "/units.yaml")
+        try File.write(units, to: directory + "/units.yaml")
         let supervisor = try group.startPart(
             ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio", "--own-leaf"], leashed: false)
         parts.append(("supervisor", supervisor))
@@ -91,56 +99,33 @@ final class Trio {
         }
     }()
 
+    var supervisor: ChildProcess? { parts.first { $0.name == "supervisor" }?.process }
+
     // MARK: - Watching
 
     func look() throws {
         let at = SteadyClock.now - start
-        for (name, process) in parts {
-            for line in process.output?.lines() ?? [] {
-                if let audit = try? AuditRecord(parsing: line) { record.take(audit) }
-            }
-            if process.poll() != nil, name == "supervisor", !record.isOver {
-                throw Failure.failed("the supervisor ended with status \(process.ending?.status ?? 0)")
-            }
+        // Before what the supervisor says is read: whom it ends it has told of by then. The kernel counts before anybody is gone.
+        let running = Set(Self.members.map(\.name).filter { !processes(of: $0).isEmpty })
+        record.kills = kills
+        for line in parts.flatMap({ $0.process.output?.lines() ?? [] }) {
+            guard let audit = try? AuditRecord(parsing: line) else { continue }
+            onEvent(.audit(record.take(audit)), at)
+        }
+        begun.formUnion(running)
+        for member in Self.members where begun.contains(member.name) && !running.contains(member.name) && record.endings[member.name] == nil {
+            onEvent(.ended(member.name, record.takeEnd(of: member.name, at: at)), at)
+        }
+        if let ending = supervisor?.poll(), !record.isOver {
+            // Ctrl-C in a terminal reaches everybody at once.
+            throw signals.endingArrived() == nil ? Failure.failed("the supervisor ended with status \(ending.status)") : Self.interruption
         }
         guard at - (record.samples.last?.at ?? .seconds(-1)) > .milliseconds(100) else { return }
-        record.samples.append(.init(at: at, usage: group.usage, charges: Self.members.map { charge(of: $0.name) }))
-    }
-
-    private func charge(of name: String) -> ByteCount {
-        guard record.isSupervised else {
-            guard let process = parts.first(where: { $0.name == name })?.process, process.poll() == nil else { return .zero }
-            let text = ControlFile.text("/proc/\(process.pid)/statm") ?? "", words = text.split(separator: " ")
-            return words.count > 1 ? ByteCount((Int(words[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE)))) : .zero
-        }
-        let file = group.version == .v2 ? "memory.current" : "memory.usage_in_bytes"
-        return ControlFile.number("\(group.memory)/trio-\(name)/\(file)").map { ByteCount($0) } ?? .zero
-    }
-
-    private func processes(of name: String) -> [Substring] {
-        guard record.isSupervised else {
-            return parts.filter { $0.name == name && $0.process.poll() == nil }.map { Substring("\($0.process.pid)") }
-        }
-        return (ControlFile.text("\(group.memory)/trio-\(name)/cgroup.procs") ?? "").split(separator: "\n")
-    }
-
-    var supervisor: ChildProcess? { parts.first { $0.name == "supervisor" }?.process }
-
-    /// Whether the kernel holds one of them still.
-    var isAnyFrozen: Bool {
-        Self.members.contains { member in
-            ControlFile.number(eventsDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
-        }
-    }
-
-    /// Of version 2, which has the freezer.
-    func eventsDirectory(of name: String) -> String { "\(group.stall ?? group.memory)/trio-\(name)" }
-
-    /// Ends what is left of them, where nobody else does any more.
-    func killUnits() {
-        for member in Self.members {
-            for process in processes(of: member.name) { if let pid = Int32(process) { kill(pid, SIGKILL) } }
-        }
+        let sample = TrioRecord.Sample(at: at, usage: group.usage, charges: Self.members.map { charge(of: $0.name) })
+        record.samples.append(sample)
+        let line = TrioRecord.line(passedBy: sample.usage, limit: limit)
+        if line != self.line { onEvent(.line(line, sample.usage), at) }
+        self.line = line
     }
 
     // MARK: - The end
@@ -151,13 +136,13 @@ final class Trio {
         for (_, process) in parts { process.end(within: .seconds(15)) }
     }
 
+    /// Nobody and nothing is left, however it came to this.
     func cleanUp() {
-        for (_, process) in parts where process.poll() == nil { process.end(within: .seconds(15)) }
-        for member in Self.members {
-            // The supervisor removes them unless it was killed.
-            for directory in group.directories {
-                LimitedGroup(version: group.version, memory: "\(directory)/trio-\(member.name)", stall: nil).remove()
-            }
+        finish()
+        killUnits()
+        // The supervisor removes them unless it was killed; but its own, which it was in until its end.
+        for name in Self.members.map(\.name) + ["supervisor"] {
+            for directory in group.directories { LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove() }
         }
         if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
     }

@@ -1,7 +1,7 @@
 import Plimsoll
 import PlimsollSupervisor
 
-/// What was seen of the three services.
+/// What was seen of the three services. All times are since they were started.
 struct TrioRecord {
     struct Sample {
         var at: Duration
@@ -11,14 +11,29 @@ struct TrioRecord {
         var charges: [ByteCount]
     }
 
+    /// How a member came to its end before the play was over.
+    struct Ending: Equatable {
+        enum Cause: Equatable {
+            case supervisor
+            /// For want of memory.
+            case kernel
+            case itself
+        }
+        var at: Duration
+        var cause: Cause
+    }
+
     let limit: ByteCount
+    /// On `SteadyClock`.
     let start: Duration
     var isSupervised = true
     var isOver = false
     var length = Duration.zero
     var samples: [Sample] = []
-    /// What the supervisor decided and did; times since the start.
+    /// What the supervisor decided and did.
     private(set) var audits: [AuditRecord] = []
+    /// By name; who is not in it was there to the end.
+    private(set) var endings: [String: Ending] = [:]
     /// Processes that the kernel killed for want of memory.
     var kills = 0
     var isAlive: [String: Bool] = [:]
@@ -27,35 +42,50 @@ struct TrioRecord {
 
     init(limit: ByteCount, start: Duration) { (self.limit, self.start) = (limit, start) }
 
-    mutating func take(_ audit: AuditRecord) {
+    /// Takes note of a record with its time on the supervisor's clock.
+    ///
+    /// - Returns: the record with its time since the start.
+    @discardableResult
+    mutating func take(_ audit: AuditRecord) -> AuditRecord {
         var audit = audit
         audit.at -= start
         audits.append(audit)
+        return audit
     }
 
+    /// Takes note that a member is gone, and finds out by whom: the supervisor tells before it ends anybody, the kernel counts.
+    @discardableResult
+    mutating func takeEnd(of unit: String, at: Duration) -> Ending {
+        let isDecided = audits.contains { $0.unit == unit && $0.action.kind == .end }
+        let isKilled = kills > endings.values.count { $0.cause == .kernel }
+        let ending = Ending(at: at, cause: isDecided ? .supervisor : isKilled ? .kernel : .itself)
+        endings[unit] = ending
+        return ending
+    }
+}
+
+// What the bench counts.
+extension TrioRecord {
     /// When something was last done to one of them.
     var lastAct: Duration? { audits.last { $0.result != nil && $0.action.kind != .warn && $0.action.kind != .release }?.at }
 
     /// The one that grows does so no more.
-    var isDecided: Bool { audits.contains { $0.unit == "hog" && $0.action.kind == .end && $0.result?.failure == nil && $0.result != nil } }
+    var isDecided: Bool { wasDone(.end, to: "hog") }
 
-    private func happened(_ kind: UnitAction.Kind, to unit: String) -> AuditRecord? {
-        audits.first { $0.unit == unit && $0.action.kind == kind && $0.result != nil && $0.result?.failure == nil }
+    private func wasDone(_ kind: UnitAction.Kind, to unit: String) -> Bool {
+        audits.contains { record in
+            guard let result = record.result else { return false }
+            return record.unit == unit && record.action.kind == kind && result.failure == nil
+        }
     }
 
     /// The two that did nothing wrong are there, and nobody was touched by the kernel.
-    var survived: Bool { kills == 0 && isAlive["important"] == true && isAlive["bystander"] == true }
-    var hogWasWarned: Bool { happened(.warn, to: "hog") != nil }
-    var hogWasStopped: Bool { happened(.suspend, to: "hog") != nil || happened(.end, to: "hog") != nil }
+    var survived: Bool { kills == 0 && Trio.innocent.allSatisfy { isAlive[$0] == true } }
+    var hogWasWarned: Bool { wasDone(.warn, to: "hog") }
+    var hogWasStopped: Bool { wasDone(.suspend, to: "hog") || wasDone(.end, to: "hog") }
     var lostOrders: Int { lost.values.reduce(0, +) }
 
-    /// From the first decision made at a level to the first memory that came back.
-    var firstRelief: Duration? {
-        guard let first = audits.first(where: { $0.level > .normal })?.at else { return nil }
-        return audits.first { $0.result?.relief ?? .zero > .zero }.map { $0.at - first }
-    }
-
-    /// From a critical decision to the first relief by it.
+    /// From the first critical decision to the first memory that came back after it.
     var reliefAfterCritical: Duration? {
         guard let first = audits.first(where: { $0.level == .critical })?.at else { return nil }
         return audits.first { $0.at >= first && $0.result?.relief ?? .zero > .zero }.map { $0.at - first }
@@ -63,7 +93,8 @@ struct TrioRecord {
 
     var result: String {
         let alive = Trio.members.map(\.name).filter { isAlive[$0] == true }
-        return
-            "alive: \(alive.isEmpty ? "none" : alive.joined(separator: ", ")); killed by the kernel: \(kills); orders lost: \(lostOrders)\(lostOrders > 0 ? " (\(lost.filter { $0.value > 0 }.map { "\($0.key) \($0.value)" }.sorted().joined(separator: ", ")))" : "")"
+        let losers = lost.filter { $0.value > 0 }.map { "\($0.key) \($0.value)" }.sorted()
+        return "alive: \(alive.isEmpty ? "none" : alive.joined(separator: ", ")); killed by the kernel: \(kills); "
+            + "orders lost: \(lostOrders)\(losers.isEmpty ? "" : " (\(losers.joined(separator: ", ")))")"
     }
 }

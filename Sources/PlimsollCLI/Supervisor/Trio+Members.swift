@@ -1,0 +1,51 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+// What is seen of each of them. The supervisor puts them into groups of their own; without it, they are together in one.
+extension Trio {
+    private func directory(of name: String, in parent: String) -> String { "\(parent)/trio-\(name)" }
+
+    func charge(of name: String) -> ByteCount {
+        guard record.isSupervised else { return resident(name) }
+        let file = group.version == .v2 ? "memory.current" : "memory.usage_in_bytes"
+        return ControlFile.number("\(directory(of: name, in: group.memory))/\(file)").map { ByteCount($0) } ?? .zero
+    }
+
+    /// Where several share a group, what each holds for itself alone: the program's file would be counted with each of them.
+    private func resident(_ name: String) -> ByteCount {
+        guard let process = processes(of: name).first else { return .zero }
+        let pages = (ControlFile.text("/proc/\(process)/statm") ?? "").split(separator: " ").compactMap { Int($0) }
+        return pages.count > 2 ? ByteCount((pages[1] - pages[2]) * Int(sysconf(Int32(_SC_PAGESIZE)))) : .zero
+    }
+
+    func processes(of name: String) -> [pid_t] {
+        guard record.isSupervised else { return parts.filter { $0.name == name && $0.process.poll() == nil }.map(\.process.pid) }
+        return (ControlFile.text("\(directory(of: name, in: group.memory))/cgroup.procs") ?? "").split(separator: "\n").compactMap { pid_t($0) }
+    }
+
+    /// Processes that the kernel killed, here or in a member's group: version 1 counts them only where they were.
+    var kills: Int {
+        guard group.version == .v1 else { return group.kills }
+        return Self.members.reduce(group.kills) { sum, member in
+            sum + LimitedGroup(version: .v1, memory: directory(of: member.name, in: group.memory), stall: nil).kills
+        }
+    }
+
+    /// Whether the kernel holds one of them still.
+    var isAnyFrozen: Bool {
+        Self.members.contains { member in
+            ControlFile.number(freezerDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
+        }
+    }
+
+    /// Of version 2, which has the freezer.
+    func freezerDirectory(of name: String) -> String { directory(of: name, in: group.stall ?? group.memory) }
+
+    /// Ends what is left of them, where nobody else does any more.
+    func killUnits() {
+        for member in Self.members {
+            for process in processes(of: member.name) { kill(process, SIGKILL) }
+        }
+    }
+}
