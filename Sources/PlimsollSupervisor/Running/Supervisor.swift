@@ -39,7 +39,8 @@ public final class Supervisor: Sendable {
     enum Request: Sendable {
         case stop
         case units([ServiceUnit])
-        case outcome(UInt64, failure: String?)
+        /// Of the run with that id, what was under way by that number.
+        case outcome(UInt64, UInt64, failure: String?)
     }
 
     let root: GroupRoot
@@ -73,10 +74,10 @@ public final class Supervisor: Sendable {
         try SupervisorLoop(self).run(first)
     }
 
-    /// Ends all units and then `run()`. From any thread.
+    /// Ends all units that it started, lets go of those that ran before, and then ends `run()`. From any thread.
     public func stop() { ask(.stop) }
 
-    /// From now on these are the units: new ones are started, others ended, and what can be changed while they run is. From any thread.
+    /// From now on these are the units: new ones are started, others ended or let go of, and what can be changed while they run is. From any thread.
     public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
 
     /// What was known of each unit at the last look.

@@ -7,19 +7,27 @@ import Synchronization
 extension SupervisorLoop {
     func carryOut(_ decision: Decision, _ fleet: Fleet) {
         write(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
-        guard !decision.isDryRun, let run = byName[decision.unit] else { return }
-        // It is replaced where something comes of it only later.
+        guard !decision.isDryRun else { return }
+        guard let run = byName[decision.unit] else {
+            return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "there is no such unit any more"))
+        }
+        switch decision.action {
+        case .warn, .release: break
+        // Each decision has one outcome: what it replaces has come to nothing.
+        default: settle(run, failure: "it was not done in time, and is replaced by another decision: \(decision.action.kind.rawValue)")
+        }
         let before = run.charge
         do {
-            if try act(decision, on: run) { return settle(decision, run, before, failure: nil) }
-            run.underWay = (decision, before)
+            guard run.isAlive || decision.action == .start else { throw SupervisorError("it has ended") }
+            if try act(decision, on: run, newID()) { return settle(decision, run, before, failure: nil) }
+            run.underWay = (lastID, decision, before)
         } catch {
             settle(decision, run, before, failure: "\(error)")
         }
     }
 
     /// - Returns: whether it is done already.
-    private func act(_ decision: Decision, on run: UnitRun) throws -> Bool {
+    private func act(_ decision: Decision, on run: UnitRun, _ number: UInt64) throws -> Bool {
         switch decision.action {
         case .warn(let level):
             (run.told, run.toldAt) = (level, now)
@@ -32,6 +40,8 @@ extension SupervisorLoop {
             run.backgroundSince = run.backgroundSince ?? now
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
+            // Whoever stands still must be set free whatever becomes of this process (T32).
+            guard warden.isAlive else { throw SupervisorError("there is no guard that would let it run again if this process were killed") }
             run.enter(.suspending, at: now)
             // Told anew: what is stopped by signals has no group that would say who is in it.
             if run.group.suspension == .stop { try warden.watch(run.group) }
@@ -45,7 +55,7 @@ extension SupervisorLoop {
             hands.work {
                 var failure: String?
                 do { _ = try group.pushOut(bytes) } catch { failure = "\(error)" }
-                supervisor.ask(.outcome(id, failure: failure))
+                supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false
         case .throttle(let on):
@@ -74,6 +84,8 @@ extension SupervisorLoop {
         switch reason {
         case .keepAlive: run.lastWoken = now
         case .room, .asked:
+            // It says anew when it is ready.
+            run.isReady = false
             if let peer = run.peer { channel.send(.resume, to: peer) }
             if run.unit.role == .foreground { run.backgroundSince = nil }
         case .ending: break
@@ -85,7 +97,8 @@ extension SupervisorLoop {
         guard run.isAlive else { return }
         run.isEndedByUs = true
         run.enter(.ending, at: now)
-        run.killAt = now + grace
+        // Asked twice, it has no more time for that.
+        run.killAt = min(run.killAt ?? now + grace, now + grace)
         try? run.group.thaw()
         if let peer = run.peer { channel.send(.ending(grace: grace), to: peer) }
         if let child = run.child { child.signal(SIGTERM) } else { try? run.group.send(SIGTERM) }
@@ -96,14 +109,23 @@ extension SupervisorLoop {
         run.killAt = nil
         guard run.isAlive else { return }
         run.enter(.ending, at: now)
-        do { try run.group.killAll() } catch { run.child?.signal(SIGKILL) }
+        do {
+            try run.group.killAll()
+            run.isKillBlocked = false
+        } catch {
+            // Its first process is known by a descriptor, whatever has become of its group.
+            run.child?.signal(SIGKILL)
+            run.killAt = now + .seconds(1)
+            if !run.isKillBlocked { report(run.unit, "\(error)") }
+            run.isKillBlocked = true
+        }
     }
 
     // MARK: - What comes of it
 
     /// What was under way has come to its end.
     func settle(_ run: UnitRun, failure: String?) {
-        guard let (decision, before) = run.underWay else { return }
+        guard let (_, decision, before) = run.underWay else { return }
         run.underWay = nil
         settle(decision, run, before, failure: failure)
     }
@@ -118,7 +140,7 @@ extension SupervisorLoop {
     }
 
     private func write(_ record: AuditRecord) {
-        journal.write(record)
+        if let problem = journal.write(record) { supervisor.tell(problem) }
         for listener in supervisor.listeners.withLock({ $0 }) { listener(record) }
     }
 }
