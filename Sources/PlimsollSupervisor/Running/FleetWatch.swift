@@ -22,7 +22,8 @@ final class FleetWatch: Sendable {
     /// - Parameters:
     ///   - onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
     ///   - onEnd: called if it can't look any more.
-    func start(_ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void,
+    func start(
+        _ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void,
         onEnd: @escaping @Sendable (String) -> Void
     ) {
         let manager = ResourceManager(

@@ -52,16 +52,20 @@ public final class Supervisor: Sendable {
     let published = Mutex<[UnitReport]>([])
     private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
+    /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
+    let turns = Atomic(0)
 
     /// Looks at what there is; starts nothing.
     public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
         try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
     }
 
-    /// - Parameter source: what says how short memory is where all units are.
-    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource) throws {
+    /// - Parameters:
+    ///   - source: what says how short memory is where all units are.
+    ///   - root: where groups are made; `nil` for wherever they can be.
+    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws {
         (first, self.options, self.source) = (units, options, source)
-        root = GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
+        self.root = root ?? GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
         queue = try EventQueue()
     }
 

@@ -69,6 +69,8 @@ final class SupervisorLoop {
         now = time.elapsed()
         _ = SelfProtection(own: supervisor.root.own)
         take(units)
+        // Not only once something happens.
+        next = now
         eyes.start(
             supervisor.source, thresholds: options.thresholds, onChange: { [queue = supervisor.queue] in queue.ring() },
             onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
@@ -79,6 +81,8 @@ final class SupervisorLoop {
         let wait = wait()
         var heard: [EventQueue.Token] = []
         supervisor.queue.wait(atMost: wait) { heard.append($0) }
+        // Relaxed: a number to look at.
+        supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
         for token in heard { hear(token) }
         takeRequests()
