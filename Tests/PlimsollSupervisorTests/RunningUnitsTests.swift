@@ -104,6 +104,40 @@ import Testing
         #expect(await fleet.stop() && RunningFleet.isRunning(child.pid) && !group.isFrozen)
     }
 
+    @Test func `a process that ran before is let go of and runs on`() async throws {
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        #expect(output.line() == "ready")
+        let fleet = try RunningFleet([ServiceUnit(name: "old", origin: .process(child.pid))])
+        #expect(await fleet.waits { fleet.state("old") == .running })
+        _ = await fleet.stop()
+        #expect(fleet.isOver && fleet.problems.isEmpty && RunningFleet.isRunning(child.pid), "\(fleet.problems)")
+        // It keeps the group that it was put into.
+        Workbench.clear(try fleet.supervisor.root.make("old"), child)
+        #expect(fleet.hasNoGroups)
+    }
+
+    @Test func `whoever does not end when asked is killed at the deadline`() async throws {
+        let directory = Fixture.Directory()
+        let fleet = try RunningFleet([.shell("web", "trap '' TERM; echo > \(directory.path)/log; while :; do sleep 1000; done")])
+        #expect(await fleet.waits { access("\(directory.path)/log", F_OK) == 0 && fleet.state("web") == .running })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        unlink("\(directory.path)/log")
+    }
+
+    @Test(.enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"))
+    func `K35 a unit whose watchdog runs out is killed and started again`() async throws {
+        let say = #"socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, "WATCHDOG_USEC=300000", 0, sockaddr_un($ENV{NOTIFY_SOCKET})); sleep 1000"#
+        var web = ServiceUnit(name: "web", origin: .command(["/usr/bin/perl", "-MSocket", "-e", say]))
+        web.restart = .onFailure
+        let fleet = try RunningFleet([web])
+        func process() -> Int32? { Int32(fleet.text("web.process").prefix { $0 != " " }) }
+        #expect(await fleet.waits { process() != nil })
+        let first = process()
+        #expect(await fleet.waits { process().map { $0 != first } ?? false })
+        #expect(fleet.problems.first == "web: it is killed, as it has not said for \(Duration.milliseconds(300)) that it is alive")
+        #expect(await fleet.stop())
+    }
+
     @Test func `K38 units that are left run on, and the next supervisor knows them`() async throws {
         let unit = ServiceUnit.shell("web", "exec sleep 1000")
         let first = try RunningFleet([unit]) { $0.leavesUnits = true }
