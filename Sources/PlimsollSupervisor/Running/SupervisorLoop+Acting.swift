@@ -135,6 +135,7 @@ extension SupervisorLoop {
         now = time.elapsed()
         let outcome = Outcome(decision, at: now, relief: max(.zero, before - run.charge), failure: failure)
         engine.learn(outcome)
+        hasLearned = true
         let view = eyes.current
         write(AuditRecord(outcome, level: view.level, shortfall: view.shortfall))
     }

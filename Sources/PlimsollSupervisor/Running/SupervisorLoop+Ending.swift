@@ -54,5 +54,16 @@ extension SupervisorLoop {
         }
     }
 
+    /// Not even SIGKILL has ended these: they wait for a disk that does not answer.
+    func abandon() {
+        stopBy = nil
+        for run in runs.values {
+            report(run.unit, "it could not be ended, and is left as it is")
+            settle(run, failure: "it did not end")
+            unwatch(run)
+        }
+        runs = [:]
+    }
+
     func report(_ unit: ServiceUnit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
 }

@@ -90,8 +90,11 @@ final class SupervisorLoop {
         let fleet = look()
         // Whoever is ending needs no more decisions, and what is left to the next supervisor is that one's to decide on.
         guard !isStopping else { return next = nil }
+        hasLearned = false
         for decision in engine.decide(fleet) { carryOut(decision, fleet) }
         next = engine.nextLook(after: fleet).map { now + $0 }
+        // What came of it may ask for more, as a freeze that failed does to be taken back.
+        if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
     /// All units as they are now.
@@ -105,6 +108,8 @@ final class SupervisorLoop {
         return fleet
     }
 
+    /// Outcomes were told since the last look.
+    var hasLearned = false
     /// When something is due without anybody saying so.
     private var next: Duration?
 
@@ -168,17 +173,6 @@ final class SupervisorLoop {
         guard run.group.eventsFile < 0, run.isAlive else { return nil }
         if run.state == .suspending || run.state == .ending { return .milliseconds(20) }
         return run.child == nil ? .seconds(1) : nil
-    }
-
-    /// Not even SIGKILL has ended these: they wait for a disk that does not answer.
-    private func abandon() {
-        stopBy = nil
-        for run in runs.values {
-            report(run.unit, "it could not be ended, and is left as it is")
-            settle(run, failure: "it did not end")
-            unwatch(run)
-        }
-        runs = [:]
     }
 
     private func end() {
