@@ -13,7 +13,7 @@ enum Fixture {
     }
 
     /// A new directory with a short name, which goes with this.
-    final class Directory {
+    final class Directory: Sendable {
         let path: String
 
         init() {

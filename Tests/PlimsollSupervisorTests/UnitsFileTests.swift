@@ -29,7 +29,7 @@ import Testing
     @Test func `the example in the documentation is taken as it stands`() throws {
         let file = try UnitsFile(example())
         #expect(file.units.map(\.name) == ["database", "web", "thumbnails", "logs"])
-        #expect(file.policy["pace"]?.duration == .milliseconds(500) && file.policy["pace"]?.line == 4)
+        #expect(file.policy["coolDown"]?.duration == .seconds(2) && file.policy["coolDown"]?.line == 4)
         var web = ServiceUnit(name: "web", origin: .command(["/usr/bin/server", "--port", "8080"]))
         web.environment = ["LOG_LEVEL": "info"]
         web.directory = "/srv/web"

@@ -13,14 +13,19 @@ final class FleetWatch: Sendable {
     }
 
     private let view = Mutex(View())
-    private let running = Mutex<Task<Void, any Error>?>(nil)
+    private let running = Mutex<Task<Void, Never>?>(nil)
 
     var current: View { view.withLock { $0 } }
 
     /// Begins to look.
     ///
-    /// - Parameter onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
-    func start(_ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void) {
+    /// - Parameters:
+    ///   - onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
+    ///   - onEnd: called if it can't look any more.
+    func start(
+        _ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void,
+        onEnd: @escaping @Sendable (String) -> Void
+    ) {
         let manager = ResourceManager(
             source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: .running,
             onTurn: { [weak self] _, assessment in
@@ -28,7 +33,11 @@ final class FleetWatch: Sendable {
                 // Idle, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })
-        running.withLock { $0 = Task { try await manager.run() } }
+        running.withLock {
+            $0 = Task {
+                do { try await manager.run() } catch { if !(error is CancellationError) { onEnd("\(error)") } }
+            }
+        }
     }
 
     func stop() { running.withLock { $0?.cancel() } }

@@ -4,6 +4,9 @@ import Glibc
 final class Journal {
     private let file: Int32
     private var buffer: [UInt8] = []
+    private var isFailing = false
+    /// The last line is there in part.
+    private var isTorn = false
 
     /// - Parameter path: `nil` for nowhere.
     init(_ path: String?) throws(SupervisorError) {
@@ -18,10 +21,20 @@ final class Journal {
 
     deinit { if file >= 0 { close(file) } }
 
-    func write(_ record: AuditRecord) {
-        guard file >= 0 else { return }
+    /// - Returns: why it could not be written, the first time; `nil` from then on, until something could be.
+    func write(_ record: AuditRecord) -> String? {
+        guard file >= 0 else { return nil }
         buffer.removeAll(keepingCapacity: true)
+        // What follows a torn line would be lost with it.
+        if isTorn { buffer.append(UInt8(ascii: "\n")) }
         record.write(to: &buffer)
-        _ = buffer.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+        let count = buffer.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+        if count == buffer.count {
+            (isFailing, isTorn) = (false, false)
+            return nil
+        }
+        if count > 0 { isTorn = true }
+        defer { isFailing = true }
+        return isFailing ? nil : "the journal can't be written: \(count < 0 ? String(cString: strerror(errno)) : "no space is left")"
     }
 }

@@ -39,7 +39,8 @@ public final class Supervisor: Sendable {
     enum Request: Sendable {
         case stop
         case units([ServiceUnit])
-        case outcome(UInt64, failure: String?)
+        /// Of the run with that id, what was under way by that number.
+        case outcome(UInt64, UInt64, failure: String?)
     }
 
     let root: GroupRoot
@@ -51,16 +52,20 @@ public final class Supervisor: Sendable {
     let published = Mutex<[UnitReport]>([])
     private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
+    /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
+    let turns = Atomic(0)
 
     /// Looks at what there is; starts nothing.
     public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
         try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
     }
 
-    /// - Parameter source: what says how short memory is where all units are.
-    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource) throws {
+    /// - Parameters:
+    ///   - source: what says how short memory is where all units are.
+    ///   - root: where groups are made; `nil` for wherever they can be.
+    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws {
         (first, self.options, self.source) = (units, options, source)
-        root = GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
+        self.root = root ?? GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
         queue = try EventQueue()
     }
 
@@ -73,10 +78,10 @@ public final class Supervisor: Sendable {
         try SupervisorLoop(self).run(first)
     }
 
-    /// Ends all units and then `run()`. From any thread.
+    /// Ends all units that it started, lets go of those that ran before, and then ends `run()`. From any thread.
     public func stop() { ask(.stop) }
 
-    /// From now on these are the units: new ones are started, others ended, and what can be changed while they run is. From any thread.
+    /// From now on these are the units: new ones are started, others ended or let go of, and what can be changed while they run is. From any thread.
     public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
 
     /// What was known of each unit at the last look.

@@ -7,19 +7,27 @@ import Synchronization
 extension SupervisorLoop {
     func carryOut(_ decision: Decision, _ fleet: Fleet) {
         write(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
-        guard !decision.isDryRun, let run = byName[decision.unit] else { return }
-        // It is replaced where something comes of it only later.
+        guard !decision.isDryRun else { return }
+        guard let run = byName[decision.unit] else {
+            return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "there is no such unit any more"))
+        }
+        switch decision.action {
+        case .warn, .release: break
+        // Each decision has one outcome: what it replaces has come to nothing.
+        default: settle(run, failure: "it was not done in time, and is replaced by another decision: \(decision.action.kind.rawValue)")
+        }
         let before = run.charge
         do {
-            if try act(decision, on: run) { return settle(decision, run, before, failure: nil) }
-            run.underWay = (decision, before)
+            guard run.isAlive || decision.action == .start else { throw SupervisorError("it has ended") }
+            if try act(decision, on: run, newID()) { return settle(decision, run, before, failure: nil) }
+            run.underWay = (lastID, decision, before)
         } catch {
             settle(decision, run, before, failure: "\(error)")
         }
     }
 
     /// - Returns: whether it is done already.
-    private func act(_ decision: Decision, on run: UnitRun) throws -> Bool {
+    private func act(_ decision: Decision, on run: UnitRun, _ number: UInt64) throws -> Bool {
         switch decision.action {
         case .warn(let level):
             (run.told, run.toldAt) = (level, now)
@@ -33,6 +41,8 @@ extension SupervisorLoop {
             if eyes.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
+            // Whoever stands still must be set free whatever becomes of this process (T32).
+            guard warden.isAlive else { throw SupervisorError("there is no guard that would let it run again if this process were killed") }
             run.enter(.suspending, at: now)
             // Told anew: what is stopped by signals has no group that would say who is in it.
             if run.group.suspension == .stop { try warden.watch(run.group) }
@@ -46,7 +56,7 @@ extension SupervisorLoop {
             hands.work {
                 var failure: String?
                 do { _ = try group.pushOut(bytes) } catch { failure = "\(error)" }
-                supervisor.ask(.outcome(id, failure: failure))
+                supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false
         case .throttle(let on):
@@ -76,6 +86,8 @@ extension SupervisorLoop {
         switch reason {
         case .keepAlive: run.lastWoken = now
         case .room, .asked:
+            // It says anew when it is ready.
+            run.isReady = false
             if let peer = run.peer { channel.send(.resume, to: peer) }
             if run.unit.role == .foreground { run.backgroundSince = nil }
         case .ending: break
@@ -87,7 +99,8 @@ extension SupervisorLoop {
         guard run.isAlive else { return }
         run.isEndedByUs = true
         run.enter(.ending, at: now)
-        run.killAt = now + grace
+        // Asked twice, it has no more time for that.
+        run.killAt = min(run.killAt ?? now + grace, now + grace)
         if eyes.current.level == .critical { contain(run, isEnding: true) }
         try? run.group.thaw()
         if let peer = run.peer { channel.send(.ending(grace: grace), to: peer) }
@@ -98,6 +111,8 @@ extension SupervisorLoop {
     /// kills there, and nowhere else, if it takes much more.
     private func contain(_ run: UnitRun, isEnding: Bool) {
         guard let charge = run.group.charge else { return }
+        // Another's group has its owner's limits.
+        if case .group = run.unit.origin { return }
         let most = charge + .mebibytes(16), limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
         // Without a brake or a limit it is as before.
         _ = try? run.group.setLimits(request: run.unit.memoryRequest, limit: limit, high: charge)
@@ -108,14 +123,23 @@ extension SupervisorLoop {
         run.killAt = nil
         guard run.isAlive else { return }
         run.enter(.ending, at: now)
-        do { try run.group.killAll() } catch { run.child?.signal(SIGKILL) }
+        do {
+            try run.group.killAll()
+            run.isKillBlocked = false
+        } catch {
+            // Its first process is known by a descriptor, whatever has become of its group.
+            run.child?.signal(SIGKILL)
+            run.killAt = now + .seconds(1)
+            if !run.isKillBlocked { report(run.unit, "\(error)") }
+            run.isKillBlocked = true
+        }
     }
 
     // MARK: - What comes of it
 
     /// What was under way has come to its end.
     func settle(_ run: UnitRun, failure: String?) {
-        guard let (decision, before) = run.underWay else { return }
+        guard let (_, decision, before) = run.underWay else { return }
         run.underWay = nil
         settle(decision, run, before, failure: failure)
     }
@@ -125,12 +149,13 @@ extension SupervisorLoop {
         now = time.elapsed()
         let outcome = Outcome(decision, at: now, relief: max(.zero, before - run.charge), failure: failure)
         engine.learn(outcome)
+        hasLearned = true
         let view = eyes.current
         write(AuditRecord(outcome, level: view.level, shortfall: view.shortfall))
     }
 
     private func write(_ record: AuditRecord) {
-        journal.write(record)
+        if let problem = journal.write(record) { supervisor.tell(problem) }
         for listener in supervisor.listeners.withLock({ $0 }) { listener(record) }
     }
 }

@@ -6,7 +6,12 @@ import PlimsollLinux
 extension SupervisorLoop {
     func hear(_ token: EventQueue.Token) {
         switch token {
-        case Token.notices: while let notice = notices.receive() { take(notice) }
+        case Token.notices:
+            // What is left keeps the socket readable: nobody holds this thread by saying much.
+            for _ in 0..<64 {
+                guard let notice = notices.receive() else { return }
+                take(notice)
+            }
         case Token.channel: for event in channel.turn(at: now) { take(event) }
         case Token.warden: replaceWarden()
         default:
@@ -40,7 +45,10 @@ extension SupervisorLoop {
             // What it has said may not be so any more.
             (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (nil, 0, nil, false, false, false)
         case .message(let peer, let message, let number):
-            guard let run = byName[peer.unit], run.peer == peer.id else { return }
+            guard let run = byName[peer.unit], run.isAlive else { return }
+            // The one that spoke for it has gone, another of its processes is still there.
+            run.peer = run.peer ?? peer.id
+            guard run.peer == peer.id else { return }
             take(message, of: run, number)
         }
     }
@@ -52,7 +60,10 @@ extension SupervisorLoop {
             run.isReady = state == .suspendedReady
             run.backgroundSince = state == .foreground ? nil : run.backgroundSince ?? now
             // It has come back by itself.
-            if state == .foreground, run.state == .leaving { run.enter(.running, at: now) }
+            if state == .foreground, run.state == .leaving {
+                run.lastAlive = now
+                run.enter(.running, at: now)
+            }
         case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
         case .saved(let isSaved): run.isSaved = isSaved
         case .locks(let areHeld): run.saysLocks = areHeld
@@ -69,7 +80,7 @@ extension SupervisorLoop {
         let message = notice.message
         if message.isReady, run.state == .starting { run.enter(.running, at: now) }
         if let status = message.status { run.status = status }
-        if let interval = message.watchdogInterval { run.watchdog = interval > .zero ? interval : nil }
+        if let interval = message.watchdogInterval { (run.watchdog, run.lastAlive) = (interval > .zero ? interval : nil, now) }
         if message.isAlive { run.lastAlive = now }
         if message.triggersWatchdog { kill(run) }
         if let extra = message.timeoutExtension, let killAt = run.killAt {
@@ -85,16 +96,26 @@ extension SupervisorLoop {
         supervisor.queue.unwatch(child.descriptor)
         byProcess[child.pid] = nil
         run.child = nil
-        let isFailure = ending != .exited(0) && ending != .gone
-        if !run.isEndedByUs { planRestart(run, isFailure: isFailure) }
+        // Of one that was taken over it isn't known: rather once too often than a service that is missing.
+        if !run.isEndedByUs { planRestart(run, isFailure: ending != .exited(0)) }
         // What its first process leaves behind ends with it.
-        if !run.group.isEmpty { try? run.group.killAll() }
+        if !run.group.isEmpty { kill(run) }
         groupChanged(run)
     }
 
     /// It stands still, or nobody is left in it.
-    private func groupChanged(_ run: UnitRun) {
-        if run.child == nil, run.isAlive, run.group.isEmpty { return ended(run) }
+    func groupChanged(_ run: UnitRun) {
+        // Read in any case: the file stays ready until it is.
+        let isEmpty = run.group.isEmpty
+        if !run.isGroupGone, (try? run.group.check(for: .thaw)) == nil {
+            // A removed group's file is ready for ever.
+            run.isGroupGone = true
+            if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
+            report(run.unit, "its group is not there any more, or another has its place")
+        }
+        if run.child == nil, run.isAlive, isEmpty { return ended(run) }
+        // Somebody else started it again.
+        if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
         guard run.state == .suspending, run.group.isFrozen else { return }
         run.enter(.suspended, at: now)
         run.weigh()
@@ -103,19 +124,27 @@ extension SupervisorLoop {
 
     /// Nothing of it runs any more.
     private func ended(_ run: UnitRun) {
-        try? run.group.thaw()
+        setFree(run)
         run.killAt = nil
         run.enter(.stopped, at: now)
         run.weigh()
         run.forgetWords()
-        settle(run, failure: nil)
+        // Whoever comes next hears of a level when it is told.
+        _ = run.pressure.announce(.normal)
+        settle(run, failure: run.underWay?.decision.action == .suspend ? "it has ended" : nil)
         if run.isLeaving || isStopping && !options.leavesUnits { forget(run) }
     }
 
-    private func replaceWarden() {
-        supervisor.queue.unwatch(warden.descriptor)
-        // Without one, units would stay frozen if this process were killed; it is made anew at once, or else at the next turn.
-        try? warden.restart()
-        supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
+    func replaceWarden() {
+        if warden.descriptor >= 0 { supervisor.queue.unwatch(warden.descriptor) }
+        // Without one, units would stay frozen if this process were killed; it is made anew at once, or else as soon as that works.
+        do {
+            try warden.restart()
+            wardenDue = nil
+        } catch {
+            if wardenDue == nil { supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)") }
+            wardenDue = now + .seconds(1)
+        }
+        if warden.descriptor >= 0 { supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden) }
     }
 }

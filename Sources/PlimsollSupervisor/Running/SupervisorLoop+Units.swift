@@ -6,27 +6,46 @@ import PlimsollLinux
 extension SupervisorLoop {
     /// These are the units from now on.
     func take(_ units: [ServiceUnit]) {
+        arrivals = []
+        for run in runs.values { run.successor = nil }
         let change = UnitsChange(from: runs.values.filter { !$0.isLeaving }.map(\.unit), to: units)
         for unit in change.removed { byName[unit.name].map(dismiss) }
         for unit in change.added { add(unit) }
         for changed in change.inPlace + change.restarting {
             guard let run = byName[changed.to.name] else { continue }
-            run.unit = changed.to
-            run.keepAlive = changed.to.keepAlive
-            shape(run)
+            // A command is another start; a process or a group is another unit.
+            guard case .command = changed.to.origin, run.isOurs else {
+                if changed.to.origin != changed.from.origin {
+                    run.successor = changed.to
+                    dismiss(run)
+                } else {
+                    update(run, changed.to)
+                }
+                continue
+            }
+            update(run, changed.to)
         }
         for changed in change.restarting {
-            guard let run = byName[changed.to.name] else { continue }
+            guard let run = byName[changed.to.name], !run.isLeaving, run.isOurs else { continue }
             askToEnd(run, options.policy.grace)
             run.startAt = now
         }
         startWaiting()
     }
 
-    private func add(_ unit: ServiceUnit) {
+    private func update(_ run: UnitRun, _ unit: ServiceUnit) {
+        run.unit = unit
+        run.keepAlive = unit.keepAlive
+        shape(run)
+    }
+
+    func add(_ unit: ServiceUnit) {
+        // One of that name may still be on its way out.
+        if let old = byName[unit.name] {
+            if old.isLeaving { old.successor = unit } else { report(unit, "there are two units of that name; the second is left out") }
+            return
+        }
         do {
-            // One of that name may still be on its way out.
-            if let old = byName[unit.name] { forget(old) }
             let group: UnitGroup
             if case .group(let path) = unit.origin {
                 group = try supervisor.root.adopt(unit.name, at: path)
@@ -37,37 +56,42 @@ extension SupervisorLoop {
             runs[run.id] = run
             byName[unit.name] = run
             shape(run)
-            try warden.watch(group)
+            // Remembered: the next guard is told.
+            do { try warden.watch(group) } catch { report(unit, "\(error)") }
             supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
             if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
             try takeOver(run)
-            if !run.isAlive { run.startAt = now }
+            if !run.isAlive, run.isOurs { run.startAt = now }
         } catch {
             report(unit, "\(error)")
         }
     }
 
-    /// What runs already: as its origin says, or left by the supervisor before this one.
+    /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.
     private func takeOver(_ run: UnitRun) throws {
-        switch run.unit.origin {
-        case .process(let pid):
-            run.child = try Child.adopt(pid)
-            try run.group.enterTree(pid)
-        case .group: break
-        case .command:
-            guard !run.group.isEmpty else { return }
-            run.child = ProcessNote(options.directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) }
-        }
         try run.group.thaw()
+        if case .process(let pid) = run.unit.origin {
+            let child = try Child.adopt(pid)
+            try run.group.enterTree(pid)
+            run.child = child
+            return began(run)
+        }
+        if run.group.isEmpty { return }
+        if run.isOurs {
+            run.child = ProcessNote(options.directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) }
+            // So that the end of this supervisor's throttling is not missed where the former one was killed.
+            _ = try? run.group.throttle(false)
+        }
         began(run)
     }
 
-    private func began(_ run: UnitRun) {
+    func began(_ run: UnitRun) {
         if let child = run.child {
             byProcess[child.pid] = run
             supervisor.queue.watch(child.descriptor, for: .readable, Token.of(run.id, Token.child))
-            ProcessNote(options.directory, run.unit.name).write(child)
+            if run.isOurs { ProcessNote(options.directory, run.unit.name).write(child) }
         }
+        run.startedAt = now
         run.isEndedByUs = false
         run.lastAlive = now
         run.enter(.running, at: now)
@@ -77,14 +101,24 @@ extension SupervisorLoop {
 
     /// Limits and shares, where they are for us to set.
     func shape(_ run: UnitRun) {
-        var problems: [String] = []
         do {
-            problems += try run.group.setLimits(request: run.unit.memoryRequest, limit: run.unit.memoryLimit)
-            problems += try run.group.setWeights(for: run.unit.role)
+            let unit = run.unit, group = run.group
+            if case .group = unit.origin {
+                // Its owner's: only what is asked for is set, and the rest is left as it is.
+                guard unit.memoryRequest != nil || unit.memoryLimit != nil else { return }
+                func present(_ file: String) -> ByteCount? { group.memory?.number(file).map { ByteCount($0) } }
+                for problem in try group.setLimits(
+                    request: unit.memoryRequest ?? present("memory.low"),
+                    limit: unit.memoryLimit ?? present(group.isVersion1 ? "memory.limit_in_bytes" : "memory.max"), high: present("memory.high"))
+                { report(unit, problem) }
+                return
+            }
+            for problem in try group.setLimits(request: unit.memoryRequest, limit: unit.memoryLimit) { report(unit, problem) }
+            // What of it can't be set is the same for all units, and told in `capabilities`.
+            _ = try group.setWeights(for: unit.role)
         } catch {
-            problems.append("\(error)")
+            report(run.unit, "\(error)")
         }
-        if !problems.isEmpty { run.status = problems.joined(separator: "; ") }
     }
 
     // MARK: - Starting
@@ -102,10 +136,10 @@ extension SupervisorLoop {
         }
     }
 
-    private func canStart(_ run: UnitRun) -> Bool { run.unit.dependencies.allSatisfy { byName[$0]?.state ?? .running == .running } }
+    func canStart(_ run: UnitRun) -> Bool { run.unit.dependencies.allSatisfy { byName[$0]?.state ?? .running == .running } && run.state == .stopped }
 
     func start(_ run: UnitRun) {
-        guard run.state == .stopped, canStart(run), case .command(let command) = run.unit.origin else { return }
+        guard run.state == .stopped, !run.isLeaving, canStart(run), case .command(let command) = run.unit.origin else { return }
         run.startAt = nil
         var launch = Child.Launch(command)
         launch.directory = run.unit.directory
@@ -116,15 +150,17 @@ extension SupervisorLoop {
             began(run)
         } catch {
             report(run.unit, "\(error)")
+            run.startedAt = nil
             planRestart(run, isFailure: true)
         }
     }
 
     /// After it ended by itself: sooner the first time, later each time it does so again.
     func planRestart(_ run: UnitRun, isFailure: Bool) {
-        guard !run.isLeaving, !isStopping, run.unit.restart == .always || run.unit.restart == .onFailure && isFailure else { return }
-        run.restarts = now - run.since > .seconds(60) ? 0 : run.restarts + 1
-        run.startAt = now + min(.milliseconds(100) * (1 << min(run.restarts, 10)), .seconds(30))
+        guard !run.isLeaving, !isStopping, run.isOurs, run.unit.restart == .always || run.unit.restart == .onFailure && isFailure else { return }
+        let hasHeld = run.startedAt.map { now - $0 > .seconds(60) } ?? false
+        run.restarts = hasHeld ? 1 : run.restarts + 1
+        run.startAt = now + min(.milliseconds(100) * (1 << min(run.restarts - 1, 9)), .seconds(30))
     }
 
     private static let ownEnvironment: [String: String] = {
@@ -135,45 +171,7 @@ extension SupervisorLoop {
             entry += 1
         }
         // What our own supervisor told us is not for them.
-        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"] { variables[name] = nil }
+        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] { variables[name] = nil }
         return variables
     }()
-
-    // MARK: - Ending
-
-    /// It is not wanted any more.
-    private func dismiss(_ run: UnitRun) {
-        run.isLeaving = true
-        run.startAt = nil
-        if run.isAlive { askToEnd(run, options.policy.grace) } else { forget(run) }
-    }
-
-    func stop() {
-        guard !isStopping else { return }
-        isStopping = true
-        if options.leavesUnits { return }
-        stopBy = now + options.policy.grace
-        for run in runs.values { if run.isAlive { askToEnd(run, options.policy.grace) } else { forget(run) } }
-    }
-
-    /// Gone for good, with all that was made for it.
-    func forget(_ run: UnitRun) {
-        unwatch(run)
-        warden.forget(run.group)
-        runs[run.id] = nil
-        if byName[run.unit.name] === run { byName[run.unit.name] = nil }
-        ProcessNote(options.directory, run.unit.name).remove()
-        do { try run.group.remove() } catch { report(run.unit, "\(error)") }
-    }
-
-    func unwatch(_ run: UnitRun) {
-        supervisor.queue.unwatch(run.pressure.file)
-        if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
-        if let child = run.child {
-            supervisor.queue.unwatch(child.descriptor)
-            byProcess[child.pid] = nil
-        }
-    }
-
-    private func report(_ unit: ServiceUnit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
 }

@@ -19,9 +19,15 @@ final class SupervisorLoop {
     var runs: [UInt64: UnitRun] = [:]
     var byName: [String: UnitRun] = [:]
     var byProcess: [Int32: UnitRun] = [:]
-    private var lastID: UInt64 = 0
+    var lastID: UInt64 = 0
     var isStopping = false
     var stopBy: Duration?
+    /// Units that come as soon as the former ones of their names are gone.
+    var arrivals: [ServiceUnit] = []
+    /// What is left after `stopBy` was killed.
+    private var hasKilledAll = false
+    /// When a guard is to be made again.
+    var wardenDue: Duration?
     /// The machine's running time, so that records can be put beside others'.
     let time = Timekeeper {
         var time = timespec()
@@ -47,6 +53,12 @@ final class SupervisorLoop {
         notices = try NotifySocket(directory: options.directory)
         engine = SupervisorEngine(options.policy)
         channel = try ChannelServer(directory: options.directory) { [unowned self] process, _ in unit(of: process)?.unit.name }
+        watchFiles()
+    }
+
+    deinit { hands.stop() }
+
+    private func watchFiles() {
         supervisor.queue.watch(notices.file, for: .readable, Token.notices)
         supervisor.queue.watch(channel.file, for: .readable, Token.channel)
         supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
@@ -57,7 +69,11 @@ final class SupervisorLoop {
         now = time.elapsed()
         _ = SelfProtection(own: supervisor.root.own)
         take(units)
-        eyes.start(supervisor.source, thresholds: options.thresholds) { [queue = supervisor.queue] in queue.ring() }
+        // Not only once something happens.
+        next = now
+        eyes.start(
+            supervisor.source, thresholds: options.thresholds, onChange: { [queue = supervisor.queue] in queue.ring() },
+            onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }
 
@@ -65,13 +81,20 @@ final class SupervisorLoop {
         let wait = wait()
         var heard: [EventQueue.Token] = []
         supervisor.queue.wait(atMost: wait) { heard.append($0) }
+        // Relaxed: a number to look at.
+        supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
         for token in heard { hear(token) }
         takeRequests()
         keepTime()
         let fleet = look()
+        // Whoever is ending needs no more decisions, and what is left to the next supervisor is that one's to decide on.
+        guard !isStopping else { return next = nil }
+        hasLearned = false
         for decision in engine.decide(fleet) { carryOut(decision, fleet) }
         next = engine.nextLook(after: fleet).map { now + $0 }
+        // What came of it may ask for more, as a freeze that failed does to be taken back.
+        if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
     /// All units as they are now.
@@ -85,14 +108,18 @@ final class SupervisorLoop {
         return fleet
     }
 
+    /// Outcomes were told since the last look.
+    var hasLearned = false
     /// When something is due without anybody saying so.
     private var next: Duration?
 
     private func wait() -> Duration? {
-        var due = [next, channel.nextTurn, stopBy].compactMap { $0 }
+        var due = [next, channel.nextTurn, stopBy, wardenDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
         for run in runs.values {
             if let killAt = run.killAt { due.append(killAt) }
-            if let startAt = run.startAt { due.append(startAt) }
+            // One whose dependencies don't run waits for them, not for the clock.
+            if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
+            if let pause = pollPause(run) { due.append(now + pause) }
             if let watchdog = run.watchdog, run.state == .running { due.append(run.lastAlive + watchdog) }
         }
         return due.min().map { max(.zero, $0 - now) }
@@ -100,16 +127,26 @@ final class SupervisorLoop {
 
     /// What is due by the clock.
     private func keepTime() {
+        let arrived = arrivals
+        arrivals = []
+        for unit in arrived { add(unit) }
+        // Connections that had said too much are read again.
+        if let next = channel.nextTurn, now >= next { hear(Token.channel) }
+        if let wardenDue, now >= wardenDue { replaceWarden() }
         for run in runs.values {
+            if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
             if let watchdog = run.watchdog, run.state == .running, now >= run.lastAlive + watchdog {
                 run.watchdog = nil
+                report(run.unit, "it is killed, as it has not said for \(watchdog) that it is alive")
                 kill(run)
             }
-            if let startAt = run.startAt, now >= startAt, !isStopping { start(run) }
         }
         if let stopBy, now >= stopBy {
-            self.stopBy = nil
+            if hasKilledAll { return abandon() }
+            hasKilledAll = true
+            // Even the killed take a while: their memory is given back first.
+            self.stopBy = now + .seconds(10)
             for run in runs.values { kill(run) }
         }
         startWaiting()
@@ -124,17 +161,27 @@ final class SupervisorLoop {
             switch request {
             case .stop: stop()
             case .units(let units): if !isStopping { take(units) }
-            case .outcome(let id, let failure): if let run = runs[id] { settle(run, failure: failure) }
+            case .outcome(let id, let number, let failure):
+                // Of one that was replaced it has been told already.
+                if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }
             }
         }
+    }
+
+    /// How soon to look whether a group stands still or is empty, where the kernel doesn't tell; `nil` where it does, or nothing hangs on it.
+    private func pollPause(_ run: UnitRun) -> Duration? {
+        guard run.group.eventsFile < 0, run.isAlive else { return nil }
+        if run.state == .suspending || run.state == .ending { return .milliseconds(20) }
+        return run.child == nil ? .seconds(1) : nil
     }
 
     private func end() {
         eyes.stop()
         hands.stop()
         for run in runs.values {
-            // Nobody is left behind standing still.
-            try? run.group.thaw()
+            // Nobody is left behind standing still, or slowed down.
+            settle(run, failure: "the supervisor has stopped")
+            setFree(run)
             unwatch(run)
         }
     }

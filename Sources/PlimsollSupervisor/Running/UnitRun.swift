@@ -33,8 +33,8 @@ final class UnitRun {
     var lastWoken: Duration?
     var lastEnded: Duration?
     var relaunchGap: Duration?
-    /// What was decided and has not come to its end, and the charge at that time.
-    var underWay: (decision: Decision, charge: ByteCount)?
+    /// What was decided and has not come to its end, and the charge at that time. Numbered, as another's end may be told late.
+    var underWay: (number: UInt64, decision: Decision, charge: ByteCount)?
     /// When it is killed, having been asked to end.
     var killAt: Duration?
     /// The supervisor ended it, so its end is no failure.
@@ -42,8 +42,16 @@ final class UnitRun {
     /// When it is started again, after it ended by itself.
     var startAt: Duration?
     var restarts = 0
+    /// When its first process was started or taken over; `nil` if that failed.
+    var startedAt: Duration?
+    /// That it can't be killed was told.
+    var isKillBlocked = false
+    /// Its group was removed by somebody else, and is not watched any more.
+    var isGroupGone = false
     /// It is not wanted any more: gone for good once it has ended.
     var isLeaving = false
+    /// The unit of that name that comes when this one has gone.
+    var successor: ServiceUnit?
     var charge = ByteCount.zero
     var reclaimable = ByteCount.zero
 
@@ -58,6 +66,8 @@ final class UnitRun {
     }
 
     var isAlive: Bool { state != .stopped }
+    /// The supervisor starts it, and so ends it as well. Others ran before, and run on when they are let go of.
+    var isOurs: Bool { if case .command = unit.origin { true } else { false } }
     var suspension: ServiceUnit.Suspension { unit.suspension == .never ? .never : group.suspension }
 
     /// Reads what the kernel charges it.

@@ -1,0 +1,69 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+// Units end and go.
+extension SupervisorLoop {
+    /// It is not wanted any more. What ran before goes on, as nobody asked for its end.
+    func dismiss(_ run: UnitRun) {
+        run.isLeaving = true
+        run.startAt = nil
+        if run.isAlive, run.isOurs { askToEnd(run, options.policy.grace) } else { forget(run) }
+    }
+
+    func stop() {
+        guard !isStopping else { return }
+        isStopping = true
+        if options.leavesUnits { return }
+        stopBy = now + options.policy.grace
+        for run in runs.values {
+            run.successor = nil
+            dismiss(run)
+        }
+    }
+
+    /// Gone for good, with all that was made for it.
+    func forget(_ run: UnitRun) {
+        settle(run, failure: "it is no unit any more")
+        setFree(run)
+        unwatch(run)
+        warden.forget(run.group)
+        runs[run.id] = nil
+        if byName[run.unit.name] === run { byName[run.unit.name] = nil }
+        ProcessNote(options.directory, run.unit.name).remove()
+        // One that runs on keeps the group that it was put into.
+        if run.isOurs || run.group.isEmpty { do { try run.group.remove() } catch { report(run.unit, "\(error)") } }
+        // Once nothing of this one is there any more: both have the same paths.
+        if let successor = run.successor { arrivals.append(successor) }
+    }
+
+    /// Takes back what keeps it from running as it likes.
+    func setFree(_ run: UnitRun) {
+        try? run.group.thaw()
+        // The group outlives its processes: the next would be slow for no reason.
+        if run.throttledSince != nil { _ = try? run.group.throttle(false) }
+        run.throttledSince = nil
+    }
+
+    func unwatch(_ run: UnitRun) {
+        supervisor.queue.unwatch(run.pressure.file)
+        if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
+        if let child = run.child {
+            supervisor.queue.unwatch(child.descriptor)
+            byProcess[child.pid] = nil
+        }
+    }
+
+    /// Not even SIGKILL has ended these: they wait for a disk that does not answer.
+    func abandon() {
+        stopBy = nil
+        for run in runs.values {
+            report(run.unit, "it could not be ended, and is left as it is")
+            settle(run, failure: "it did not end")
+            unwatch(run)
+        }
+        runs = [:]
+    }
+
+    func report(_ unit: ServiceUnit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
+}

@@ -1,0 +1,124 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollTesting
+import Synchronization
+
+@testable import PlimsollSupervisor
+
+/// A supervisor at work on a thread of its own, with units in real groups and a shortage that the test makes.
+final class RunningFleet: Sendable {
+    let directory: Fixture.Directory
+    let source = ScriptedPressureSource()
+    let supervisor: Supervisor
+    private let heard = Mutex<[AuditRecord]>([])
+    private let told = Mutex<[String]>([])
+    private let over = Mutex(false)
+
+    /// - Parameter former: whose directory and groups this one takes over.
+    init(_ units: [ServiceUnit], after former: RunningFleet? = nil, root: GroupRoot? = nil, _ change: (inout Supervisor.Options) -> Void = { _ in })
+        throws
+    {
+        directory = former?.directory ?? Fixture.Directory()
+        var options = Supervisor.Options(directory: directory.path)
+        options.prefix = former?.supervisor.options.prefix ?? root?.prefix ?? Workbench.prefix()
+        // What is not tested is not to happen meanwhile.
+        (options.policy.roomHold, options.policy.foregroundPatience) = (.seconds(3600), .seconds(3600))
+        options.policy.grace = .milliseconds(500)
+        change(&options)
+        supervisor = try Supervisor(units, options, source: source, root: root)
+        supervisor.onRecord { [weak self] record in self?.heard.withLock { $0.append(record) } }
+        supervisor.onProblem { [weak self] problem in self?.told.withLock { $0.append(problem) } }
+        let isStarted = Thread.start("supervisor") { [self] in
+            do { try supervisor.run() } catch { told.withLock { $0.append("\(error)") } }
+            over.withLock { $0 = true }
+        }
+        if !isStarted { throw SupervisorError("no thread") }
+    }
+
+    var records: [AuditRecord] { heard.withLock { $0 } }
+    var problems: [String] { told.withLock { $0 } }
+    var isOver: Bool { over.withLock { $0 } }
+    func report(_ name: String) -> UnitReport? { supervisor.reports.first { $0.name == name } }
+    func state(_ name: String) -> UnitState? { report(name)?.state }
+    func decisions(_ name: String) -> [UnitAction] { records.filter { $0.unit == name && $0.result == nil }.map(\.action) }
+
+    /// Of version 2, where there is one.
+    func group(_ name: String) -> String? {
+        supervisor.root.parents[.unified].map { "\($0)/\(supervisor.options.prefix)-\(name)" }
+    }
+
+    /// Whether nothing of this fleet's groups is left.
+    var hasNoGroups: Bool {
+        supervisor.root.parents.values.allSatisfy { parent in !Self.names(in: parent).contains { $0.hasPrefix(supervisor.options.prefix + "-") } }
+    }
+
+    /// Where a unit's script may write.
+    func text(_ file: String) -> String { (try? GroupText.read("\(directory.path)/\(file)").get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
+    /// A whole line of that file as a number.
+    func pid(_ file: String) -> Int32? { text(file).hasSuffix("\n") ? Int32(text(file).dropLast()) : nil }
+
+    /// Whether it comes to hold; the limit only ends what would hang.
+    func waits(_ condition: () -> Bool) async -> Bool {
+        let end = ContinuousClock.now + Workbench.limit
+        while !condition() {
+            guard ContinuousClock.now < end else { return false }
+            try? await Task.sleep(for: .milliseconds(3))
+        }
+        return true
+    }
+
+    /// All memory is in use.
+    func push(_ share: Double = 1) { source.push(usage: .gibibytes(1) * share, limit: .gibibytes(1)) }
+
+    /// Stops it; whether it came to its end and left no groups. Removes what it wrote.
+    func stop() async -> Bool {
+        supervisor.stop()
+        guard await waits({ isOver }) else { return false }
+        clear()
+        return hasNoGroups
+    }
+
+    /// Removes what was written.
+    func clear() { for name in Self.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
+
+    /// The process that would thaw this fleet's units: it alone holds files of their groups.
+    var guardian: Int32? {
+        Self.names(in: "/proc").lazy.compactMap { Int32($0) }.first { pid in
+            guard ProcessTable.stat(of: pid)?.parent == getpid() else { return false }
+            return Self.names(in: "/proc/\(pid)/fd").contains { Self.target(of: "/proc/\(pid)/fd/\($0)").contains("/\(supervisor.options.prefix)-") }
+        }
+    }
+
+    /// Where a symbolic link leads.
+    static func target(of link: String) -> String {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 4096) { target in
+            guard let start = target.baseAddress else { return "" }
+            let length = readlink(link, UnsafeMutableRawPointer(start).assumingMemoryBound(to: CChar.self), target.count)
+            return String(decoding: target.prefix(max(0, length)), as: UTF8.self)
+        }
+    }
+
+    static func names(in directory: String) -> [String] {
+        guard let stream = opendir(directory) else { return [] }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) } }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
+
+    static func isRunning(_ pid: Int32) -> Bool { ProcessTable.stat(of: pid).map { !$0.isOver } ?? false }
+}
+
+extension ServiceUnit {
+    static func shell(_ name: String, _ script: String = "exec sleep 1000", _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
+        var unit = ServiceUnit(name: name, origin: .command(["/bin/sh", "-c", script]))
+        unit.restart = .never
+        change(&unit)
+        return unit
+    }
+}

@@ -1,0 +1,158 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized, .enabled(if: Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
+struct RunningShortageTests {
+    /// A service with a link to its supervisor: this package's own program, beside the tests.
+    private static let program: String? = {
+        let path = RunningFleet.target(of: "/proc/self/exe")
+        let program = path.split(separator: "/").dropLast().reduce("") { "\($0)/\($1)" } + "/plimsoll"
+        return access(program, X_OK) == 0 ? program : nil
+    }()
+
+    private func trio() -> [ServiceUnit] {
+        [
+            .shell("web"), .shell("index") { ($0.role, $0.importance) = (.background, 800) },
+            .shell("hog") { ($0.role, $0.importance) = (.background, 100) },
+        ]
+    }
+
+    private func areRunning(_ fleet: RunningFleet, _ count: Int) -> Bool {
+        fleet.supervisor.reports.count == count && fleet.supervisor.reports.allSatisfy { $0.state == .running }
+    }
+
+    /// One outcome for each decision, no more and no less.
+    private func hasOneOutcomeEach(_ fleet: RunningFleet) -> Bool {
+        let records = fleet.records
+        return Set(records.map(\.action)).allSatisfy { action in
+            let those = records.filter { $0.action == action }
+            return those.count { $0.result == nil } == those.count { $0.result != nil }
+        }
+    }
+
+    @Test func `C77 C90 who is in the background is told, stands still and ends before anybody in front is touched`() async throws {
+        let fleet = try RunningFleet(trio()) { ($0.policy.leaveTime, $0.audit) = (.milliseconds(50), $0.directory + "/journal") }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        // Whoever connects there hears what the unit hears.
+        let watcher = Fixture.connect(fleet.directory.path + "/hog.pressure")
+        defer { close(watcher) }
+        #expect(await fleet.waits { fleet.report("hog")?.isWarnable ?? false })
+        fleet.push()
+        #expect(await fleet.waits { fleet.state("hog") == .stopped && fleet.state("index") == .stopped })
+        #expect(Fixture.received(watcher)?.hasPrefix("critical\n") == true)
+        let hog = fleet.decisions("hog")
+        let order: [UnitAction.Kind] = [.background, .suspend, .end]
+        #expect(hog.map(\.kind).filter(order.contains) == order, "\(hog)")
+        #expect(hog.contains(.resume(.ending)))
+        #expect(fleet.state("web") == .running && !fleet.decisions("web").contains { $0.kind != .warn && $0.kind != .release })
+        #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
+    }
+
+    @Test(arguments: [[Hierarchy.memory, .freezer], [.memory], []])
+    func `K36 where the kernel does not tell, it is asked`(hierarchies: [Hierarchy]) async throws {
+        let root = Workbench.root(version1: hierarchies)
+        let fleet = try RunningFleet(trio(), root: root) { $0.policy.leaveTime = .milliseconds(50) }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        fleet.push()
+        #expect(await fleet.waits { fleet.state("hog") == .stopped && fleet.state("index") == .stopped })
+        #expect(fleet.decisions("hog").map(\.kind).contains(.suspend) && fleet.state("web") == .running)
+        #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
+    }
+
+    @Test(.enabled(if: program != nil, "the program is not built"))
+    func `C75 a service that is ready stands still at once, and having saved is killed as it stands`() async throws {
+        let directory = Fixture.Directory()
+        let command = [Self.program ?? "", "_unit", "--name", "hog", "--directory", directory.path, "--size", "8388608"]
+        var hog = ServiceUnit(name: "hog", origin: .command(command))
+        (hog.role, hog.restart) = (.background, .never)
+        // Nobody waits that long: it is the service's word.
+        let fleet = try RunningFleet([.shell("web"), hog]) { $0.policy.leaveTime = .seconds(3600) }
+        #expect(await fleet.waits { fleet.report("hog")?.isWarnable ?? false })
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result?.failure == nil && $0.result != nil } })
+        #expect(await fleet.waits { fleet.state("hog") == .stopped })
+        #expect(fleet.records.contains { $0.action == .suspend && $0.reason == "it is ready to stand still" })
+        #expect(fleet.decisions("hog").contains(.end(.killSuspended)), "\(fleet.decisions("hog"))")
+        #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
+        for file in RunningFleet.names(in: directory.path) {
+            for inner in RunningFleet.names(in: "\(directory.path)/\(file)") { unlink("\(directory.path)/\(file)/\(inner)") }
+            if unlink("\(directory.path)/\(file)") != 0 { rmdir("\(directory.path)/\(file)") }
+        }
+    }
+
+    /// `hog` stands still, and memory is short no more.
+    private func frozen(_ change: @escaping (inout Supervisor.Options) -> Void = { _ in }) async throws -> RunningFleet {
+        let fleet = try RunningFleet(trio()) {
+            // Enough comes back before it would be ended: the test says so as soon as it stands still.
+            ($0.policy.leaveTime, $0.policy.leastPushOut) = (.milliseconds(50), .zero)
+            change(&$0)
+        }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        let source = fleet.source
+        fleet.supervisor.onRecord { record in
+            if record.unit == "hog", record.action == .suspend, record.result == nil { source.push(usage: .zero, limit: .gibibytes(1)) }
+        }
+        fleet.push()
+        let path = try #require(fleet.group("hog")) + "/cgroup.events"
+        #expect(await fleet.waits { ((try? GroupText.read(path).get()).map { String(decoding: $0, as: UTF8.self) } ?? "").contains("frozen 1") })
+        return fleet
+    }
+
+    @Test func `T32 a guard that is killed is followed by another`() async throws {
+        let fleet = try RunningFleet(trio())
+        #expect(await fleet.waits { areRunning(fleet, 3) && fleet.guardian != nil })
+        let first = try #require(fleet.guardian)
+        kill(first, SIGKILL)
+        #expect(await fleet.waits { fleet.guardian.map { $0 != first } ?? false })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+    }
+
+    @Test func `K33 stopping thaws and ends what stands still`() async throws {
+        let fleet = try await frozen()
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+    }
+
+    @Test func `T32 what stood still runs for the next supervisor`() async throws {
+        let first = try await frozen { $0.leavesUnits = true }
+        let path = try #require(first.group("hog")) + "/cgroup.events"
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        #expect(String(decoding: try GroupText.read(path).get(), as: UTF8.self).contains("frozen 0"))
+        let next = try RunningFleet(trio(), after: first)
+        #expect(await next.waits { areRunning(next, 3) })
+        #expect(await next.stop())
+    }
+
+    @Test func `a journal that cannot be written is told once, and stops nothing`() async throws {
+        let fleet = try RunningFleet(trio()) { ($0.audit, $0.policy.isDryRun) = ("/dev/full", true) }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.count > 1 })
+        #expect(fleet.problems.count { $0.contains("journal") } == 1, "\(fleet.problems)")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `a unit that somebody else kills is started again`() async throws {
+        let fleet = try RunningFleet([.shell("web") { $0.restart = .onFailure }])
+        #expect(await fleet.waits { areRunning(fleet, 1) && !fleet.text("web.process").isEmpty })
+        let first = try #require(Int32(fleet.text("web.process").prefix { $0 != " " }))
+        kill(first, SIGKILL)
+        #expect(await fleet.waits { Int32(fleet.text("web.process").prefix { $0 != " " }).map { $0 != first } ?? false })
+        #expect(await fleet.stop())
+    }
+
+    @Test func `a dry run tells and touches nobody`() async throws {
+        let fleet = try RunningFleet(trio()) { ($0.policy.isDryRun, $0.policy.leaveTime) = (true, .zero) }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .background } })
+        #expect(fleet.records.allSatisfy { $0.isDryRun && $0.result == nil } && areRunning(fleet, 3))
+        #expect(await fleet.stop())
+    }
+}

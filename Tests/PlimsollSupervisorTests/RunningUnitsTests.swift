@@ -1,0 +1,168 @@
+import Glibc
+import Plimsoll
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized) struct RunningUnitsTests {
+    @Test func `a unit whose dependency does not run waits for it, and nobody spins meanwhile`() async throws {
+        var web = ServiceUnit.shell("web")
+        web.dependencies = ["database"]
+        let fleet = try RunningFleet([web, ServiceUnit(name: "database", origin: .command(["/nonexistent/database"]))]) {
+            $0.policy.grace = .seconds(1)
+        }
+        // Tried again by now only after 800 ms.
+        #expect(await fleet.waits { fleet.problems.count > 3 && fleet.state("database") == .stopped })
+        let before = fleet.supervisor.turns.load(ordering: .relaxed)
+        var polls = 0
+        #expect(
+            await fleet.waits {
+                polls += 1
+                return polls > 50
+            })
+        #expect(fleet.state("web") == .stopped && fleet.supervisor.turns.load(ordering: .relaxed) - before < 10)
+        #expect(await fleet.stop())
+    }
+
+    @Test func `a unit waits for what it depends on`() async throws {
+        var web = ServiceUnit.shell("web")
+        web.dependencies = ["database"]
+        let fleet = try RunningFleet([web, ServiceUnit(name: "database", origin: .command(["/nonexistent/database"]))])
+        #expect(await fleet.waits { fleet.problems.contains { $0.contains("cannot start /nonexistent/database") } })
+        #expect(await fleet.waits { fleet.problems.count > 2 })
+        #expect(fleet.state("web") == .stopped)
+        fleet.supervisor.reload([web, .shell("database")])
+        #expect(await fleet.waits { fleet.state("web") == .running })
+        let web1 = try #require(fleet.report("web")), database = try #require(fleet.report("database"))
+        #expect(database.state == .running && database.since <= web1.since)
+        #expect(await fleet.stop())
+    }
+
+    @Test func `a unit that fails is started again, later each time`() async throws {
+        let directory = Fixture.Directory()
+        let fleet = try RunningFleet([.shell("web", "date +%s%N >> \(directory.path)/log; exit 1") { $0.restart = .onFailure }])
+        func times() -> [Int] {
+            let text = (try? GroupText.read("\(directory.path)/log").get()) ?? []
+            return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { Int($0) }
+        }
+        #expect(await fleet.waits { times().count > 3 })
+        #expect(await fleet.stop())
+        let seen = times()
+        for (index, pause) in [100, 200, 400].enumerated() { #expect(seen[index + 1] - seen[index] >= pause * 1_000_000) }
+        unlink("\(directory.path)/log")
+    }
+
+    @Test func `one that ends well is left, and its children end with it`() async throws {
+        let fleet = try RunningFleet([.shell("web", "sleep 1000 & exit 0") { $0.restart = .onFailure }])
+        #expect(await fleet.waits { fleet.state("web") == .stopped })
+        #expect(await fleet.stop() && fleet.problems.isEmpty)
+    }
+
+    @Test func `a reload starts, ends, changes in place and starts anew`() async throws {
+        let directory = Fixture.Directory()
+        func unit(_ name: String, _ more: String = "") -> ServiceUnit { .shell(name, "\(more) echo $$ > \(directory.path)/\(name); exec sleep 1000") }
+        func pid(_ name: String) -> Int32? {
+            let text = String(decoding: (try? GroupText.read("\(directory.path)/\(name)").get()) ?? [], as: UTF8.self)
+            return text.hasSuffix("\n") ? Int32(text.dropLast()) : nil
+        }
+        let fleet = try RunningFleet([unit("one"), unit("two")])
+        #expect(await fleet.waits { pid("one") != nil && pid("two") != nil })
+        let one = try #require(pid("one")), two = try #require(pid("two"))
+
+        var changed = unit("one")
+        (changed.importance, changed.memoryLimit) = (7, .mebibytes(64))
+        fleet.supervisor.reload([changed, unit("three")])
+        #expect(await fleet.waits { pid("three") != nil && fleet.report("two") == nil && fleet.report("one")?.importance == 7 })
+        #expect(RunningFleet.isRunning(one) && !RunningFleet.isRunning(two))
+        if let parent = fleet.supervisor.root.parents[.memory] {
+            let limit = try GroupText.read("\(parent)/\(fleet.supervisor.options.prefix)-one/memory.limit_in_bytes").get()
+            #expect(GroupText.number(limit) == 64 << 20)
+        }
+
+        fleet.supervisor.reload([unit("one", "true;"), unit("three")])
+        #expect(await fleet.waits { pid("one").map { $0 != one } ?? false })
+        // Taken out and put back while the former one is still on its way out.
+        fleet.supervisor.reload([unit("one", "true;")])
+        fleet.supervisor.reload([unit("one", "true;"), .shell("three", "echo again > \(directory.path)/three; exec sleep 1000")])
+        #expect(
+            await fleet.waits { fleet.state("three") == .running && (try? GroupText.read("\(directory.path)/three").get()) == Array("again\n".utf8) })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        for name in ["one", "two", "three"] { unlink("\(directory.path)/\(name)") }
+    }
+
+    @Test func `what ran before is let go of, as it was`() async throws {
+        let root = Workbench.root(), group = try root.make("old")
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        try group.setLimits(request: nil, limit: .mebibytes(512))
+        let path = try #require((group.unified ?? group.directories.first)?.path)
+        let fleet = try RunningFleet([ServiceUnit(name: "database", origin: .group(path))])
+        #expect(await fleet.waits { fleet.state("database") == .running })
+        #expect(await fleet.stop() && RunningFleet.isRunning(child.pid) && !group.isFrozen)
+    }
+
+    @Test func `a process that ran before is let go of and runs on`() async throws {
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        #expect(output.line() == "ready")
+        let fleet = try RunningFleet([ServiceUnit(name: "old", origin: .process(child.pid))])
+        #expect(await fleet.waits { fleet.state("old") == .running })
+        _ = await fleet.stop()
+        #expect(fleet.isOver && fleet.problems.isEmpty && RunningFleet.isRunning(child.pid), "\(fleet.problems)")
+        // It keeps the group that it was put into.
+        Workbench.clear(try fleet.supervisor.root.make("old"), child)
+        #expect(fleet.hasNoGroups)
+    }
+
+    @Test func `whoever does not end when asked is killed at the deadline`() async throws {
+        let directory = Fixture.Directory()
+        let fleet = try RunningFleet([.shell("web", "trap '' TERM; echo > \(directory.path)/log; while :; do sleep 1000; done")])
+        #expect(await fleet.waits { access("\(directory.path)/log", F_OK) == 0 && fleet.state("web") == .running })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        unlink("\(directory.path)/log")
+    }
+
+    @Test(.enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"))
+    func `K35 a unit whose watchdog runs out is killed and started again`() async throws {
+        let say = #"socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, "WATCHDOG_USEC=300000", 0, sockaddr_un($ENV{NOTIFY_SOCKET})); sleep 1000"#
+        var web = ServiceUnit(name: "web", origin: .command(["/usr/bin/perl", "-MSocket", "-e", say]))
+        web.restart = .onFailure
+        let fleet = try RunningFleet([web])
+        func process() -> Int32? { Int32(fleet.text("web.process").prefix { $0 != " " }) }
+        #expect(await fleet.waits { process() != nil })
+        let first = process()
+        #expect(await fleet.waits { process().map { $0 != first } ?? false })
+        #expect(fleet.problems.first == "web: it is killed, as it has not said for \(Duration.milliseconds(300)) that it is alive")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `K38 units that are left run on, and the next supervisor knows them`() async throws {
+        let unit = ServiceUnit.shell("web", "exec sleep 1000")
+        let first = try RunningFleet([unit]) { $0.leavesUnits = true }
+        #expect(await first.waits { first.state("web") == .running && !first.text("web.process").isEmpty })
+        let pid = try #require(Int32(first.text("web.process").prefix { $0 != " " }))
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver } && RunningFleet.isRunning(pid))
+        let next = try RunningFleet([unit], after: first)
+        #expect(await next.waits { next.state("web") == .running })
+        #expect(Int32(next.text("web.process").prefix { $0 != " " }) == pid && RunningFleet.isRunning(pid))
+        #expect(await next.stop() && !RunningFleet.isRunning(pid))
+        // It was the first one's child, so this process's.
+        waitpid(pid, nil, 0)
+    }
+
+    @Test func `a fork storm and a hostile name do no harm`() async throws {
+        let directory = Fixture.Directory(), hostile = "\(directory.path)/) R 1 (x"
+        let copy = "cp /bin/sleep '\(hostile)'; echo ready > \(directory.path)/log; exec '\(hostile)' 1000"
+        let fleet = try RunningFleet([.shell("storm", Workbench.storm), .shell("hostile", copy), .shell("web")])
+        #expect(await fleet.waits { access("\(directory.path)/log", F_OK) == 0 && fleet.supervisor.reports.count { $0.state == .running } == 3 })
+        fleet.supervisor.reload([.shell("web")])
+        #expect(await fleet.waits { fleet.report("storm") == nil && fleet.report("hostile") == nil })
+        #expect(fleet.state("web") == .running)
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        unlink(hostile)
+        unlink("\(directory.path)/log")
+    }
+}
