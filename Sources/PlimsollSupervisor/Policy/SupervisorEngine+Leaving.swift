@@ -67,7 +67,9 @@ extension SupervisorEngine {
         }
         // Warned of are running units only if ending what stands still can't give enough (C75).
         let mayWarn = look.isShort && (level == .critical || standing < look.needed)
-        if level == .critical, look.isShort, covered < look.needed, !isAnyOnItsWay, let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) }) {
+        if level == .critical, look.isShort, covered < look.needed, !isAnyOnItsWay,
+            let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) })
+        {
             look.units[index].memory.footprint = look.units[index].report.charge
             tell(index, &look, hearing: hearing, mayWarn: mayWarn)
             look.decide(.background, of: index, "what stands still or will can give \(covered); \(look.shortage)")
