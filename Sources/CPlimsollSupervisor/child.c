@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +41,27 @@ struct failure {
     int step, number, entry;
 };
 
+/// What it was before it was raised; zero for as it is.
+static rlim_t usual_files;
+
+long plimsoll_raise_file_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return -errno;
+    if (limit.rlim_cur >= limit.rlim_max) return (long)limit.rlim_cur;
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0) return -errno;
+    usual_files = before;
+    return (long)limit.rlim_cur;
+}
+
+static void lower_file_limit(void) {
+    struct rlimit limit;
+    if (!usual_files || getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+    limit.rlim_cur = usual_files;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static void fail(int pipe, int step, int entry) {
     struct failure failure = {step, errno, entry};
     (void)!write(pipe, &failure, sizeof failure);
@@ -68,6 +90,7 @@ static void become(const struct plimsoll_launch *launch, int pipe, int is_entere
     // CLOSE_RANGE_CLOEXEC, Linux 5.11; before it, what the parent opened without O_CLOEXEC stays open.
     syscall(SYS_close_range, 3u, ~0u, 4u);
     if (launch->directory && chdir(launch->directory) < 0) fail(pipe, PLIMSOLL_DIRECTORY, 0);
+    lower_file_limit();
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int number = 1; number < NSIG; number++) sigaction(number, &standard, NULL);
     sigset_t none;

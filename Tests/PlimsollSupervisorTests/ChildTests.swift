@@ -43,8 +43,9 @@ import Testing
         launch.output = output.write
         let child = try Child.start(launch)
         output.closeWrite()
-        let lines = [output.line(), output.line()].compactMap { $0?.split(separator: "\t").last }
-        #expect(lines == ["0000000000000000", "0000000000000000"])
+        // 32 and 33 are the C library's own, which it lets nobody touch: they are as whoever started all this left them.
+        let masks = [output.line(), output.line()].map { $0?.split(separator: "\t").last.flatMap { UInt64($0, radix: 16) }.map { $0 & ~(3 << 31) } }
+        #expect(masks == [0, 0])
         #expect(child.waitForEnd() == .exited(0))
     }
 

@@ -77,6 +77,7 @@ import Testing
         var options = SelfProtection.Options()
         // What the test's process has already: nothing changes for those beside it.
         options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0
+        options.raisesFileLimit = false
         let protection = SelfProtection(options)
         #expect(protection.outcomes.map(\.name) == ["oom score", "reserve"] && protection.outcomes[0].isDone)
         #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })

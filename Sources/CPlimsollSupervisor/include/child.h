@@ -47,4 +47,8 @@ struct plimsoll_launch {
 /// the first three. It outlives its parent. 0, or a negative errno with the step that failed and which of the entries it was.
 int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry);
 
+/// Lets this process open as many files as it may (RLIMIT_NOFILE), some ten for each unit; what it starts has the limit of before, as programs that use
+/// select(2) can't cope with more. How many, or a negative errno.
+long plimsoll_raise_file_limit(void);
+
 #endif

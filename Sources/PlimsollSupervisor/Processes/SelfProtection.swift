@@ -1,8 +1,9 @@
+import CPlimsollSupervisor
 import Glibc
 package import Plimsoll
 import PlimsollLinux
 
-/// What the supervisor does so as not to be the one that is killed or stands waiting for memory (K41), and what came of it.
+/// What the supervisor does so as not to be the one that is killed, stands waiting for memory, or can't open another file (K41), and what came of it.
 package struct SelfProtection: Sendable, Hashable {
     package struct Options: Sendable, Hashable {
         /// Not -1000: where a group is killed as a whole (`memory.oom.group`), what can't be killed is left half alive (K42).
@@ -12,6 +13,8 @@ package struct SelfProtection: Sendable, Hashable {
         /// Whether all its pages, now and later, stay in memory. They are locked as they are first used (MCL_ONFAULT, Linux 4.4): stacks hardly used cost
         /// nothing.
         package var locksMemory = false
+        /// Whether as many files may be open as the hard limit allows: some ten for each unit, where a thousand are usual.
+        package var raisesFileLimit = true
 
         package init() {}
     }
@@ -33,6 +36,7 @@ package struct SelfProtection: Sendable, Hashable {
         lowerScore(options.oomScoreAdjust, "/proc/self/oom_score_adj")
         if let reserve = options.reserve { self.reserve(reserve, own) }
         if options.locksMemory { lockMemory() }
+        if options.raisesFileLimit { raiseFileLimit() }
     }
 
     private mutating func add(_ name: String, _ isDone: Bool, _ sentence: String) {
@@ -65,6 +69,11 @@ package struct SelfProtection: Sendable, Hashable {
             }
         }
         add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above have it to give")
+    }
+
+    private mutating func raiseFileLimit() {
+        let files = plimsoll_raise_file_limit()
+        add("files", files >= 0, files >= 0 ? "\(files) may be open" : "RLIMIT_NOFILE: \(String(cString: strerror(Int32(-files))))")
     }
 
     private mutating func lockMemory() {
