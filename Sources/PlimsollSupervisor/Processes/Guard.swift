@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import Plimsoll
 import Synchronization
 
 /// A second process that does nothing but hold the files by which frozen units are set free, and that sets them free when this one ends, however it does (T32).
@@ -91,10 +92,20 @@ package final class Guard: Sendable {
         if state.pidfd >= 0 {
             var status: Int32 = 0
             _ = plimsoll_ready(state.pidfd, POLLIN, patience)
-            _ = plimsoll_pidfd_wait(state.pidfd, 0, &status)
-            close(state.pidfd)
+            if plimsoll_pidfd_wait(state.pidfd, 0, &status) == 0 { reapLater(state.pidfd) } else { close(state.pidfd) }
         }
         (state.socket, state.pidfd, state.pid) = (-1, -1, 0)
+    }
+
+    /// A machine that is busy may take longer to end it: nobody is kept waiting, and no zombie is left.
+    private static func reapLater(_ file: Int32) {
+        let isStarted = Thread.start("plimsoll-reap") {
+            var status: Int32 = 0
+            _ = plimsoll_ready(file, POLLIN, -1)
+            _ = plimsoll_pidfd_wait(file, 0, &status)
+            close(file)
+        }
+        if !isStarted { close(file) }
     }
 
     private static func forget(_ id: ObjectIdentifier, _ state: inout State) {
