@@ -91,8 +91,7 @@ package final class Child: Sendable {
         return known.withLock { known in
             if known != nil { return known }
             var status: Int32 = 0
-            // Also of one that was taken over: it may be our own, left by another supervisor in this process, and would stay a zombie.
-            let result = plimsoll_pidfd_wait(descriptor, 0, &status)
+            let result = isAdopted ? -ECHILD : plimsoll_pidfd_wait(descriptor, 0, &status)
             switch result {
             case 0: return nil
             case 1: known = .exited(status)
