@@ -141,16 +141,17 @@ import Testing
         #expect(server.send(.resume, to: peer.id) && Fixture.received(file) == "\(sent + 1) resume\n")
     }
 
-    @Test func `a hundred thousand malformed lines harm nobody else and leave nothing behind`() throws {
+    @Test func `a hundred thousand malformed lines harm nobody else and leave nothing behind`() async throws {
         let server = try server { _, _ in "web" }
         let calm = client(server, "1 hello v=1\n")
         defer { close(calm) }
         guard case .opened(let peer) = drain(server).first else { return #expect(Bool(false), "not opened") }
         let seed: UInt64 = 100_000
         var random = SeededGenerator(seed: seed)
-        let before = Fixture.openFiles
         var (lines, calmLine, heard, opened, closed) = (0, 1, 0, 0, 0)
         while lines < 100_000 {
+            // Others on the cooperative pool's few threads have their turn.
+            await Task.yield()
             var text = Array((random.next() % 4 > 0 ? "1 hello v=1\n" : "").utf8)
             var number = 2
             for _ in 0..<1 + random.next() % 60 {
@@ -189,6 +190,5 @@ import Testing
             "seed \(seed): \(opened) opened, \(closed) closed, \(heard) of \(calmLine - 1) heard")
         #expect(server.connectionCount == 1 && server.counters.refused > 100, "seed \(seed)")
         #expect(server.send(.level(.critical), to: peer.id) && Fixture.received(calm) == "1 level is=critical\n")
-        withExtendedLifetime(before) {}
     }
 }

@@ -24,8 +24,8 @@ enum Fixture {
         deinit { rmdir(path) }
     }
 
-    /// Whether `file` becomes readable, within ten seconds: a limit for what hangs, not a time that anything is measured by.
-    static func isReadable(_ file: Int32, within milliseconds: Int32 = 10_000) -> Bool {
+    /// Whether `file` becomes readable, within a minute: a limit for what hangs, not a time that anything is measured by.
+    static func isReadable(_ file: Int32, within milliseconds: Int32 = 60_000) -> Bool {
         var files = pollfd(fd: file, events: Int16(POLLIN), revents: 0)
         return poll(&files, 1, milliseconds) > 0
     }
@@ -55,12 +55,21 @@ enum Fixture {
         return Glibc.send(file, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
     }
 
-    /// Open descriptors of this process.
-    static var openFiles: Int {
-        guard let directory = opendir("/proc/self/fd") else { return -1 }
+    /// Descriptors of this process that are of the same pipe or file as `file`: tests beside this one open and close others.
+    static func descriptors(like file: Int32) -> Int {
+        func same(_ other: Int32) -> stat? {
+            var status = stat()
+            return fstat(other, &status) == 0 ? status : nil
+        }
+        guard let wanted = same(file), let directory = opendir("/proc/self/fd") else { return -1 }
         defer { closedir(directory) }
         var count = 0
-        while readdir(directory) != nil { count += 1 }
+        while let entry = readdir(directory) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { $0.withMemoryRebound(to: CChar.self, capacity: 256) { Int32(atoi($0)) } }
+            // Names that are no numbers are "." and "..", which come out as 0.
+            guard entry.pointee.d_type == DT_LNK, let other = same(name) else { continue }
+            if other.st_ino == wanted.st_ino, other.st_dev == wanted.st_dev { count += 1 }
+        }
         return count
     }
 }

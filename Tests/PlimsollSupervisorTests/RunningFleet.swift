@@ -49,6 +49,14 @@ final class RunningFleet: Sendable {
         supervisor.root.parents[.unified].map { "\($0)/\(supervisor.options.prefix)-\(name)" }
     }
 
+    /// What its group may have, as the kernel says it.
+    func memoryLimit(_ name: String) -> String? {
+        let files = [(Hierarchy.memory, "memory.limit_in_bytes"), (.unified, "memory.max")]
+        return files.lazy.compactMap { [supervisor] hierarchy, file in
+            supervisor.root.parents[hierarchy].flatMap { try? GroupText.read("\($0)/\(supervisor.options.prefix)-\(name)/\(file)").get() }
+        }.first.map { String(decoding: $0, as: UTF8.self) }
+    }
+
     /// Whether nothing of this fleet's groups is left.
     var hasNoGroups: Bool {
         supervisor.root.parents.values.allSatisfy { parent in !Self.names(in: parent).contains { $0.hasPrefix(supervisor.options.prefix + "-") } }

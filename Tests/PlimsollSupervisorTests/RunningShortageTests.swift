@@ -54,6 +54,17 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
     }
 
+    @Test func `what kept a unit small on its way out is not there for the process that comes after it`() async throws {
+        let fleet = try RunningFleet(trio()) { $0.policy.leaveTime = .milliseconds(50) }
+        #expect(await fleet.waits { areRunning(fleet, 3) })
+        let before = fleet.memoryLimit("hog")
+        fleet.push()
+        #expect(await fleet.waits { fleet.state("hog") == .stopped })
+        #expect(fleet.decisions("hog").contains(.resume(.ending)))
+        #expect(before != nil && fleet.memoryLimit("hog") == before)
+        #expect(await fleet.stop())
+    }
+
     @Test(arguments: [[Hierarchy.memory, .freezer], [.memory], []])
     func `K36 where the kernel does not tell, it is asked`(hierarchies: [Hierarchy]) async throws {
         let root = Workbench.root(version1: hierarchies)

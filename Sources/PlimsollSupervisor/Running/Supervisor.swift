@@ -4,7 +4,7 @@ import PlimsollLinux
 import Synchronization
 
 /// Runs units, and when memory is short has them give way in order: what stands still first, then those that can be warned, then what nobody waits for, and what
-/// somebody waits for last. Whoever is ended was saved before.
+/// somebody waits for last. Whoever is ended has said before that nothing would be lost, or was asked and given time.
 ///
 ///     let supervisor = try Supervisor(UnitsFile(path: "UNITS.yaml").units, Supervisor.Options(directory: "/run/plimsoll"))
 ///     try supervisor.run()                       // until somebody calls stop()

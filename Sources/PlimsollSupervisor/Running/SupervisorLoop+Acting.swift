@@ -80,7 +80,7 @@ extension SupervisorLoop {
     private func resume(_ run: UnitRun, _ reason: UnitAction.ResumeReason) throws {
         try run.group.thaw()
         run.lastAlive = now
-        if reason != .ending { shape(run) }
+        if reason != .ending { letGrow(run) }
         if run.state != .ending { run.enter(.running, at: now) }
         run.isSaved = false
         switch reason {
@@ -114,8 +114,16 @@ extension SupervisorLoop {
         // Another's group has its owner's limits.
         if case .group = run.unit.origin { return }
         let most = charge + .mebibytes(16), limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
+        run.isContained = true
         // Without a brake or a limit it is as before.
         _ = try? run.group.setLimits(request: run.unit.memoryRequest, limit: limit, high: charge)
+    }
+
+    /// The end of that: it runs on, or its group has another process.
+    func letGrow(_ run: UnitRun) {
+        guard run.isContained else { return }
+        run.isContained = false
+        shape(run)
     }
 
     /// Kills it as it stands.

@@ -61,6 +61,7 @@ extension SupervisorLoop {
             run.backgroundSince = state == .foreground ? nil : run.backgroundSince ?? now
             // It has come back by itself.
             if state == .foreground, run.state == .leaving {
+                letGrow(run)
                 run.lastAlive = now
                 run.enter(.running, at: now)
             }
@@ -126,6 +127,7 @@ extension SupervisorLoop {
     private func ended(_ run: UnitRun) {
         setFree(run)
         run.killAt = nil
+        letGrow(run)
         run.enter(.stopped, at: now)
         run.weigh()
         run.forgetWords()

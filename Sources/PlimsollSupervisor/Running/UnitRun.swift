@@ -37,6 +37,8 @@ final class UnitRun {
     var underWay: (number: UInt64, decision: Decision, charge: ByteCount)?
     /// When it is killed, having been asked to end.
     var killAt: Duration?
+    /// Its limits are those of somebody on the way out, and to be put back before it goes on.
+    var isContained = false
     /// The supervisor ended it, so its end is no failure.
     var isEndedByUs = false
     /// When it is started again, after it ended by itself.
