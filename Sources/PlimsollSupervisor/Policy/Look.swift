@@ -10,17 +10,23 @@ struct Look {
     /// When to look again at the latest.
     private(set) var due: Duration?
     /// What is short beyond what units that are ending will give.
-    let needed: ByteCount
+    private(set) var needed = ByteCount.zero
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
         (self.fleet, self.policy) = (fleet, policy)
         units = fleet.units.map { Candidate($0, memory: memory[$0.name] ?? UnitMemory(), policy: policy) }
         Dependants.raise(&units)
+    }
+
+    /// Counts on those that are ending, but not for ever, and not on those that were given up.
+    mutating func count() {
         var needed = fleet.shortfall
         let longest = policy.grace + policy.graceExtension + policy.coolDown
-        for unit in units where unit.report.state == .ending && fleet.at - unit.report.since < longest { needed -= unit.report.charge }
-        self.needed = fleet.level == .normal ? .zero : max(.zero, needed)
-        for unit in units where unit.report.state == .ending && self.needed != fleet.shortfall { remind(at: unit.report.since + longest) }
+        for unit in units where unit.report.state == .ending && !unit.memory.isGivenUp && at - unit.report.since < longest {
+            needed -= unit.report.charge
+            remind(at: unit.report.since + longest)
+        }
+        self.needed = level == .normal ? .zero : max(.zero, needed)
     }
 
     var at: Duration { fleet.at }
