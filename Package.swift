@@ -64,6 +64,7 @@ let package = Package(
 
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
+        .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
         .testTarget(
             name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
         .testTarget(
@@ -75,7 +76,8 @@ let package = Package(
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",
-            dependencies: ["PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor"], swiftSettings: rules),
+            dependencies: ["PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor", "CSystemCallFaults"],
+            swiftSettings: rules),
         .testTarget(
             name: "PlimsollCLITests",
             dependencies: [

@@ -119,10 +119,9 @@ import Testing
         #expect(await fleet.waits { fleet.state("web") == .running && (fleet.report("web")?.isSaved ?? false) && fleet.state("other") == .running })
         // A stranger who says the same is turned away.
         let output = Output(), path = fleet.directory.path
-        var launch = Child.Launch([
-            "/usr/bin/perl", "-MSocket", "-e",
-            Self.say + "$SIG{PIPE} = 'IGNORE'; " + nobody + listen + link + "say_it('WATCHDOG=trigger'); $| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)",
-        ])
+        let listens = "$SIG{PIPE} = 'IGNORE'; " + nobody + listen + link + "say_it('WATCHDOG=trigger'); "
+        let tells = "$| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)"
+        var launch = Child.Launch(["/usr/bin/perl", "-MSocket", "-e", Self.say + listens + tells])
         launch.environment = [
             "NOTIFY_SOCKET": path + "/notify", "MEMORY_PRESSURE_WATCH": path + "/other.pressure", "PLIMSOLL_SUPERVISOR": path + "/supervisor",
         ]

@@ -35,7 +35,7 @@ import Testing
     @Test mutating func `C36 C75 where memory does not last that long and nothing comes back, the next has its turn beside it`() {
         let units = asked()
         #expect(engine.words(running(1.9, lasts: 3, units)) == [])
-        #expect(engine.nextLook(after: running(1.9, lasts: 3, units)) .map { $0 < .milliseconds(101) } == true)
+        #expect(engine.nextLook(after: running(1.9, lasts: 3, units)).map { $0 < .milliseconds(101) } == true)
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 

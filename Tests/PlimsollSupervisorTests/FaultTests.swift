@@ -1,0 +1,54 @@
+import CSystemCallFaults
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite(.serialized, .enabled(if: faults_work(), "a sanitizer has these calls for itself")) struct FaultTests {
+    /// A unit's life, from its groups to its end.
+    private func live(_ root: GroupRoot, _ group: inout UnitGroup?, _ child: inout Child?) throws {
+        let made = try root.make("web")
+        group = made
+        child = try Child.start(.init(["/bin/sleep", "1000"]), in: made)
+        _ = (made.charge, made.reclaimable, made.processes, made.isEmpty)
+        try made.setLimits(request: nil, limit: .mebibytes(512))
+        try made.setWeights(for: .background)
+        try made.throttle(true)
+        try made.freeze()
+        _ = made.isFrozen
+        try made.thaw()
+        try made.killAll()
+    }
+
+    @Test(arguments: [EACCES, ENOENT, EBUSY], [false, true])
+    func `T32 K38 whichever call fails, nobody stays frozen, and the error says of what`(number: Int32, isSticky: Bool) throws {
+        let root = Workbench.root()
+        var failures = 0
+        for nth in 1...500 {
+            var group: UnitGroup?, child: Child?, problem: (any Error)?
+            faults_begin(nth, number, isSticky)
+            do { try live(root, &group, &child) } catch { problem = error }
+            let wasReached = faults_end()
+            if let problem {
+                failures += 1
+                let name = group?.path ?? root.prefix, text = "\(problem)"
+                #expect(problem is GroupError || problem is ChildError, "call \(nth): \(text)")
+                #expect(text.contains(name) || text.contains("/bin/sleep") || text.contains("web"), "call \(nth): \(text)")
+            }
+            // What was begun can be undone as soon as calls are done again, by who finds it.
+            let left = try root.make("web")
+            try left.thaw()
+            #expect(left.freezer == .signals || !left.isFrozen, "call \(nth)")
+            try left.killAll()
+            child?.waitForEnd()
+            try left.remove(within: Workbench.limit)
+            for parent in root.parents.values { #expect(access("\(parent)/\(root.prefix)-web", F_OK) != 0, "call \(nth)") }
+            guard wasReached else {
+                #expect(failures > 10, "hardly any call failed")
+                return
+            }
+        }
+        Issue.record("still failing after 500 calls")
+    }
+}
