@@ -22,9 +22,9 @@ package final class UnitGroup: Sendable {
     package let eventsFile: Int32
     /// What was entered where there is no group to enter; empty where there is.
     let leaders = Mutex<Set<Int32>>([])
-    /// Whether a process goes into the version 2 group by itself instead of being made there. From Linux 6.14 until that is mended, whoever is made in a group that
-    /// was ever killed by `cgroup.kill` is killed as well (kernel/cgroup/cgroup.c: `cgroup_css_set_fork` takes `kill_seq` of the parent's group, and
-    /// `cgroup_post_fork` compares it with the child's).
+    /// Whether a process goes into the version 2 group by itself instead of being made there: whoever is made in a group that was ever killed by `cgroup.kill`
+    /// is killed as well (seen on Linux 6.18; kernel/cgroup/cgroup.c: `cgroup_css_set_fork` takes `kill_seq` of the parent's group as long as the child's is not
+    /// known, and `cgroup_post_fork` compares it with the child's).
     // Relaxed, everywhere: who kills it and who starts the next process in it is one thread.
     let isEntered = Atomic(false)
     private let own: OwnGroups
