@@ -10,10 +10,12 @@ struct Look {
     /// When to look again at the latest.
     private(set) var due: Duration?
     /// What is short beyond what units that are ending will give.
-    let needed: ByteCount
+    private(set) var needed: ByteCount
+    /// As in the fleet.
+    private(set) var timeLeft: Duration?
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
-        (self.fleet, self.policy) = (fleet, policy)
+        (self.fleet, self.policy, timeLeft) = (fleet, policy, fleet.timeLeft)
         units = fleet.units.map { Candidate($0, memory: memory[$0.name] ?? UnitMemory(), policy: policy) }
         Dependants.raise(&units)
         var needed = fleet.shortfall
@@ -29,6 +31,12 @@ struct Look {
 
     /// How the shortage reads in a reason.
     var shortage: String { "\(fleet.level): \(fleet.shortfall) short" }
+
+    /// What is short was measured before the last unit gave: how much of it is left isn't known until it is measured again.
+    mutating func waitForMeasurement(until time: Duration) {
+        (needed, timeLeft) = (.zero, nil)
+        remind(at: time)
+    }
 
     mutating func remind(at time: Duration) {
         // What is due already is decided in this look, or waits for something else.

@@ -72,7 +72,7 @@ final class SupervisorLoop {
         // Not only once something happens.
         next = now
         eyes.start(
-            supervisor.source, thresholds: options.thresholds, onChange: { [queue = supervisor.queue] in queue.ring() },
+            supervisor.source, thresholds: options.thresholds, time: time, onChange: { [queue = supervisor.queue] in queue.ring() },
             onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }
@@ -103,7 +103,7 @@ final class SupervisorLoop {
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
         if isShort { for run in runs.values { run.weigh() } }
         var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: runs.values.map { $0.report() })
-        (fleet.room, fleet.timeLeft) = (view.room, view.timeLeft)
+        (fleet.room, fleet.timeLeft, fleet.measuredAt) = (view.room, view.timeLeft, view.at)
         supervisor.published.withLock { $0 = fleet.units }
         return fleet
     }
