@@ -27,10 +27,16 @@ static int bound(const char *path, int type) {
     if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path);
     int file = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0) return -errno;
-    // On Linux the mode of an unbound socket is that of the name it gets, so nobody else can connect in between.
-    if (fchmod(file, 0600) < 0 || bind(file, (struct sockaddr *)&address, sizeof address) < 0) {
+    if (bind(file, (struct sockaddr *)&address, sizeof address) < 0) {
         error = errno == EADDRINUSE ? EEXIST : errno;
         close(file);
+        return -error;
+    }
+    // Units may run as other users. Who it is that speaks, the kernel says, and not the mode.
+    if (chmod(path, 0666) < 0) {
+        error = errno;
+        close(file);
+        unlink(path);
         return -error;
     }
     return file;

@@ -62,10 +62,49 @@ static void lower_file_limit(void) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Whether it was raised, and what units have instead: nothing better than the usual.
+static _Atomic int is_hurried, usual_nice;
+
+int plimsoll_hurry(int nice) {
+    errno = 0;
+    int before = getpriority(PRIO_PROCESS, 0);
+    if (before == -1 && errno) return -errno;
+    if (!is_hurried) {
+        usual_nice = before > 0 ? before : 0;
+        is_hurried = 1;
+    }
+    // Of the calling thread, and of those it starts.
+    if (before > nice && setpriority(PRIO_PROCESS, 0, nice) < 0) return -errno;
+    return 0;
+}
+
 static void fail(int pipe, int step, int entry) {
     struct failure failure = {step, errno, entry};
     (void)!write(pipe, &failure, sizeof failure);
     _exit(127);
+}
+
+// What is in the way of kept descriptors, the pipe to the parent perhaps, is copied out of it before any is put in its place. -1 if that can't be done.
+static int put_in_place(const struct plimsoll_launch *launch, int *pipe) {
+    int copies[PLIMSOLL_MOST_KEPT], count = launch->kept_count;
+    if (count == 0) return 0;
+    for (int i = 0; i < count; i++)
+        if ((copies[i] = fcntl(launch->kept[i], F_DUPFD_CLOEXEC, 3 + count)) < 0) return -1;
+    int moved = fcntl(*pipe, F_DUPFD_CLOEXEC, 3 + count);
+    if (moved < 0) return -1;
+    *pipe = moved;
+    for (int i = 0; i < count; i++)
+        if (dup2(copies[i], 3 + i) < 0) return -1;
+    return 0;
+}
+
+static void write_number(char *text, pid_t number) {
+    char digits[11];
+    int count = 0;
+    do digits[count++] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    while (count > 0) *text++ = digits[--count];
+    *text = 0;
 }
 
 // In the child, with every signal blocked and no lock of the parent's to be had.
@@ -89,8 +128,12 @@ static void become(const struct plimsoll_launch *launch, int pipe, int is_entere
     if (launch->errors >= 0 && (errors < 0 || dup2(errors, 2) < 0)) fail(pipe, PLIMSOLL_OUTPUT, 2);
     // CLOSE_RANGE_CLOEXEC, Linux 5.11; before it, what the parent opened without O_CLOEXEC stays open.
     syscall(SYS_close_range, 3u, ~0u, 4u);
+    if (put_in_place(launch, &pipe) < 0) fail(pipe, PLIMSOLL_OUTPUT, 3);
+    // Its own copy of the memory: the parent's variables stay as they are.
+    if (launch->own_number) write_number(launch->own_number, getpid());
     if (launch->directory && chdir(launch->directory) < 0) fail(pipe, PLIMSOLL_DIRECTORY, 0);
     lower_file_limit();
+    if (is_hurried) setpriority(PRIO_PROCESS, 0, usual_nice);
     struct sigaction standard = {.sa_handler = SIG_DFL};
     for (int number = 1; number < NSIG; number++) sigaction(number, &standard, NULL);
     sigset_t none;
@@ -133,6 +176,7 @@ static int give_up(pid_t pid, int pidfd) {
 int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry) {
     int ends[2], file = -1, is_entered;
     *step = PLIMSOLL_FORK, *entry = 0;
+    if (launch->kept_count < 0 || launch->kept_count > PLIMSOLL_MOST_KEPT) return -EINVAL;
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
     sigset_t all, before;
     sigfillset(&all);

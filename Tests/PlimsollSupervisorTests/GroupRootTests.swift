@@ -78,8 +78,9 @@ import Testing
         // What the test's process has already: nothing changes for those beside it.
         options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0
         options.raisesFileLimit = false
+        options.nice = 19
         let protection = SelfProtection(options)
-        #expect(protection.outcomes.map(\.name) == ["oom score", "reserve"] && protection.outcomes[0].isDone)
+        #expect(protection.outcomes.map(\.name) == ["oom score", "reserve", "nice", "processor weight"] && protection.outcomes[0].isDone)
         #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })
     }
 }

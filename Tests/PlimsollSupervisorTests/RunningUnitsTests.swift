@@ -165,4 +165,55 @@ import Testing
         unlink(hostile)
         unlink("\(directory.path)/log")
     }
+
+    @Test func `stopping asks a unit after those that need it`() async throws {
+        let directory = Fixture.Directory(), log = "\(directory.path)/log"
+        func unit(_ name: String, _ pause: String, _ needs: [String]) -> ServiceUnit {
+            .shell(name, "trap '\(pause) echo \(name) >> \(log); exit 0' TERM; echo > \(directory.path)/\(name); while :; do sleep 1000 & wait; done")
+            {
+                $0.dependencies = needs
+            }
+        }
+        let fleet = try RunningFleet([unit("db", "", []), unit("cache", "", ["db"]), unit("web", "sleep 0.1;", ["cache", "db"])]) {
+            $0.policy.grace = .seconds(15)
+        }
+        #expect(await fleet.waits { access("\(directory.path)/web", F_OK) == 0 && fleet.state("web") == .running })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        #expect(String(decoding: (try? GroupText.read(log).get()) ?? [], as: UTF8.self) == "web\ncache\ndb\n")
+        for name in ["db", "cache", "web", "log"] { unlink("\(directory.path)/\(name)") }
+    }
+
+    @Test func `K38 what a former supervisor left and no unit names any more ends, and nothing else does`() async throws {
+        let first = try RunningFleet([.shell("web"), .shell("old"), .shell("idle", "exit 0")]) { $0.leavesUnits = true }
+        func pid(_ fleet: RunningFleet, _ name: String) -> Int32? { Int32(fleet.text("\(name).process").prefix { $0 != " " }) }
+        #expect(await first.waits { first.state("web") == .running && first.state("old") == .running && first.state("idle") == .stopped })
+        let web = try #require(pid(first, "web")), old = try #require(pid(first, "old"))
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        // Its name begins like theirs, and it is somebody else's.
+        let root = GroupRoot(prefix: first.supervisor.options.prefix), group = try root.make("stranger")
+        let (stranger, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        #expect(output.line() == "ready")
+        let next = try RunningFleet([.shell("web")], after: first)
+        #expect(await next.waits { !RunningFleet.isRunning(old) && next.report("old") == nil && next.report("idle") == nil })
+        #expect(next.problems == ["old: it is ended: a former supervisor left it, and it is no unit any more"])
+        #expect(pid(next, "web") == web && next.text("old.process").isEmpty && next.text("idle.process").isEmpty)
+        #expect(RunningFleet.isRunning(stranger.pid) && !group.isFrozen)
+        Workbench.clear(group, stranger)
+        #expect(await next.stop())
+        // They were the first one's children, so this process's.
+        for pid in [web, old] { waitpid(pid, nil, 0) }
+    }
+
+    @Test func `units run at the usual nice, whatever their supervisor runs at`() async throws {
+        let directory = Fixture.Directory(), file = "\(directory.path)/nice"
+        let fleet = try RunningFleet([.shell("web", "nice > \(file); exec sleep 1000")])
+        #expect(await fleet.waits { ((try? GroupText.read(file).get()) ?? []).last == UInt8(ascii: "\n") })
+        #expect(try GroupText.number(GroupText.read(file).get()) == 0)
+        let nice = try #require(fleet.supervisor.capabilities["nice"]), weight = try #require(fleet.supervisor.capabilities["processor weight"])
+        #expect(nice.isLive || nice.detail.contains("set Nice=-5 in its unit"), "\(nice.detail)")
+        #expect(!weight.detail.isEmpty)
+        #expect(await fleet.stop())
+        unlink(file)
+    }
 }

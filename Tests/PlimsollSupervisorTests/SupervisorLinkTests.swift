@@ -130,6 +130,30 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
+    @Test func `C43 K33 that it is saved is taken back before anybody could accept anything new`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
+        let heard = Parker(), isAsked = Mutex(false)
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor)
+        manager.lifecycle.observe(
+            "listener",
+            onForeground: { _ in
+                isAsked.withLock { $0 = true }
+                _ = heard.park(atMost: .seconds(20))
+            })
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .saved(true)))
+        supervisor.heard = []
+        async let report = manager.lifecycle.enterForeground(cause: .operator)
+        #expect(await supervisor.waits(for: .saved(false)))
+        // It has not come back yet.
+        #expect(manager.lifecycle.state == .background && !supervisor.heard.contains(.state(.foreground)))
+        heard.unpark()
+        _ = try await report
+        #expect(isAsked.withLock { $0 })
+        withExtendedLifetime(link) {}
+    }
+
     @Test func `C43 state is saved when the supervisor asks, and that is said`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let saves = Mutex(0)
@@ -143,6 +167,24 @@ import Testing
         #expect(await supervisor.waits(for: .state(.foreground)))
         #expect(await supervisor.tell(.checkpoint, for: .saved(true)))
         #expect(saves.withLock { $0 } == 1)
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `C43 T33 what background tasks leave is saved when they have ended, and not before is it ready`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        let work = Mutex<UInt8>(0)
+        manager.lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
+        try await manager.lifecycle.launch()
+        let link = try link(manager, supervisor), task = manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.background)))
+        #expect(manager.lifecycle.state == .background)
+        work.withLock { $0 = 7 }
+        supervisor.heard = []
+        task.end()
+        #expect(await supervisor.waits(for: .state(.suspendedReady)))
+        #expect(supervisor.heard.contains(.saved(true)) && !supervisor.heard.contains(.saved(false)))
+        #expect(try store.read("state")?.last == 7)
         withExtendedLifetime(link) {}
     }
 

@@ -207,4 +207,20 @@ import Testing
         if reclaimable > .mebibytes(12) { #expect(pushed.bytes > .mebibytes(4) && pushed.isComplete) }
         #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
     }
+
+    @Test func `T33 a group whose processes were killed takes others, also from who finds it there`() throws {
+        let root = Workbench.root()
+        for _ in 0..<3 {
+            let group = try root.make("web")
+            let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+            #expect(output.line() == "ready")
+            try group.killAll()
+            #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false) && group.waitUntilEmpty(Workbench.limit))
+            let (next, told) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+            #expect(told.line() == "ready")
+            try group.killAll()
+            next.waitForEnd()
+        }
+        Workbench.clear(try root.make("web"))
+    }
 }

@@ -27,7 +27,7 @@ import Testing
         for lines in [
             "command: [/b]", "environment: {A: b}", "directory: /d", "role: deferred", "importance: 1", "memory: {request: 2M}",
             "memory: {limit: 2M}",
-            "suspension: stop", "exitsOnSuspend: true", "keepAlive: 10m", "allowance: 5s", "restart: never",
+            "suspension: stop", "exitsOnSuspend: true", "keepAlive: 10m", "allowance: 5s", "restart: never", "notify: true",
         ] {
             let key = lines.prefix { $0 != ":" }
             let new = try units("a: {\(key == "command" ? "" : "command: [/a], ")\(lines)}")

@@ -20,7 +20,7 @@ struct plimsoll_datagram {
     int descriptors[PLIMSOLL_MOST_DESCRIPTORS];
 };
 
-/// A listening stream socket at `path`, for its owner only. A socket that lies there is replaced; anything else is EEXIST.
+/// A listening stream socket at `path`, which everybody may connect to who can reach it. A socket that lies there is replaced; anything else is EEXIST.
 int plimsoll_listen_local(const char *path, int backlog);
 
 /// A datagram socket at `path`, as above, that tells who sent what (SO_PASSCRED).

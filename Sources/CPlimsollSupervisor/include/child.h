@@ -41,7 +41,14 @@ struct plimsoll_launch {
     const char *oom_score_adj;
     /// How long it may take to become the program, in milliseconds.
     int limit;
+    /// Become its descriptors from 3 on, in this order; at most `PLIMSOLL_MOST_KEPT`.
+    const int *kept;
+    int kept_count;
+    /// Where in `environment` its number is written, with a zero behind it: room for 11 bytes. NULL for nowhere.
+    char *own_number;
 };
+
+#define PLIMSOLL_MOST_KEPT 64
 
 /// Starts it in all its groups before its first instruction, in a session of its own, with no signal blocked, handled or ignored, and no descriptor but
 /// the first three. It outlives its parent. 0, or a negative errno with the step that failed and which of the entries it was.
@@ -50,5 +57,9 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
 /// Lets this process open as many files as it may (RLIMIT_NOFILE), some ten for each unit; what it starts has the limit of before, as programs that use
 /// select(2) can't cope with more. How many, or a negative errno.
 long plimsoll_raise_file_limit(void);
+
+/// Lets the calling thread, and those that it starts, have processors before others (nice, -20 to 19). What `plimsoll_start` starts afterwards runs as usual,
+/// at 0 or more. 0, also where it is as low already, or a negative errno.
+int plimsoll_hurry(int nice);
 
 #endif

@@ -15,6 +15,8 @@ final class FanOut: Sendable {
         var unreached: [String] = []
         var failures: [String] = []
         var slowest: [HandlerTiming] = []
+
+        var isClean: Bool { overran.isEmpty && unreached.isEmpty && failures.isEmpty }
     }
 
     /// How handlers are called.

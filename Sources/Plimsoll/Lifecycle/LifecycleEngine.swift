@@ -16,6 +16,10 @@ final class LifecycleEngine: Sendable {
         var deadline: Duration?
         var isBusy = false
         var isTerminated = false
+        /// Whether nothing overran or failed on the present way, whoever asked for it and when.
+        var isClean = true
+        /// Where that ended, if in the background or at the end: `isClean` then. `nil` as soon as a step leads on.
+        var arrival: Bool?
         var waiters: [Waiter] = []
         var gaps: [RunningGap] = []
     }
@@ -59,6 +63,10 @@ final class LifecycleEngine: Sendable {
     }
 
     var current: LifecycleState { LifecycleState(rawValue: stateBits.load(ordering: .acquiring)) ?? .notRunning }
+
+    /// Whether the way into the background, or to the end, was gone without anything overrun or failed; `nil` while it is under way, and once a step has begun
+    /// that leads out again.
+    var arrival: Bool? { state.withLock { $0.arrival } }
 
     /// Where it is going, or is.
     var target: LifecycleState { state.withLock { $0.target } }
@@ -147,6 +155,8 @@ final class LifecycleEngine: Sendable {
         }
         // On the way down nobody may believe that the old state still holds; on the way up the new one holds when all is ready.
         if transition.isDescent { stateBits.store(to.rawValue, ordering: .releasing) }
+        if state.deadline == nil { state.isClean = true }
+        state.arrival = nil
         let deadline = state.deadline ?? now + state.budget
         state.deadline = deadline
         return .step(transition, deadline: deadline)
@@ -156,10 +166,16 @@ final class LifecycleEngine: Sendable {
         let context = LifecycleContext(transition, deadline: deadline, heartbeat: alarms.heartbeat)
         for stage in stages(transition) {
             let outcome = await stage(context)
-            state.withLock { state in for index in state.waiters.indices { state.waiters[index].report.add(outcome) } }
+            state.withLock { state in
+                for index in state.waiters.indices { state.waiters[index].report.add(outcome) }
+                if !outcome.isClean { state.isClean = false }
+            }
         }
         stateBits.store(transition.to.rawValue, ordering: .releasing)
-        state.withLock { state in for index in state.waiters.indices { state.waiters[index].report.transitions.append(transition) } }
+        state.withLock { state in
+            for index in state.waiters.indices { state.waiters[index].report.transitions.append(transition) }
+            if transition.to == .background || transition.to == .notRunning { state.arrival = state.isClean }
+        }
         onStep(transition)
     }
 

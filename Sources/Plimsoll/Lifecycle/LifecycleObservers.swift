@@ -37,7 +37,7 @@ final class LifecycleObservers: Sendable {
     }
 
     /// When a hook is called.
-    enum Occasion: Int, CaseIterable { case resume, terminate }
+    enum Occasion: Int, CaseIterable { case resume, terminate, comeBack }
 
     private struct State {
         var observers: [Observer] = []

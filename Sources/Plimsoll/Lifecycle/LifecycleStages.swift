@@ -27,7 +27,7 @@ struct LifecycleStages: Sendable {
         switch (transition.from, transition.to) {
         case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
-        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, keeping.save]
+        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save]
         default: []
         }
     }
@@ -35,7 +35,7 @@ struct LifecycleStages: Sendable {
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
         case (.inactive, .background):
-            [keeping.release, keeping.purge, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
+            [keeping.release, keeping.purge, drain, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
         case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
         case (_, .inactive): [pause(.inactive)]
         case (_, .active): [pause(.active)]
@@ -47,6 +47,16 @@ struct LifecycleStages: Sendable {
     /// Work is admitted as `state` has it; `nil` for as before a gap.
     private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
         stage { if let state { quiesce.setState(state) } else { quiesce.open() } }
+    }
+
+    /// A tick that was admitted before the pause, and perhaps has not got a thread yet, may still change what is saved next. Half of what is left of the time
+    /// is for it, the other half for saving; who takes longer is named, and what was saved does not count as all.
+    private func drain(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let began = alarms.heartbeat.running
+        var outcome = FanOut.Outcome()
+        let working = await quiesce.drain(within: context.timeRemaining * 0.5)
+        if !working.isEmpty { outcome.add(overran: working, "quiesce", alarms.heartbeat.running - began) }
+        return outcome
     }
 
     /// What has changed meanwhile is read again, and those are told who must know before work is admitted.

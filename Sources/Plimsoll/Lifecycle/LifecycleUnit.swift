@@ -29,7 +29,11 @@ final class LifecycleUnit: Sendable {
                     let (order, handlers) = observers.handlers(for: transition, context)
                     return await FanOut.call(handlers, order, until: context.deadline, alarms, threads)
                 }
-                return surroundings.before(transition) + [own] + surroundings.after(transition)
+                let first: LifecycleEngine.Stage = { context in
+                    await FanOut.call(observers.hooks(.comeBack, context), .forward, until: context.deadline, alarms, threads)
+                }
+                let comesBack = transition.from == .background && transition.to == .inactive
+                return (comesBack ? [first] : []) + surroundings.before(transition) + [own] + surroundings.after(transition)
             },
             afterGap: { context in
                 var report = LifecycleReport(target: context.to)

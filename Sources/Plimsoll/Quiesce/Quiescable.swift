@@ -32,6 +32,15 @@ protocol GatedMember: Quiescable {
     func look()
 }
 
+/// A member whose work, once admitted, goes on: what is to be saved may change until it has ended.
+protocol WorkingMember: GatedMember {
+    /// Whether something runs that was admitted.
+    var isRunning: Bool { get }
+
+    /// Calls `body` once nothing runs any more, at once if nothing does. On whatever thread; not under a lock.
+    func whenIdle(_ body: @escaping @Sendable () -> Void)
+}
+
 extension GatedMember {
     func join(_ gate: QuiesceGate) { gates.move(to: gate) }
     func leave(_ gate: QuiesceGate) { gates.leave(gate) }

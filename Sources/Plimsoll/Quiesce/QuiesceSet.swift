@@ -113,6 +113,12 @@ public final class QuiesceSet: Sendable {
     /// The names of the members, in the order of addition.
     public var members: [String] { state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.map(\.name) }
 
+    /// Those that are paused and still do what they had admitted before, in the order of addition.
+    var pausedWorkers: [any WorkingMember] {
+        let members = state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }
+        return members.compactMap { $0 as? any WorkingMember }.filter { $0.gates.current.extent.isPaused && $0.isRunning }
+    }
+
     /// Whether nothing was added.
     var isEmpty: Bool { state.withLock { $0.members.isEmpty } }
 

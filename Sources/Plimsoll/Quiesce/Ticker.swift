@@ -14,7 +14,7 @@ public struct Tick: Sendable, Hashable {
 /// It ticks once it is in a set, a period after it was added first, and keeps that phase for good: what was missed in a freeze, in a pause or because
 /// the run before took longer is not caught up with, and the next tick comes at the next point (T30). Two runs never overlap. The body runs in an
 /// ordinary task, which is cancelled when the ticker is, or leaves its set.
-public final class Ticker: Quiescable, GatedMember {
+public final class Ticker: Quiescable, WorkingMember {
     /// What it does in the background, and while memory is so short that the ladder quiesces (C35).
     public enum BackgroundTicks: Sendable, Hashable {
         /// It does not tick.
@@ -34,6 +34,8 @@ public final class Ticker: Quiescable, GatedMember {
         var isRunning = false
         var ticks: UInt64 = 0
         var run: Task<Void, Never>?
+        /// Called when the run in progress has ended.
+        var waiting: [@Sendable () -> Void] = []
         var isCancelled = false
     }
 
@@ -167,14 +169,25 @@ public final class Ticker: Quiescable, GatedMember {
 
     // MARK: A run
 
+    func whenIdle(_ body: @escaping @Sendable () -> Void) {
+        let isIdle = state.withLock { state in
+            if state.isRunning { state.waiting.append(body) }
+            return !state.isRunning
+        }
+        if isIdle { body() }
+    }
+
     private func run(_ tick: Tick, _ membership: UInt64) {
         let run = Task {
             // It may have been cancelled, or have left its set, before its task got to run.
             if state.withLock({ $0.membership == membership }) { await body(tick) }
-            state.withLock { state in
+            let waiting = state.withLock { state in
                 state.isRunning = false
                 state.run = nil
+                defer { state.waiting = [] }
+                return state.waiting
             }
+            for body in waiting { body() }
         }
         let isStale = state.withLock { state in
             if state.isRunning { state.run = run }

@@ -1,16 +1,13 @@
 import Glibc
 import Plimsoll
+import PlimsollLinux
 
 /// The machine's running time, the same in parent and child, so that what both saw can be put on one axis.
 enum SteadyClock {
-    static var now: Duration {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
-    }
+    static var now: Duration { timekeeper.elapsed() }
 
     /// The same time for a manager.
-    static var timekeeper: Timekeeper { Timekeeper { now } }
+    static var timekeeper: Timekeeper { .machine }
 
     static func sleep(_ duration: Duration) { sleep(until: now + duration) }
 

@@ -66,7 +66,7 @@ struct SuperviseCommand: ParsableCommand {
     private func makeDirectory() throws -> String {
         func variable(_ name: String) -> String? { ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 } }
         let directory = directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
-        guard mkdir(directory, 0o700) == 0 || errno == EEXIST else { throw Failure.failed("\(directory): \(String(cString: strerror(errno)))") }
+        guard mkdir(directory, 0o711) == 0 || errno == EEXIST else { throw Failure.failed("\(directory): \(String(cString: strerror(errno)))") }
         return directory
     }
 

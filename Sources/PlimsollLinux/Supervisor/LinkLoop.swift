@@ -15,14 +15,16 @@ final class LinkLoop: Sendable {
         var awaited: [UInt64: (message: ChildMessage, answer: Answer?)] = [:]
         /// What was granted, to be asked for again by the next connection.
         var granted: ChildMessage?
+        /// Who goes on once it has been told how things are now.
+        var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
     /// Ends a wait: there is something to tell.
     let bell: WakeBell
     private let path: String
-    private let kernel: any Kernel
+    let kernel: any Kernel
     private let orders: LinkOrders
-    private let time = Timekeeper.running
+    let time = Timekeeper.running
     private let firstPause: LinkPause
     private let state = Mutex(State())
 
@@ -54,7 +56,19 @@ final class LinkLoop: Sendable {
         if isTaken { bell.ring() } else { answer.resume(returning: false) }
     }
 
-    private var isStopped: Bool { state.withLock { $0.isStopped } }
+    /// Has the supervisor told how things are now; returns when that was sent, or can't be. Never waits for the supervisor.
+    func tellNow() async {
+        await withCheckedContinuation { done in
+            let isTaken = state.withLock { state in
+                guard !state.isStopped, state.status.isConnected else { return false }
+                state.waiting.append(done)
+                return true
+            }
+            if isTaken { bell.ring() } else { done.resume() }
+        }
+    }
+
+    var isStopped: Bool { state.withLock { $0.isStopped } }
 
     // MARK: The thread
 
@@ -72,35 +86,13 @@ final class LinkLoop: Sendable {
 
     /// Nobody will answer what was asked by this connection.
     private func lose(_ problem: String) {
-        let unanswered = state.withLock { state in
+        let (unanswered, waiting) = state.withLock { state in
             (state.status.isConnected, state.status.problem, state.status.level) = (false, problem, .normal)
-            defer { (state.questions, state.awaited) = ([], [:]) }
-            return state.questions.compactMap(\.answer) + state.awaited.values.compactMap(\.answer)
+            defer { (state.questions, state.awaited, state.waiting) = ([], [:], []) }
+            return (state.questions.compactMap(\.answer) + state.awaited.values.compactMap(\.answer), state.waiting)
         }
         for answer in unanswered { answer.resume(returning: false) }
-    }
-
-    private func rest(_ pause: Duration) {
-        let end = time.elapsed() + pause
-        while !isStopped {
-            let left = end - time.elapsed()
-            guard left > .zero else { return }
-            _ = wait(for: -1, writing: false, atMost: left)
-        }
-    }
-
-    /// Blocks until `file` is ready, the bell rings or the time is over; whether `file` is ready.
-    private func wait(for file: Int32, writing: Bool, atMost limit: Duration) -> Bool {
-        withUnsafeTemporaryAllocation(of: pollfd.self, capacity: 2) { files in
-            files[0] = pollfd(fd: bell.file, events: Int16(POLLIN), revents: 0)
-            files[1] = pollfd(fd: file, events: Int16(writing ? POLLIN | POLLOUT : POLLIN), revents: 0)
-            // Without an eventfd the flag is looked at now and then.
-            let limit = bell.file < 0 ? min(limit, .milliseconds(50)) : limit
-            let ready = kernel.wait(for: files, nanoseconds: max(0, limit.inNanoseconds))
-            if ready < 0 { usleep(10_000) }  // No memory for a wait: sleep rather than spin.
-            if files[0].revents == 0 { _ = bell.take() } else if !bell.heard(files[0].revents) { bell.repair() }
-            return ready > 0 && files[1].revents != 0
-        }
+        for done in waiting { done.resume() }
     }
 
     /// One connection, from its beginning to its end; why it ended, and whether the supervisor has said anything but no.
@@ -132,10 +124,17 @@ final class LinkLoop: Sendable {
 
     /// Sends what is new, as far as there is room; the rest is new the next time.
     private func tell(_ stream: inout LineStream, _ news: inout LinkNews) {
+        // Those who came before the look; a supervisor that does not read holds up nobody.
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        defer { for done in waiting { done.resume() } }
         guard stream.flush() else { return }
-        let (messages, isSavedAwaited) = orders.look()
-        if isSavedAwaited { news.forgetSaved() }
-        for message in messages where news.isNews(message) {
+        let sight = orders.look()
+        if sight.needsSave { orders.saveAgain { [bell] in bell.ring() } }
+        if sight.isSavedAwaited { news.forgetSaved() }
+        for message in sight.messages where news.isNews(message) {
             guard stream.send({ message.encoded($0) }) else { return }
             news.wasTold(message)
         }

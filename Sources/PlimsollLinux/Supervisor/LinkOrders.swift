@@ -11,6 +11,11 @@ final class LinkOrders: Sendable {
         var checkpoint: Bool?
         /// Whether somebody waits to hear that.
         var isAwaited = false
+        /// Background tasks were alive after the last save, and may have changed what is to be saved.
+        var hasWorked = false
+        var isSavingAgain = false
+        /// Grows with each look that sees work going on.
+        var work: UInt64 = 0
     }
 
     private let manager: ResourceManager
@@ -86,28 +91,52 @@ final class LinkOrders: Sendable {
 
     // MARK: Seeing
 
+    /// What there is to tell, and what to do about it.
+    struct Sight {
+        var messages: [ChildMessage]
+        /// Somebody waits to hear whether it is saved.
+        var isSavedAwaited: Bool
+        /// `saveAgain` is to be called.
+        var needsSave: Bool
+    }
+
     /// All there is to tell now, the state last: what it means is known then.
-    func look() -> (messages: [ChildMessage], isSavedAwaited: Bool) {
-        let lifecycle = manager.lifecycle
+    func look() -> Sight {
+        let lifecycle = manager.lifecycle, tasks = manager.backgroundTasks.count
         let current = lifecycle.state
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
-        // The last word on a way to the background that is over.
-        let arrival = lifecycle.reports.last.flatMap { isInBackground && $0.target <= .background && !$0.isSuperseded ? $0 : nil }
-        let wasSaved = arrival.map { $0.overran.isEmpty && $0.unreached.isEmpty && $0.failures.isEmpty } ?? false
-        let (checkpoint, isAwaited) = state.withLock { state in
-            defer {
-                state.isAwaited = false
-                // In the foreground work goes on, and what is saved is so for a moment.
-                if !isInBackground { state.checkpoint = nil }
-            }
-            return (state.checkpoint, state.isAwaited)
+        let arrival = isInBackground ? lifecycle.arrival : nil
+        let seen = state.withLock { state in
+            // In the foreground and on the way there work goes on, and what is saved is so for a moment.
+            let seen = state
+            if arrival == nil { state.checkpoint = nil }
+            state.hasWorked = arrival != nil && (tasks > 0 || state.hasWorked)
+            if arrival == nil || tasks > 0 { state.work &+= 1 }
+            let needsSave = state.hasWorked && tasks == 0 && !state.isSavingAgain
+            if needsSave { state.isSavingAgain = true }
+            state.isAwaited = false
+            return (checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave)
         }
         let messages: [ChildMessage] = [
-            .tasks(manager.backgroundTasks.count, until: manager.backgroundTimeRemaining),
+            .tasks(tasks, until: manager.backgroundTimeRemaining),
             .caches(held: manager.heldBytes(), reclaimable: manager.heldBytes(in: .all.upTo(.expensive))),
-            .saved(checkpoint ?? wasSaved), .locks(!lifecycle.exclusive.held.isEmpty),
-            .state(!isInBackground ? .foreground : arrival == nil ? .background : .suspendedReady),
+            .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
+            .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
         ]
-        return (messages, isAwaited)
+        return Sight(messages: messages, isSavedAwaited: seen.isAwaited, needsSave: seen.needsSave)
+    }
+
+    /// Saves what background tasks have left, now that they have ended; until then it is neither saved nor ready.
+    func saveAgain(done: @escaping @Sendable () -> Void) {
+        let lifecycle = manager.lifecycle, work = state.withLock { $0.work }
+        lifecycle.runAside { [self] in
+            let failures = await lifecycle.checkpoint(within: lifecycle.policy.backgroundDeadline)
+            state.withLock { state in
+                state.isSavingAgain = false
+                // Otherwise some have begun meanwhile, and it is done once more after them.
+                if state.work == work { (state.hasWorked, state.checkpoint) = (false, failures.isEmpty) }
+            }
+            done()
+        }
     }
 }

@@ -31,6 +31,7 @@ public final class SupervisorLink: Sendable {
 
     private let loop: LinkLoop
     private let transitions: Task<Void, Never>
+    private let comingBack: Registration
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
@@ -56,8 +57,11 @@ public final class SupervisorLink: Sendable {
         let loop = LinkLoop(manager, path, kernel, LinkPause(first: firstPause), LinkOrders(manager, onEnding: onEnding))
         self.loop = loop
         transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in for await _ in transitions { bell.ring() } }
+        // That it is saved must be taken back before it accepts anything new: whoever is frozen a moment later is killed for its word.
+        comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.tellNow() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()
+            comingBack.cancel()
             throw SupervisorLinkError(
                 "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
@@ -68,7 +72,9 @@ public final class SupervisorLink: Sendable {
     /// Says goodbye and ends. Idempotent.
     public func close() {
         transitions.cancel()
+        // First: who waits for the link in its life cycle goes on.
         loop.stop()
+        comingBack.cancel()
     }
 
     public var status: Status { loop.status }

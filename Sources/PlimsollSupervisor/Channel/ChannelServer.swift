@@ -4,7 +4,7 @@ public import PlimsollLinux
 
 /// Where services that know Plimsoll speak with their supervisor: the server side of `$PLIMSOLL_SUPERVISOR`.
 ///
-/// Nothing a service sends can harm another: the kernel says who it is; what is kept of it is of fixed size; a unit has a bounded number of connections, and
+/// Nothing a service sends can harm another: everybody may connect, and the kernel says who it is; what is kept of it is of fixed size; a unit has a bounded number of connections, and
 /// each a bounded rate, beyond which it is not read until it may speak again; a line that can't be read ends the connection. Nobody is waited for in writing.
 ///
 /// Call `turn(at:)` when `file` is readable, and when `nextTurn` has come. One thread at a time may use it.
@@ -71,7 +71,7 @@ public final class ChannelServer {
     private let socket: LocalSocket
     private let readiness: ReadyFiles
     private let unitOf: (_ process: Int32, _ user: UInt32) -> String?
-    private var connections: [UInt64: ChannelConnection] = [:]
+    private(set) var connections: [UInt64: ChannelConnection] = [:]
     private var resting: Set<UInt64> = []
     private var lastID: UInt64 = 0
 

@@ -13,7 +13,7 @@ public final class PressureSocket {
     /// What was done and what wasn't, since the beginning.
     public struct Counters: Sendable, Hashable {
         public var accepted = 0
-        /// Connections closed at once, as there were as many as may be.
+        /// Connections closed at once, as there were as many as may be, or they are none of the unit's.
         public var refused = 0
         public var closed = 0
         public var notices = 0
@@ -32,13 +32,19 @@ public final class PressureSocket {
 
     private let socket: LocalSocket
     private let readiness: ReadyFiles
+    private let isAllowed: (Int32, UInt32) -> Bool
     /// By file.
     private var connections: Set<Int32> = []
     private var level = PressureLevel.normal
 
     /// Listens at `UNIT.pressure` in `directory`, which must exist.
-    public init(directory: String, unit: String) throws(ChannelError) {
+    ///
+    /// - Parameter isAllowed: whether a process, of a user, may listen; the kernel names both. Everybody on the machine may ask.
+    public init(
+        directory: String, unit: String, isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
+    ) throws(ChannelError) {
         path = "\(directory)/\(unit).pressure"
+        self.isAllowed = isAllowed
         socket = try LocalSocket(.stream, at: path)
         readiness = try ReadyFiles(for: path)
         guard readiness.set(socket.file, UInt64(socket.file)) else { throw ChannelError("waiting for", path, errno: ENOMEM) }
@@ -88,7 +94,7 @@ public final class PressureSocket {
             var (pid, user): (pid_t, uid_t) = (0, 0)
             let connection = plimsoll_accept_local(socket.file, &pid, &user)
             guard connection >= 0 else { return }
-            guard connections.count < Self.maximumConnections, readiness.set(connection, UInt64(connection)) else {
+            guard isAllowed(pid, user), connections.count < Self.maximumConnections, readiness.set(connection, UInt64(connection)) else {
                 close(connection)
                 counters.refused += 1
                 continue

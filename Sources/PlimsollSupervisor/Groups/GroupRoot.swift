@@ -1,6 +1,7 @@
 import Glibc
 package import Plimsoll
 package import PlimsollLinux
+import Synchronization
 
 /// Where the supervisor may make groups for its units, found out by doing it.
 package struct GroupRoot: Sendable {
@@ -51,18 +52,24 @@ package struct GroupRoot: Sendable {
     package func make(_ name: String) throws(GroupError) -> UnitGroup {
         guard Self.isName(name) else { throw GroupError(.make, name, .name) }
         var made: [GroupDirectory] = []
+        var isOld = false
         for hierarchy in Hierarchy.allCases {
             guard let parent = parents[hierarchy] else { continue }
             let path = "\(parent)/\(prefix)-\(name)"
             do throws(GroupError) {
-                guard mkdir(path, 0o755) == 0 || errno == EEXIST else { throw GroupError(.make, path, .kernel(errno)) }
+                let isNew = mkdir(path, 0o755) == 0
+                guard isNew || errno == EEXIST else { throw GroupError(.make, path, .kernel(errno)) }
+                isOld = isOld || !isNew
                 made.append(try GroupDirectory(hierarchy, path, isOurs: true, for: .make))
             } catch {
                 for directory in made { rmdir(directory.path) }
                 throw error
             }
         }
-        return try UnitGroup(name, made, own: own)
+        let group = try UnitGroup(name, made, own: own)
+        // Nobody knows what has been done to it.
+        if isOld { group.isEntered.store(true, ordering: .relaxed) }
+        return group
     }
 
     /// The unit `name` is what is in the group at `path`, of either version. Nothing is made, nor removed with the unit.

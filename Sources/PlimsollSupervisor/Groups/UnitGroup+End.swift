@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import Synchronization
 
 /// The end of a unit.
 extension UnitGroup {
@@ -7,6 +8,7 @@ extension UnitGroup {
     package func killAll() throws(GroupError) {
         try check(for: .kill)
         if killFile >= 0 {
+            isEntered.store(true, ordering: .relaxed)
             try write("1", to: killFile, for: .kill)
             // Who was moved to another group of one hierarchy only is the unit's still, and would keep its other groups from being removed.
             for directory in directories where directory.hierarchy != .unified {

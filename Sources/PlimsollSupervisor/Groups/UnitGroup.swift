@@ -22,6 +22,11 @@ package final class UnitGroup: Sendable {
     package let eventsFile: Int32
     /// What was entered where there is no group to enter; empty where there is.
     let leaders = Mutex<Set<Int32>>([])
+    /// Whether a process goes into the version 2 group by itself instead of being made there. From Linux 6.14 until that is mended, whoever is made in a group that
+    /// was ever killed by `cgroup.kill` is killed as well (kernel/cgroup/cgroup.c: `cgroup_css_set_fork` takes `kill_seq` of the parent's group, and
+    /// `cgroup_post_fork` compares it with the child's).
+    // Relaxed, everywhere: who kills it and who starts the next process in it is one thread.
+    let isEntered = Atomic(false)
     private let own: OwnGroups
 
     /// How it is made to stand still here.

@@ -10,31 +10,39 @@ struct Look {
     /// When to look again at the latest.
     private(set) var due: Duration?
     /// What is short beyond what units that are ending will give.
-    private(set) var needed: ByteCount
-    /// As in the fleet.
-    private(set) var timeLeft: Duration?
+    private(set) var needed = ByteCount.zero
+    /// What is short was measured before the last unit gave: how much of it is left isn't known until it is measured again.
+    private var isOutdated = false
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
-        (self.fleet, self.policy, timeLeft) = (fleet, policy, fleet.timeLeft)
+        (self.fleet, self.policy) = (fleet, policy)
         units = fleet.units.map { Candidate($0, memory: memory[$0.name] ?? UnitMemory(), policy: policy) }
         Dependants.raise(&units)
+    }
+
+    /// Counts on those that are ending, but not for ever, and not on those that were given up.
+    mutating func count() {
         var needed = fleet.shortfall
         let longest = policy.grace + policy.graceExtension + policy.coolDown
-        for unit in units where unit.report.state == .ending && fleet.at - unit.report.since < longest { needed -= unit.report.charge }
-        self.needed = fleet.level == .normal ? .zero : max(.zero, needed)
-        for unit in units where unit.report.state == .ending && self.needed != fleet.shortfall { remind(at: unit.report.since + longest) }
+        for unit in units where unit.report.state == .ending && !unit.memory.isGivenUp && at - unit.report.since < longest {
+            needed -= unit.report.charge
+            remind(at: unit.report.since + longest)
+        }
+        self.needed = level == .normal || isOutdated ? .zero : max(.zero, needed)
     }
 
     var at: Duration { fleet.at }
     var level: PressureLevel { fleet.level }
     var isShort: Bool { needed > .zero }
+    /// Until nothing is left; `nil` if it isn't known, or if there is no such end.
+    var timeLeft: Duration? { isOutdated ? nil : fleet.timeLeft }
 
     /// How the shortage reads in a reason.
     var shortage: String { "\(fleet.level): \(fleet.shortfall) short" }
 
-    /// What is short was measured before the last unit gave: how much of it is left isn't known until it is measured again.
+    /// Asks nobody for anything until it is measured again, or `time`.
     mutating func waitForMeasurement(until time: Duration) {
-        (needed, timeLeft) = (.zero, nil)
+        isOutdated = true
         remind(at: time)
     }
 

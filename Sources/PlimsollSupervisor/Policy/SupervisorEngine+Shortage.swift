@@ -10,9 +10,10 @@ extension SupervisorEngine {
         guard look.level == .critical else { return }
         if endBackground(&look) { return }
         // Whoever is on the way to standing still or to its end gives before anybody in front is touched, and so does what can only be killed once more.
-        if look.units.contains(where: { (!$0.isInFront || $0.report.state == .suspended) && $0.canEnd(at: now) && $0.report.charge > .zero }) {
-            return
+        let givesFirst = { (unit: Candidate) in
+            (!unit.isInFront || unit.report.state == .suspended) && unit.canEnd(at: now) || !unit.isInFront && unit.memory.isGivenUp
         }
+        if look.units.contains(where: { givesFirst($0) && $0.report.charge > .zero }) { return }
         endForeground(&look)
     }
 
@@ -115,7 +116,7 @@ extension SupervisorEngine {
     }
 
     /// Decides on something whose relief is waited for.
-    private mutating func step(_ action: UnitAction, on index: Int, _ look: inout Look, _ reason: String) {
+    mutating func step(_ action: UnitAction, on index: Int, _ look: inout Look, _ reason: String) {
         look.decide(action, of: index, reason)
         let unit = look.units[index]
         guard let until = unit.memory.pending?.until else { return }

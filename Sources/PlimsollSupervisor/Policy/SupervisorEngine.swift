@@ -41,6 +41,8 @@ public struct SupervisorEngine: Sendable, Hashable {
         freshFrom = fleet.at
         var look = Look(fleet, policy: policy, memory: memory)
         note(&look)
+        giveUp(&look)
+        look.count()
         rollBack(&look)
         finishWakes(&look)
         finishLeaving(&look)
@@ -88,6 +90,7 @@ public struct SupervisorEngine: Sendable, Hashable {
         calmSince = look.level == .normal && look.fleet.shortfall <= .zero ? calmSince ?? look.at : nil
         for index in look.units.indices {
             if let retry = look.units[index].memory.forgetFailures(at: look.at) { look.remind(at: retry) }
+            look.units[index].memory.noteEnd(look.units[index].report, at: look.at)
             guard let pending = look.units[index].memory.pending else {
                 // It runs, so nothing that was taken from it has to be given back.
                 if look.units[index].runs, look.units[index].memory.wokenAt == nil { look.units[index].memory.footprint = nil }

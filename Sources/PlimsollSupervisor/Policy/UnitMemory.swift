@@ -17,6 +17,10 @@ struct UnitMemory: Sendable, Hashable {
     var wokenAt: Duration?
     /// What it was charged before it was made to stand still or ended from here; `nil` if that was somebody else's doing.
     var footprint: ByteCount?
+    /// What it has given back since it was told to end; `nil` while it isn't ending.
+    private(set) var end: End?
+    /// Memory won't last until its end: it is counted on no more.
+    var isGivenUp = false
     /// Its freeze was not confirmed: it has to be let go again (T32).
     var needsRollback = false
     /// Until when steps that failed are not tried again.
@@ -25,6 +29,14 @@ struct UnitMemory: Sendable, Hashable {
     struct Notice: Sendable, Hashable {
         var level: PressureLevel
         var at: Duration
+    }
+
+    /// How far an end has got.
+    struct End: Sendable, Hashable {
+        /// The least that was charged so far.
+        var least: ByteCount
+        /// Since when it is no less, but for the last percents.
+        var since: Duration
     }
 
     private struct Failure: Sendable, Hashable {
@@ -42,6 +54,16 @@ struct UnitMemory: Sendable, Hashable {
     mutating func forgetFailures(at now: Duration) -> Duration? {
         failed.removeAll { now >= $0.until }
         return failed.map(\.until).min()
+    }
+
+    /// Takes note of how its end gets on.
+    mutating func noteEnd(_ report: UnitReport, at now: Duration) {
+        guard report.state == .ending else {
+            if end != nil { (end, isGivenUp) = (nil, false) }
+            return
+        }
+        guard let end else { return self.end = End(least: report.charge, since: report.since) }
+        if report.charge < end.least * 0.98 { self.end = End(least: report.charge, since: now) }
     }
 
     mutating func fail(_ action: UnitAction, at now: Duration, rest: Duration) {

@@ -5,7 +5,7 @@ import Synchronization
 extension Child {
     /// Starts a program in `group` before its first instruction, in a session of its own.
     ///
-    /// With `clone3` into the version 2 group (Linux 5.7); into version 1 groups the child goes by itself before it becomes the program.
+    /// With `clone3` into the version 2 group (Linux 5.7), if nobody has ever been killed there; into others and into version 1 groups the child goes by itself before it becomes the program.
     ///
     /// - Parameter limit: how long it may take to become the program: somebody may freeze its group meanwhile.
     package static func start(_ launch: Launch, in group: UnitGroup? = nil, within limit: Duration = .seconds(10)) throws(ChildError) -> Child {
@@ -26,10 +26,20 @@ extension Child {
             entered.append(directory)
         }
         let unified = directories.first { $0.hierarchy == .unified }
+        let isEntered = group?.isEntered.load(ordering: .relaxed) ?? false
         let unifiedEntry = unified?.open("cgroup.procs", O_WRONLY) ?? -1
         defer { if unifiedEntry >= 0 { close(unifiedEntry) } }
 
-        let variables = launch.environment.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        var all = launch.environment
+        if !launch.kept.isEmpty {
+            all["LISTEN_FDS"] = "\(launch.kept.count)"
+            all["LISTEN_FDNAMES"] = launch.kept.map(\.name).joined(separator: ":")
+            // Room for its number, which it writes itself.
+            all["LISTEN_PID"] = String(repeating: "0", count: 10)
+        }
+        let variables = all.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        let number = launch.kept.isEmpty ? nil : variables.firstIndex { $0.hasPrefix("LISTEN_PID=") }
+        let kept = launch.kept.map(\.file)
         var pid: pid_t = 0
         var (file, step, entry): (Int32, Int32, Int32) = (-1, 0, 0)
         let result: Int32 = withCStrings(launch.command) { arguments in
@@ -43,14 +53,18 @@ extension Child {
                         request.directory = directory
                         request.output = launch.output ?? -1
                         request.errors = launch.errors ?? -1
-                        request.group = unified?.descriptor ?? -1
+                        request.group = isEntered ? -1 : unified?.descriptor ?? -1
                         request.group_entry = unifiedEntry
                         request.entry_count = Int32(entries.count)
                         request.oom_score_adj = adjust
                         request.limit = Int32(clamping: Int64(limit / .milliseconds(1)))
+                        request.own_number = number.flatMap { environment[$0] }.map { $0 + "LISTEN_PID=".utf8.count }
+                        request.kept_count = Int32(kept.count)
                         return entries.withUnsafeBufferPointer { entries in
-                            request.entries = entries.baseAddress
-                            return plimsoll_start(&request, &pid, &file, &step, &entry)
+                            kept.withUnsafeBufferPointer { kept in
+                                (request.entries, request.kept) = (entries.baseAddress, kept.baseAddress)
+                                return plimsoll_start(&request, &pid, &file, &step, &entry)
+                            }
                         }
                     }
                 }

@@ -17,6 +17,8 @@ package final class Child: Sendable {
         /// Descriptors that become its standard output and error; `nil` for the supervisor's.
         package var output: Int32?
         package var errors: Int32?
+        /// What it finds from descriptor 3 on, as `LISTEN_FDS` and its like tell it (sd_listen_fds(3)); at most `PLIMSOLL_MOST_KEPT`.
+        package var kept: [(name: String, file: Int32)] = []
         /// How readily the kernel kills it when memory has run out, -1000 to 1000. Without a word it would have the supervisor's own protection.
         package var oomScoreAdjust = 0
 

@@ -36,6 +36,30 @@ package enum ProcessTable {
         return ProcessStat(text)
     }
 
+    /// Whose it is: its real, effective, saved and file system user. Empty if there is none of that pid, or it can't be seen.
+    static func users(of pid: Int32) -> Set<UInt32> {
+        guard case .success(let text) = GroupText.read("/proc/\(pid)/status") else { return [] }
+        return users(in: text)
+    }
+
+    /// The `Uid:` line of `/proc/PID/status`; a name can't hold a line end there.
+    package static func users(in status: [UInt8]) -> Set<UInt32> {
+        let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Uid:".utf8) }
+        return Set(String(decoding: line?.dropFirst(4) ?? [], as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) })
+    }
+
+    /// The names behind `prefix-` among the groups that the process is in (`/proc/PID/cgroup`).
+    static func units(of pid: Int32, prefix: String) -> Set<String> {
+        guard case .success(let text) = GroupText.read("/proc/\(pid)/cgroup") else { return [] }
+        return units(in: text, prefix: prefix)
+    }
+
+    package static func units(in text: [UInt8], prefix: String) -> Set<String> {
+        let start = Array("\(prefix)-".utf8)
+        let parts = text.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\n") }
+        return Set(parts.filter { $0.starts(with: start) }.map { String(decoding: $0.dropFirst(start.count), as: UTF8.self) })
+    }
+
     /// All that can be seen, except what ends meanwhile.
     static func all() -> [ProcessStat] {
         guard let stream = opendir("/proc") else { return [] }

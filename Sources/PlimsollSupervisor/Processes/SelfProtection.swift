@@ -15,6 +15,10 @@ package struct SelfProtection: Sendable, Hashable {
         package var locksMemory = false
         /// Whether as many files may be open as the hard limit allows: some ten for each unit, where a thousand are usual.
         package var raisesFileLimit = true
+        /// Of the thread that calls: on a machine without a processor to spare it decides before those that it decides on.
+        package var nice: Int32 = -5
+        /// Of the own group, if this process is alone in it: ten times what a unit in front has.
+        package var processorWeight = 1000
 
         package init() {}
     }
@@ -37,6 +41,8 @@ package struct SelfProtection: Sendable, Hashable {
         if let reserve = options.reserve { self.reserve(reserve, own) }
         if options.locksMemory { lockMemory() }
         if options.raisesFileLimit { raiseFileLimit() }
+        hurry(options.nice)
+        weigh(options.processorWeight, own)
     }
 
     private mutating func add(_ name: String, _ isDone: Bool, _ sentence: String) {
@@ -57,9 +63,7 @@ package struct SelfProtection: Sendable, Hashable {
         guard case .directory(let path, _)? = own.places[.unified], access(path + "/memory.min", F_OK) == 0 else {
             return add("reserve", false, "the own group has no memory.min: that takes cgroup version 2 with the memory controller")
         }
-        let processes: [UInt8] = (try? GroupText.read(path + "/cgroup.procs").get()) ?? []
-        let hasChildren = !GroupText.words(path + "/cgroup.subtree_control").isEmpty
-        guard GroupText.pids(processes) == [getpid()], !hasChildren else {
+        guard Self.isAlone(in: path) else {
             return add("reserve", false, "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
         }
         // Both count as far as the groups above pass them on (Documentation/admin-guide/cgroup-v2.rst).
@@ -69,6 +73,30 @@ package struct SelfProtection: Sendable, Hashable {
             }
         }
         add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above have it to give")
+    }
+
+    private static func isAlone(in path: String) -> Bool {
+        let processes: [UInt8] = (try? GroupText.read(path + "/cgroup.procs").get()) ?? []
+        return GroupText.pids(processes) == [getpid()] && GroupText.words(path + "/cgroup.subtree_control").isEmpty
+    }
+
+    private mutating func hurry(_ nice: Int32) {
+        let result = plimsoll_hurry(nice)
+        guard result < 0 else { return add("nice", true, "the deciding thread runs at \(nice) or before") }
+        add("nice", false, "\(nice): \(String(cString: strerror(-result))); set Nice=\(nice) in its unit: lowering it takes CAP_SYS_NICE")
+    }
+
+    private mutating func weigh(_ weight: Int, _ own: OwnGroups) {
+        for (hierarchy, name, value) in [(Hierarchy.unified, "cpu.weight", weight), (.cpu, "cpu.shares", weight * 1024 / 100)] {
+            guard case .directory(let path, _)? = own.places[hierarchy], access("\(path)/\(name)", F_OK) == 0 else { continue }
+            guard Self.isAlone(in: path) else {
+                return add("processor weight", false, "\(path) holds others, too; give the supervisor a group of its own")
+            }
+            let number = GroupText.write("\(value)", to: "\(path)/\(name)")
+            let remedy = number.map { ": \(String(cString: strerror($0))); set CPUWeight=\(weight) in its unit" } ?? ""
+            return add("processor weight", number == nil, "\(value) in \(path)/\(name)\(remedy)")
+        }
+        add("processor weight", false, "the own group has no cpu controller")
     }
 
     private mutating func raiseFileLimit() {

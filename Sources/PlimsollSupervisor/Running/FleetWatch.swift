@@ -1,3 +1,4 @@
+import CPlimsollSupervisor
 import Plimsoll
 import PlimsollLinux
 import Synchronization
@@ -14,6 +15,7 @@ final class FleetWatch: Sendable {
     }
 
     private let view = Mutex(View())
+    private let isHurried = Atomic(false)
     private let running = Mutex<Task<Void, Never>?>(nil)
 
     var current: View { view.withLock { $0 } }
@@ -31,6 +33,7 @@ final class FleetWatch: Sendable {
         let manager = ResourceManager(
             source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: time,
             onTurn: { [weak self] reading, assessment in
+                self?.hurry()
                 let new = View(
                     at: reading.at, level: assessment.level, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
                 // Idle, the supervisor's own thread is left alone.
@@ -41,6 +44,12 @@ final class FleetWatch: Sendable {
                 do { try await manager.run() } catch { if !(error is CancellationError) { onEnd("\(error)") } }
             }
         }
+    }
+
+    /// The looking thread is none that the supervisor's has started, so it is as urgent by its own doing.
+    private func hurry() {
+        // Relaxed: one thread looks.
+        if !isHurried.exchange(true, ordering: .relaxed) { _ = plimsoll_hurry(SelfProtection.Options().nice) }
     }
 
     func stop() { running.withLock { $0?.cancel() } }

@@ -14,7 +14,8 @@ import Synchronization
 public final class Supervisor: Sendable {
     /// How it works.
     public struct Options: Sendable {
-        /// For its sockets, and for what the next one has to know. Must exist and should be nobody else's (0700).
+        /// For its sockets, and for what the next one has to know. Must exist; others may pass through it, as units may run as other
+        /// users, and write nothing there (0711).
         public var directory: String
         public var policy = SupervisorPolicy.standard
         /// When memory counts as short where all units are.
@@ -32,8 +33,10 @@ public final class Supervisor: Sendable {
     }
 
     public let options: Options
-    /// Which facilities there are for what is done to units, and why others are not.
-    public var capabilities: Capabilities { root.capabilities }
+    /// Which facilities there are for what is done to units, and why others are not; once it runs, also what it did to be neither killed nor kept waiting itself.
+    public var capabilities: Capabilities {
+        protection.withLock { $0 }.reduce(root.capabilities) { $0.adding(.init($1.name, isLive: $1.isDone, $1.sentence)) }
+    }
 
     /// What others ask of its thread.
     enum Request: Sendable {
@@ -50,6 +53,7 @@ public final class Supervisor: Sendable {
     let listeners = Mutex<[@Sendable (AuditRecord) -> Void]>([])
     let complaints = Mutex<[@Sendable (String) -> Void]>([])
     let published = Mutex<[UnitReport]>([])
+    let protection = Mutex<[SelfProtection.Outcome]>([])
     private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
     /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
@@ -78,7 +82,9 @@ public final class Supervisor: Sendable {
         try SupervisorLoop(self).run(first)
     }
 
-    /// Ends all units that it started, lets go of those that ran before, and then ends `run()`. From any thread.
+    /// Ends all units that it started, each after those that need it, lets go of those that ran before, and then ends `run()`. From any thread.
+    ///
+    /// All of it takes `SupervisorPolicy.grace`; whoever is left then is killed.
     public func stop() { ask(.stop) }
 
     /// From now on these are the units: new ones are started, others ended or let go of, and what can be changed while they run is. From any thread.

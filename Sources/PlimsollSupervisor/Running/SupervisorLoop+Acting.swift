@@ -81,7 +81,7 @@ extension SupervisorLoop {
         try run.group.thaw()
         run.lastAlive = now
         if reason != .ending { letGrow(run) }
-        if run.state != .ending { run.enter(.running, at: now) }
+        if run.state != .ending { run.goOn(at: now) }
         run.isSaved = false
         switch reason {
         case .keepAlive: run.lastWoken = now

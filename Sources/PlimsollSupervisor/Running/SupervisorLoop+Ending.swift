@@ -5,10 +5,10 @@ import PlimsollLinux
 // Units end and go.
 extension SupervisorLoop {
     /// It is not wanted any more. What ran before goes on, as nobody asked for its end.
-    func dismiss(_ run: UnitRun) {
+    func dismiss(_ run: UnitRun, within grace: Duration) {
         run.isLeaving = true
         run.startAt = nil
-        if run.isAlive, run.isOurs { askToEnd(run, options.policy.grace) } else { forget(run) }
+        if run.isAlive, run.isOurs { askToEnd(run, grace) } else { forget(run) }
     }
 
     func stop() {
@@ -18,8 +18,21 @@ extension SupervisorLoop {
         stopBy = now + options.policy.grace
         for run in runs.values {
             run.successor = nil
-            dismiss(run)
+            if !run.isAlive || !run.isOurs { dismiss(run, within: .zero) }
         }
+        stopTurn = options.policy.grace / StopOrder.turns(living)
+        stopNext()
+    }
+
+    /// Asks those to end whom nobody needs any more.
+    func stopNext() {
+        let next = StopOrder.next(living)
+        for run in runs.values where !run.isLeaving && next.contains(run.unit.name) { dismiss(run, within: stopTurn) }
+    }
+
+    /// What they depend on, by name.
+    private var living: [String: [String]] {
+        Dictionary(runs.values.lazy.filter(\.isAlive).map { ($0.unit.name, $0.unit.dependencies) }) { first, _ in first }
     }
 
     /// Gone for good, with all that was made for it.
@@ -48,7 +61,7 @@ extension SupervisorLoop {
     func unwatch(_ run: UnitRun) {
         supervisor.queue.unwatch(run.pressure.file)
         if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
-        if let child = run.child {
+        for child in run.formers + (run.child.map { [$0] } ?? []) {
             supervisor.queue.unwatch(child.descriptor)
             byProcess[child.pid] = nil
         }

@@ -6,12 +6,7 @@ import PlimsollLinux
 extension SupervisorLoop {
     func hear(_ token: EventQueue.Token) {
         switch token {
-        case Token.notices:
-            // What is left keeps the socket readable: nobody holds this thread by saying much.
-            for _ in 0..<64 {
-                guard let notice = notices.receive() else { return }
-                take(notice)
-            }
+        case Token.notices: hearNotices()
         case Token.channel: for event in channel.turn(at: now) { take(event) }
         case Token.warden: replaceWarden()
         default:
@@ -24,14 +19,35 @@ extension SupervisorLoop {
         }
     }
 
-    /// The unit that a process belongs to.
-    func unit(of process: Int32) -> UnitRun? {
-        if let run = byProcess[process] { return run }
-        // Not a unit's first process: rare, and asked once a connection.
-        return runs.values.first { $0.isAlive && $0.group.processes.contains(process) }
+    /// The unit that a process belongs to which the kernel names, with its user, as having spoken. Everybody on the machine may: it must cost little.
+    func unit(of process: Int32, user: UInt32) -> UnitRun? {
+        guard let run = byProcess[process] ?? member(process) else { return nil }
+        // Whoever spoke may have gone, and a unit's process have its number (K38): another user's has not said it. Who has ours needs no such tricks.
+        return user == geteuid() || ProcessTable.users(of: process).contains(user) ? run : nil
+    }
+
+    private func member(_ process: Int32) -> UnitRun? {
+        for name in ProcessTable.units(of: process, prefix: options.prefix) {
+            if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
+        }
+        // Groups that others have made, and units without any: few.
+        return runs.values.first { $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process) }
+    }
+
+    /// Who may hear what a unit is told: its own processes, and who could as well ask the supervisor.
+    func hears(_ process: Int32, _ user: UInt32, of unit: String) -> Bool {
+        user == 0 || user == geteuid() || self.unit(of: process, user: user)?.unit.name == unit
     }
 
     // MARK: - Units
+
+    /// Whether its word that nothing would be lost is its last one: whoever stands still says nothing more, and is killed for it only once all was heard.
+    func isSaved(_ run: UnitRun) -> Bool {
+        guard run.isSaved, let peer = run.peer else { return false }
+        guard channel.hasUnheard(peer) else { return true }
+        for event in channel.turn(at: now) { take(event) }
+        return run.isSaved && run.peer == peer && !channel.hasUnheard(peer)
+    }
 
     private func take(_ event: ChannelServer.Event) {
         switch event {
@@ -63,7 +79,7 @@ extension SupervisorLoop {
             if state == .foreground, run.state == .leaving {
                 letGrow(run)
                 run.lastAlive = now
-                run.enter(.running, at: now)
+                run.goOn(at: now)
             }
         case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
         case .saved(let isSaved): run.isSaved = isSaved
@@ -76,23 +92,12 @@ extension SupervisorLoop {
         }
     }
 
-    private func take(_ notice: NotifySocket.Notice) {
-        guard let run = unit(of: notice.sender.process) else { return }
-        let message = notice.message
-        if message.isReady, run.state == .starting { run.enter(.running, at: now) }
-        if let status = message.status { run.status = status }
-        if let interval = message.watchdogInterval { (run.watchdog, run.lastAlive) = (interval > .zero ? interval : nil, now) }
-        if message.isAlive { run.lastAlive = now }
-        if message.triggersWatchdog { kill(run) }
-        if let extra = message.timeoutExtension, let killAt = run.killAt {
-            // As long as it says that it gets on, but not for ever.
-            run.killAt = max(killAt, min(now + extra, run.since + options.policy.grace + options.policy.graceExtension))
-        }
-    }
-
     // MARK: - The kernel
 
     private func childEnded(_ run: UnitRun) {
+        // What it said before it ended may still lie there: that another is the main one now.
+        hearNotices()
+        dropFormers(of: run)
         guard let child = run.child, let ending = child.ending else { return }
         supervisor.queue.unwatch(child.descriptor)
         byProcess[child.pid] = nil
@@ -125,8 +130,9 @@ extension SupervisorLoop {
 
     /// Nothing of it runs any more.
     private func ended(_ run: UnitRun) {
+        dropFormers(of: run)
         setFree(run)
-        run.killAt = nil
+        (run.killAt, run.startBy) = (nil, nil)
         letGrow(run)
         run.enter(.stopped, at: now)
         run.weigh()
@@ -134,7 +140,9 @@ extension SupervisorLoop {
         // Whoever comes next hears of a level when it is told.
         _ = run.pressure.announce(.normal)
         settle(run, failure: run.underWay?.decision.action == .suspend ? "it has ended" : nil)
-        if run.isLeaving || isStopping && !options.leavesUnits { forget(run) }
+        let stops = isStopping && !options.leavesUnits
+        if run.isLeaving || stops { forget(run) }
+        if stops { stopNext() }
     }
 
     func replaceWarden() {

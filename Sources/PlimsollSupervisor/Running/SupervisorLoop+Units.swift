@@ -9,7 +9,7 @@ extension SupervisorLoop {
         arrivals = []
         for run in runs.values { run.successor = nil }
         let change = UnitsChange(from: runs.values.filter { !$0.isLeaving }.map(\.unit), to: units)
-        for unit in change.removed { byName[unit.name].map(dismiss) }
+        for unit in change.removed { if let run = byName[unit.name] { dismiss(run, within: options.policy.grace) } }
         for unit in change.added { add(unit) }
         for changed in change.inPlace + change.restarting {
             guard let run = byName[changed.to.name] else { continue }
@@ -17,7 +17,7 @@ extension SupervisorLoop {
             guard case .command = changed.to.origin, run.isOurs else {
                 if changed.to.origin != changed.from.origin {
                     run.successor = changed.to
-                    dismiss(run)
+                    dismiss(run, within: options.policy.grace)
                 } else {
                     update(run, changed.to)
                 }
@@ -52,49 +52,44 @@ extension SupervisorLoop {
             } else {
                 group = try supervisor.root.make(unit.name)
             }
-            let run = UnitRun(id: newID(), unit, group, try PressureSocket(directory: options.directory, unit: unit.name))
-            runs[run.id] = run
-            byName[unit.name] = run
+            let run = try keep(unit, group)
             shape(run)
-            // Remembered: the next guard is told.
-            do { try warden.watch(group) } catch { report(unit, "\(error)") }
-            supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
-            if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
             try takeOver(run)
-            if !run.isAlive, run.isOurs { run.startAt = now }
+            if run.isOurs {
+                // Also of one that does not run: its group is there.
+                if !run.isAlive { ProcessNote(options.directory, unit.name).write(nil, group) }
+                if !run.isAlive { run.startAt = now }
+            }
         } catch {
             report(unit, "\(error)")
         }
     }
 
-    /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.
-    private func takeOver(_ run: UnitRun) throws {
-        try run.group.thaw()
-        if case .process(let pid) = run.unit.origin {
-            let child = try Child.adopt(pid)
-            try run.group.enterTree(pid)
-            run.child = child
-            return began(run)
-        }
-        if run.group.isEmpty { return }
-        if run.isOurs {
-            run.child = ProcessNote(options.directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) }
-            // So that the end of this supervisor's throttling is not missed where the former one was killed.
-            _ = try? run.group.throttle(false)
-        }
-        began(run)
+    /// From now on it is one of the units.
+    func keep(_ unit: ServiceUnit, _ group: UnitGroup) throws -> UnitRun {
+        let pressure = try PressureSocket(directory: options.directory, unit: unit.name) { [unowned self] in hears($0, $1, of: unit.name) }
+        let run = UnitRun(id: newID(), unit, group, pressure)
+        runs[run.id] = run
+        byName[unit.name] = run
+        // Remembered: the next guard is told.
+        do { try warden.watch(group) } catch { report(unit, "\(error)") }
+        supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
+        if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
+        return run
     }
 
-    func began(_ run: UnitRun) {
+    /// - Parameter isUp: whether it counts as started.
+    func began(_ run: UnitRun, isUp: Bool = true) {
         if let child = run.child {
             byProcess[child.pid] = run
             supervisor.queue.watch(child.descriptor, for: .readable, Token.of(run.id, Token.child))
-            if run.isOurs { ProcessNote(options.directory, run.unit.name).write(child) }
         }
+        if run.isOurs { ProcessNote(options.directory, run.unit.name).write(run.child, run.group) }
         run.startedAt = now
         run.isEndedByUs = false
         run.lastAlive = now
-        run.enter(.running, at: now)
+        run.isUp = isUp
+        run.goOn(at: now)
         if let ended = run.lastEnded { run.relaunchGap = now - ended }
         run.weigh()
     }
@@ -145,9 +140,10 @@ extension SupervisorLoop {
         launch.directory = run.unit.directory
         launch.environment = Self.ownEnvironment.merging(channel.environment) { $1 }.merging(notices.environment) { $1 }
             .merging(run.pressure.environment) { $1 }.merging(run.unit.environment) { $1 }
+        launch.kept = run.store.kept.map { ($0.name, $0.descriptor.file) }
         do {
             run.child = try Child.start(launch, in: run.group)
-            began(run)
+            began(run, isUp: !run.unit.notify)
         } catch {
             report(run.unit, "\(error)")
             run.startedAt = nil

@@ -22,19 +22,19 @@ final class SupervisorLoop {
     var lastID: UInt64 = 0
     var isStopping = false
     var stopBy: Duration?
+    /// What each has to end that is asked meanwhile.
+    var stopTurn = Duration.zero
     /// Units that come as soon as the former ones of their names are gone.
     var arrivals: [ServiceUnit] = []
     /// What is left after `stopBy` was killed.
     private var hasKilledAll = false
     /// When a guard is to be made again.
     var wardenDue: Duration?
-    /// The machine's running time, so that records can be put beside others'.
-    let time = Timekeeper {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
-    }
+    /// So that records can be put beside others'.
+    let time = Timekeeper.machine
     var now = Duration.zero
+    /// Units were taken up, and what that took is still mapped in.
+    var isFresh = true
 
     /// Which file of which unit: the low bits say what, the others whose.
     enum Token {
@@ -52,7 +52,7 @@ final class SupervisorLoop {
         hands = try Hands()
         notices = try NotifySocket(directory: options.directory)
         engine = SupervisorEngine(options.policy)
-        channel = try ChannelServer(directory: options.directory) { [unowned self] process, _ in unit(of: process)?.unit.name }
+        channel = try ChannelServer(directory: options.directory) { [unowned self] process, user in unit(of: process, user: user)?.unit.name }
         watchFiles()
     }
 
@@ -67,8 +67,10 @@ final class SupervisorLoop {
     func run(_ units: [ServiceUnit]) throws {
         defer { end() }
         now = time.elapsed()
-        _ = SelfProtection(own: supervisor.root.own)
+        let protection = SelfProtection(own: supervisor.root.own)
+        supervisor.protection.withLock { $0 = protection.outcomes }
         take(units)
+        endLeftovers(beside: units)
         // Not only once something happens.
         next = now
         eyes.start(
@@ -79,6 +81,7 @@ final class SupervisorLoop {
 
     private func turn() {
         let wait = wait()
+        if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, eyes.current.level == .normal { settleDown() }
         var heard: [EventQueue.Token] = []
         supervisor.queue.wait(atMost: wait) { heard.append($0) }
         // Relaxed: a number to look at.
@@ -97,17 +100,6 @@ final class SupervisorLoop {
         if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
-    /// All units as they are now.
-    private func look() -> Fleet {
-        let view = eyes.current
-        let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
-        if isShort { for run in runs.values { run.weigh() } }
-        var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: runs.values.map { $0.report() })
-        (fleet.room, fleet.timeLeft, fleet.measuredAt) = (view.room, view.timeLeft, view.at)
-        supervisor.published.withLock { $0 = fleet.units }
-        return fleet
-    }
-
     /// Outcomes were told since the last look.
     var hasLearned = false
     /// When something is due without anybody saying so.
@@ -117,6 +109,7 @@ final class SupervisorLoop {
         var due = [next, channel.nextTurn, stopBy, wardenDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
         for run in runs.values {
             if let killAt = run.killAt { due.append(killAt) }
+            if run.state == .starting, let startBy = run.startBy { due.append(startBy) }
             // One whose dependencies don't run waits for them, not for the clock.
             if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
             if let pause = pollPause(run) { due.append(now + pause) }
@@ -136,6 +129,11 @@ final class SupervisorLoop {
         for run in runs.values {
             if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
+            if run.state == .starting, let startBy = run.startBy, now >= startBy {
+                run.startBy = nil
+                report(run.unit, "it is killed, as it has not said in time that it has started (READY=1)")
+                kill(run)
+            }
             if let watchdog = run.watchdog, run.state == .running, now >= run.lastAlive + watchdog {
                 run.watchdog = nil
                 report(run.unit, "it is killed, as it has not said for \(watchdog) that it is alive")
@@ -160,7 +158,9 @@ final class SupervisorLoop {
         for request in requests {
             switch request {
             case .stop: stop()
-            case .units(let units): if !isStopping { take(units) }
+            case .units(let units):
+                if !isStopping { take(units) }
+                isFresh = true
             case .outcome(let id, let number, let failure):
                 // Of one that was replaced it has been told already.
                 if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }

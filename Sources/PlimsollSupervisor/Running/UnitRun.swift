@@ -9,6 +9,10 @@ final class UnitRun {
     let group: UnitGroup
     let pressure: PressureSocket
     var child: Child?
+    /// Those that were its first before it named another (`MAINPID`), until they have ended.
+    var formers: [Child] = []
+    /// What it has given to be kept for its next start.
+    var store = DescriptorStore()
     private(set) var state = UnitState.stopped
     private(set) var since = Duration.zero
 
@@ -44,6 +48,10 @@ final class UnitRun {
     /// When it is started again, after it ended by itself.
     var startAt: Duration?
     var restarts = 0
+    /// It has said that it has started, or says nothing of the kind.
+    var isUp = true
+    /// When it counts as failed if it has not said so.
+    var startBy: Duration?
     /// When its first process was started or taken over; `nil` if that failed.
     var startedAt: Duration?
     /// That it can't be killed was told.
@@ -68,6 +76,15 @@ final class UnitRun {
     }
 
     var isAlive: Bool { state != .stopped }
+
+    /// It runs, or goes on with its start.
+    func goOn(at now: Duration) {
+        enter(isUp ? .running : .starting, at: now)
+        startBy = isUp ? nil : now + (unit.startTime ?? Self.startTime)
+    }
+
+    /// As systemd has it (`DefaultTimeoutStartSec`).
+    private static let startTime = Duration.seconds(90)
     /// The supervisor starts it, and so ends it as well. Others ran before, and run on when they are let go of.
     var isOurs: Bool { if case .command = unit.origin { true } else { false } }
     var suspension: ServiceUnit.Suspension { unit.suspension == .never ? .never : group.suspension }

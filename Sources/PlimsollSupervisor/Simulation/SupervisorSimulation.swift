@@ -6,6 +6,8 @@ package struct SupervisorSimulation: Sendable {
     package var units: [SimulatedUnit]
     /// What all units together may take.
     package var limit: ByteCount
+    /// Whether the fleet says how long memory lasts at the pace that its units grow by.
+    package var tellsTimeLeft = false
     package private(set) var now = Duration.zero
     /// All decisions, in order, with the fleet that each was made from.
     package private(set) var decisions: [Decision] = []
@@ -44,6 +46,10 @@ package struct SupervisorSimulation: Sendable {
         let level: PressureLevel = used >= limit * 0.95 ? .critical : used >= limit * 0.85 ? .warning : .normal
         var fleet = Fleet(at: now, level: level, shortfall: level == .normal ? .zero : used - limit * 0.8, units: units.map(\.report))
         fleet.room = max(.zero, limit * 0.85 - used)
+        if tellsTimeLeft {
+            let growth = units.reduce(.zero) { $0 + ($1.report.state == .running || $1.report.state == .leaving ? $1.growth : .zero) }
+            if growth > .zero { fleet.timeLeft = .seconds(Double(max(0, (limit - used).bytes)) / Double(growth.bytes)) }
+        }
         return fleet
     }
 
@@ -148,6 +154,9 @@ package struct SupervisorSimulation: Sendable {
             units[index].pushedOut += lost
             learn(decision, relief: lost)
         case .killed(let decision):
+            // Asked first and killed before its time was over: it has ended already.
+            let isAsked = if case .end(.ask) = decision.action { true } else { false }
+            if isAsked, units[index].report.state != .ending || units[index].report.since != decision.at { return }
             units[index].enter(.ending, at: now)
             // 0.15 s a GiB, as measured (K39).
             let charge = units[index].report.charge, time = Double(charge.bytes) / Double(1 << 30) * 0.15

@@ -63,6 +63,10 @@ public struct ServiceUnit: Sendable, Hashable {
     /// How long it may go on with processor and disk as it likes once it is in the background, before it is throttled and then ended (C36). `nil` for ever.
     public var allowance: Duration?
     public var restart: Restart = .onFailure
+    /// It says `READY=1` when it has started (sd_notify(3)); what depends on it waits until then.
+    public var notify = false
+    /// How long it may take to say so, before it counts as failed. `nil` for 90 s.
+    public var startTime: Duration?
     /// Units that must run before it starts, by name.
     public var dependencies: [String] = []
 

@@ -44,7 +44,8 @@ public struct UnitsChange: Sendable, Hashable {
             "role": old.role != new.role, "importance": old.importance != new.importance, "memory.request": old.memoryRequest != new.memoryRequest,
             "memory.limit": old.memoryLimit != new.memoryLimit, "suspension": old.suspension != new.suspension,
             "exitsOnSuspend": old.exitsOnSuspend != new.exitsOnSuspend, "keepAlive": old.keepAlive != new.keepAlive,
-            "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart, "dependencies": old.dependencies != new.dependencies,
+            "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart, "notify": old.notify != new.notify,
+            "startTime": old.startTime != new.startTime, "dependencies": old.dependencies != new.dependencies,
         ])
         return (start, running)
     }

@@ -1,0 +1,54 @@
+import Glibc
+import Plimsoll
+
+// What runs already.
+extension SupervisorLoop {
+    /// Units that a former supervisor started and the units file names no more end, as they would have if that one had lived to read it. They are known by the
+    /// notes in its directory alone: no group is taken for one by its name.
+    ///
+    /// - Parameter units: those that the file names.
+    func endLeftovers(beside units: [ServiceUnit]) {
+        let named = Set(units.map(\.name))
+        for name in ProcessNote.units(in: options.directory) where !named.contains(name) {
+            let note = ProcessNote(options.directory, name), unit = ServiceUnit(name: name, origin: .command([]))
+            guard !options.policy.isDryRun else {
+                report(unit, "a former supervisor left it, and it is no unit any more; a dry run leaves it as it is")
+                continue
+            }
+            let directories = note.groups
+            guard !directories.isEmpty || note.read().flatMap({ try? Child.adopt($0.pid, started: $0.started) }) != nil else {
+                note.remove()
+                continue
+            }
+            do {
+                let run = try keep(unit, UnitGroup(name, directories, own: supervisor.root.own))
+                try takeOver(run)
+                if run.isAlive { report(unit, "it is ended: a former supervisor left it, and it is no unit any more") }
+                dismiss(run, within: options.policy.grace)
+            } catch {
+                report(unit, "\(error)")
+            }
+        }
+    }
+
+    /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.
+    func takeOver(_ run: UnitRun) throws {
+        try run.group.thaw()
+        if case .process(let pid) = run.unit.origin {
+            let child = try Child.adopt(pid)
+            try run.group.enterTree(pid)
+            run.child = child
+            return began(run)
+        }
+        let noted = run.isOurs ? ProcessNote(options.directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) } : nil
+        // Where there are no groups, only the note says who it is.
+        if let noted { run.group.note(noted.pid) }
+        if run.group.isEmpty { return }
+        if run.isOurs {
+            run.child = noted
+            // So that the end of this supervisor's throttling is not missed where the former one was killed.
+            _ = try? run.group.throttle(false)
+        }
+        began(run)
+    }
+}

@@ -1,0 +1,138 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// What units say of their start and their processes.
+@Suite(.serialized, .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket")) struct RunningNoticesTests {
+    private static let say = #"sub say_it { socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) or die $! } "#
+
+    private func perl(_ name: String, _ script: String, _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
+        var unit = ServiceUnit(name: name, origin: .command(["/usr/bin/perl", "-MSocket", "-e", Self.say + script]))
+        unit.restart = .never
+        change(&unit)
+        return unit
+    }
+
+    @Test func `C19 a unit that says when it has started counts as started then, and not before`() async throws {
+        let directory = Fixture.Directory(), go = "\(directory.path)/go"
+        let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") { $0.notify = true }
+        let fleet = try RunningFleet([database, .shell("web") { $0.dependencies = ["database"] }])
+        #expect(await fleet.waits { fleet.state("database") == .starting })
+        let turns = fleet.supervisor.turns.load(ordering: .relaxed)
+        var polls = 0
+        #expect(
+            await fleet.waits {
+                polls += 1
+                return polls > 50
+            })
+        #expect(fleet.state("web") == .stopped && fleet.state("database") == .starting)
+        #expect(fleet.supervisor.turns.load(ordering: .relaxed) - turns < 10)
+        close(open(go, O_CREAT | O_WRONLY, 0o600))
+        #expect(await fleet.waits { fleet.state("web") == .running && fleet.state("database") == .running })
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        unlink(go)
+    }
+
+    @Test func `one that does not say so in time has failed, and is started again`() async throws {
+        let web = perl("web", "sleep 1000") { ($0.notify, $0.startTime, $0.restart) = (true, .milliseconds(100), .onFailure) }
+        let fleet = try RunningFleet([web])
+        #expect(await fleet.waits { fleet.problems.count > 1 }, "\(fleet.problems) \(String(describing: fleet.report("web")))")
+        #expect(fleet.problems.allSatisfy { $0 == "web: it is killed, as it has not said in time that it has started (READY=1)" })
+        #expect(await fleet.stop())
+    }
+
+    @Test func `K38 the process that a unit names as its main one is followed, another's is not`() async throws {
+        let stranger = try Workbench.shell("exec sleep 1000", in: nil).child
+        defer {
+            stranger.signal(SIGKILL)
+            stranger.waitForEnd()
+        }
+        // The first says that both are it, and ends well; its child goes on until it is told.
+        let script = """
+            $| = 1; my $child = fork; if (!$child) { $SIG{TERM} = sub { exit 0 }; sleep 1000 while 1 }
+            say_it("MAINPID=\(stranger.pid)"); say_it("MAINPID=$child\\nREADY=1"); exit 0
+            """
+        let fleet = try RunningFleet([perl("web", script) { $0.notify = true }])
+        func main() -> Int32? { Int32(fleet.text("web.process").prefix { $0 != " " }) }
+        #expect(await fleet.waits { fleet.state("web") == .running && !fleet.problems.isEmpty })
+        #expect(fleet.problems == ["web: process \(stranger.pid) is not followed as its main one: it is none of its own"])
+        let child = try #require(main())
+        #expect(fleet.state("web") == .running && RunningFleet.isRunning(child))
+        kill(child, SIGTERM)
+        #expect(await fleet.waits { fleet.state("web") == .stopped })
+        #expect(RunningFleet.isRunning(stranger.pid))
+        #expect(await fleet.stop())
+    }
+
+    @Test func `one that says that it ends has its time for that and no more`() async throws {
+        let fleet = try RunningFleet([perl("web", "$SIG{TERM} = 'IGNORE'; say_it('STOPPING=1'); sleep 1000 while 1")])
+        #expect(await fleet.waits { fleet.state("web") == .ending })
+        #expect(await fleet.waits { fleet.state("web") == .stopped })
+        #expect(await fleet.stop() && fleet.problems.isEmpty)
+    }
+
+    @Test(.enabled(if: access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
+    func `what a unit has given to be kept is there at its next start`() async throws {
+        // The first run gives a pair of sockets, twice under one name, and another that it takes back; the next tells what it finds.
+        let script = """
+            import os, socket, time
+            say = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            say.connect(os.environ['NOTIFY_SOCKET'])
+            if 'LISTEN_FDS' not in os.environ:
+                one, other = socket.socketpair()
+                one.send(b'still here')
+                for name in ['pair', 'pair', 'gone']:
+                    socket.send_fds(say, [('FDSTORE=1\\nFDNAME=' + name).encode()], [one.fileno(), other.fileno()])
+                say.send(b'FDSTOREREMOVE=1\\nFDNAME=gone')
+                os._exit(1)
+            mine = os.environ['LISTEN_PID'] == str(os.getpid())
+            text = socket.socket(fileno=4).recv(100).decode()
+            print(os.environ['LISTEN_FDS'], os.environ['LISTEN_FDNAMES'], mine, text, file=open(os.environ['TELL'], 'w'), flush=True)
+            time.sleep(1000)
+            """
+        let directory = Fixture.Directory(), told = "\(directory.path)/told"
+        var unit = ServiceUnit(name: "web", origin: .command(["/usr/bin/python3", "-c", script]))
+        unit.environment = ["TELL": told]
+        let fleet = try RunningFleet([unit])
+        func text() -> String { (try? GroupText.read(told).get()).map { String(decoding: $0, as: UTF8.self) } ?? "" }
+        #expect(await fleet.waits { text().hasSuffix("\n") })
+        #expect(text() == "2 pair:pair True still here\n")
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+        unlink(told)
+    }
+
+    @Test(.enabled(if: getuid() == 0, "only root can be somebody else"))
+    func `T34 K38 units of other users are heard, strangers are not`() async throws {
+        let nobody = "$( = $) = '65534 65534'; $< = $> = 65534; die unless $> == 65534; "
+        let listen = "socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{MEMORY_PRESSURE_WATCH})) or die $!; "
+        let link =
+            "socket(P, AF_UNIX, SOCK_STREAM, 0); connect(P, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!; syswrite(P, qq(1 hello v=1\\n2 saved is=yes\\n)); "
+        let unit = perl("web", nobody + listen + link + "say_it('READY=1'); sleep 1000") { $0.notify = true }
+        let other = ServiceUnit.shell("other") { $0.dependencies = ["web"] }
+        let fleet = try RunningFleet([unit, other])
+        chmod(fleet.directory.path, 0o711)
+        #expect(await fleet.waits { fleet.state("web") == .running && (fleet.report("web")?.isSaved ?? false) && fleet.state("other") == .running })
+        // A stranger who says the same is turned away.
+        let output = Output(), path = fleet.directory.path
+        var launch = Child.Launch([
+            "/usr/bin/perl", "-MSocket", "-e",
+            Self.say + "$SIG{PIPE} = 'IGNORE'; " + nobody + listen + link
+                + "say_it('WATCHDOG=trigger'); $| = 1; sysread(P, $t, 100); print $t; print 0 + sysread(L, $t, 100)",
+        ])
+        launch.environment = [
+            "NOTIFY_SOCKET": path + "/notify", "MEMORY_PRESSURE_WATCH": path + "/other.pressure", "PLIMSOLL_SUPERVISOR": path + "/supervisor",
+        ]
+        launch.output = output.write
+        let stranger = try Child.start(launch)
+        output.closeWrite()
+        #expect(output.line() == "1 refused because=unknown-process" && output.line() == "0")
+        #expect(stranger.waitForEnd() == .exited(0))
+        #expect(fleet.report("other")?.isWarnable == false && fleet.state("web") == .running && fleet.state("other") == .running)
+        #expect(await fleet.stop())
+    }
+}

@@ -1,0 +1,31 @@
+import Glibc
+import PlimsollLinux
+import Testing
+
+@testable import PlimsollSupervisor
+
+@Suite struct WordsTests {
+    private let directory = Fixture.Directory()
+
+    @Test func `C43 K33 what was sent and not taken yet is known to be there`() throws {
+        let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
+        let file = Fixture.connect(server.path)
+        defer { close(file) }
+        Fixture.send(file, "1 hello v=1\n2 saved is=yes\n".utf8)
+        var peer: ChannelServer.Peer?
+        func turn(at now: Duration = .zero) { for event in server.turn(at: now) { if case .opened(let opened) = event { peer = opened } } }
+        while peer == nil { turn() }
+        let id = try #require(peer?.id)
+        #expect(!server.hasUnheard(id) && !server.hasUnheard(99))
+        Fixture.send(file, "3 saved is=no\n".utf8)
+        #expect(server.hasUnheard(id))
+        turn()
+        #expect(!server.hasUnheard(id))
+        // Who has said too much is not read for a while: what it says then is not known.
+        for number in 4..<300 { Fixture.send(file, "\(number) locks held=no\n".utf8) }
+        for _ in 0..<5 { turn() }
+        #expect(server.counters.rests == 1 && server.hasUnheard(id))
+        for _ in 0..<5 { turn(at: .seconds(10)) }
+        #expect(!server.hasUnheard(id))
+    }
+}

@@ -1,0 +1,87 @@
+import PlimsollTesting
+import Testing
+
+@testable import Plimsoll
+
+@Suite(.serialized, .timeLimit(.minutes(1))) struct DrainTests {
+    let stage = Stage()
+    let saved = Log<Int>()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    /// A ticker that counts once it is let, and a state that is that count.
+    private func count(held: Latch, began: Counter) -> Counter {
+        let count = Counter(), saved = saved
+        lifecycle.quiesce.add(
+            Ticker("orders", every: .seconds(1)) { _ in
+                began.add(1)
+                await held.wait()
+                count.add(1)
+            })
+        lifecycle.preserve(
+            "orders", in: MemoryStateStore(),
+            snapshot: {
+                saved.add(count.value)
+                return []
+            }, restore: { _ in })
+        return count
+    }
+
+    private func tick(_ began: Counter) async {
+        stage.clock.advance(by: .seconds(1))
+        while began.value == 0 { await Task.yield() }
+    }
+
+    @Test func `C41 C43 what a tick that was admitted before the pause still does is saved`() async throws {
+        let held = Latch(), began = Counter(), count = count(held: held, began: began), lifecycle = lifecycle
+        try await lifecycle.launch()
+        await tick(began)
+        async let report = lifecycle.enterBackground(cause: .operator)
+        while lifecycle.state != .background { await Task.yield() }
+        for _ in 0..<200 { await Task.yield() }
+        #expect(saved.all.isEmpty && lifecycle.arrival == nil)
+        held.open()
+        #expect(try await report.overran.isEmpty)
+        #expect(count.value == 1 && saved.all == [1] && lifecycle.arrival == true)
+    }
+
+    @Test func `C43 C61 a tick that takes longer than half of the time is named, and what was saved is not all`() async throws {
+        let held = Latch(), began = Counter(), lifecycle = lifecycle
+        _ = count(held: held, began: began)
+        try await lifecycle.launch()
+        await tick(began)
+        let report = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
+        #expect(report.overran.map(\.name) == ["orders"] && report.overran.first?.origin == "quiesce", "\(report)")
+        #expect(saved.all == [0] && lifecycle.arrival == false)
+        // Who asks once more learns nothing better, and coming back ends it.
+        #expect(try await lifecycle.enterBackground(cause: .supervisor).overran.isEmpty && lifecycle.arrival == false)
+        held.open()
+        try await lifecycle.enterForeground(cause: .supervisor)
+        #expect(lifecycle.arrival == nil)
+    }
+
+    @Test func `C22 the last save of a process that terminates comes after its ticks, too`() async throws {
+        let held = Latch(), began = Counter(), lifecycle = lifecycle
+        _ = count(held: held, began: began)
+        try await lifecycle.launch()
+        await tick(began)
+        async let report = lifecycle.terminate()
+        for _ in 0..<200 { await Task.yield() }
+        held.open()
+        #expect(await report.overran.isEmpty && saved.all == [1] && lifecycle.arrival == true)
+    }
+
+    @Test func `C34 a leased ticker goes on and is not waited for`() async throws {
+        let held = Latch(), began = Counter(), lifecycle = lifecycle
+        lifecycle.quiesce.add(
+            Ticker("beat", every: .seconds(1), workClass: "beats") { _ in
+                began.add(1)
+                await held.wait()
+            })
+        let lease = lifecycle.quiesce.lease("beat", admitting: "beats")
+        try await lifecycle.launch()
+        await tick(began)
+        #expect(try await lifecycle.enterBackground(cause: .operator).overran.isEmpty && lifecycle.arrival == true)
+        held.open()
+        lease.cancel()
+    }
+}
