@@ -4,7 +4,7 @@ import Testing
 
 @testable import PlimsollCLI
 
-@Suite(.serialized, .timeLimit(.minutes(2))) struct TortureTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct TortureTests {
     @Test func `buffers under torture are whole or gone`() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("seed \(seed)")

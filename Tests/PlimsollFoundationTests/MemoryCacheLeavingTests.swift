@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 
 /// What becomes of objects that leave, and who hears of it.
-@Suite(.timeLimit(.minutes(1))) struct MemoryCacheLeavingTests {
+@Suite(.timeLimit(.minutes(5))) struct MemoryCacheLeavingTests {
     typealias Citizens = MemoryCache<NSNumber, Citizen>
 
     private func watched(limit: Int, act: @escaping @Sendable (Citizens, Citizen) -> Void = { _, _ in }) -> (Citizens, Witness<NSNumber, Citizen>) {

@@ -4,7 +4,7 @@ import PlimsollFoundation
 import PlimsollTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct MemoryCacheLimitTests {
+@Suite(.timeLimit(.minutes(5))) struct MemoryCacheLimitTests {
     /// A cache with `count` numbers in it, each at a cost of ten.
     func filled(_ count: Int, limit: Int = 0, costLimit: Int = 0) -> MemoryCache<Int, Int> {
         let cache = MemoryCache<Int, Int>()

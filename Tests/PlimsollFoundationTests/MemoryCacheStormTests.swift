@@ -5,7 +5,7 @@ import PlimsollTesting
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(2))) struct MemoryCacheStormTests {
+@Suite(.timeLimit(.minutes(5))) struct MemoryCacheStormTests {
     typealias Citizens = MemoryCache<NSNumber, Citizen>
 
     /// Numbers that come once each.

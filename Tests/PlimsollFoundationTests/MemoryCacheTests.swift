@@ -4,7 +4,7 @@ import PlimsollFoundation
 import PlimsollTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct MemoryCacheTests {
+@Suite(.timeLimit(.minutes(5))) struct MemoryCacheTests {
     @Test func `the calls of NSCache`() {
         let legacy = MemoryCache<NSString, NSData>()
         let data = NSData(data: Data([1, 2, 3]))

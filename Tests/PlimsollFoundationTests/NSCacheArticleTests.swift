@@ -16,7 +16,7 @@ final class Evictions: MemoryCacheDelegate {
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct NSCacheArticleTests {
+@Suite(.timeLimit(.minutes(5))) struct NSCacheArticleTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
     @Test func `change the type, register it, done`() {

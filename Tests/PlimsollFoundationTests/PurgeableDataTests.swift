@@ -4,7 +4,7 @@ import PlimsollFoundation
 import PlimsollTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct PurgeableDataTests {
+@Suite(.timeLimit(.minutes(5))) struct PurgeableDataTests {
     @Test(arguments: [0, 1, 14, 100, 5000, 1_000_000]) func `what goes in comes out, as Data and in place`(size: Int) {
         let bytes = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7) })
         let data = PurgeableData(data: bytes)

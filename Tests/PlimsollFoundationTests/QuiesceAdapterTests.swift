@@ -4,7 +4,7 @@ import PlimsollFoundation
 import Synchronization
 import Testing
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct QuiesceAdapterTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceAdapterTests {
     let set = QuiesceSet(time: .running)
     let log = Log()
 

@@ -5,7 +5,7 @@ import PlimsollFoundationNetworking
 import PlimsollTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) final class URLCacheTests: Sendable {
+@Suite(.timeLimit(.minutes(5))) final class URLCacheTests: Sendable {
     let folder = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-urlcache-\(UUID())")
     let manager = ResourceManager(source: ScriptedPressureSource(), clock: ManualClock())
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PlimsollLinux
 
-@Suite(.timeLimit(.minutes(1))) struct EnvironmentCollectTests {
+@Suite(.timeLimit(.minutes(5))) struct EnvironmentCollectTests {
     private struct Log {
         var lines: [String] = []
         var isAsking = false

@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// Files of this machine, written as programs, package managers and Kubernetes write them.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct EnvironmentFileTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentFileTests {
     let scratch = Scratch()
     let manager = ResourceManager(source: LinuxPressureSource())
 

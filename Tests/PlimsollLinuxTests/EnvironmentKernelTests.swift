@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLinux
 
-@Suite(.serialized, .timeLimit(.minutes(2))) struct EnvironmentKernelTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentKernelTests {
     let kernel = BentKernel()
 
     private func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }

@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// Preserved state on the real file system, over several runs of a process.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct FileStateStoreLifecycleTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct FileStateStoreLifecycleTests {
     let directory = TemporaryDirectory()
 
     /// One run of the process, whose state is a list.

@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollLinux
 
 /// State in real files.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct FileStateStoreTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct FileStateStoreTests {
     let directory = TemporaryDirectory()
     let reports = Reports()
 

@@ -54,7 +54,7 @@ private final class Election: Sendable {
     func campaign(_ epoch: UInt64) async throws { won.withLock { $0 = epoch } }
 }
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct LifecycleArticleTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleArticleTests {
     private func onManualClock() -> (manager: ResourceManager, lifecycle: Lifecycle, clock: ManualClock) {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)

@@ -58,6 +58,27 @@ import Testing
         #expect(engine.words(fleet(102, .critical, short: 0, units)).allSatisfy { $0.contains("warn") })
     }
 
+    @Test mutating func `K39 what was measured before the last victim's memory had gone costs nobody else`() {
+        var units = [
+            unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true },
+            unit("other", .background, .suspended, 200) { $0.isSaved = true },
+        ]
+        let first = engine.decide(fleet(1, .critical, short: 200, units))
+        #expect(first[0].words == "job: kill as it stands")
+        (units[1].state, units[1].charge) = (.stopped, .zero)
+        engine.learn(Outcome(first[0], at: .seconds(1.2), relief: .mebibytes(300)))
+        var stale = fleet(1.3, .critical, short: 200, units)
+        stale.measuredAt = .seconds(1.1)
+        #expect(!engine.words(stale).contains { $0.hasPrefix("other") })
+        var fresh = fleet(1.4, .critical, short: 100, units)
+        fresh.measuredAt = .seconds(1.3)
+        var unmeasured = self, measured = self
+        #expect(measured.engine.words(fresh).contains("other: kill as it stands"))
+        // Nor is it waited for without end.
+        stale.at = .seconds(3.3)
+        #expect(unmeasured.engine.words(stale).contains("other: kill as it stands"))
+    }
+
     @Test mutating func `K39 one victim at a time: the next is chosen when the memory of the first has gone or its time is over`() {
         var units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },

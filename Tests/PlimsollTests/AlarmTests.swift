@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct AlarmTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct AlarmTests {
     let clock = ManualClock()
     let gaps = Log<RunningGap>()
     let calls = Log<String>()

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// The time a unit has in the background.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskAllowanceTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskAllowanceTests {
     let clock = ManualClock()
     let manager: ResourceManager
     var tasks: BackgroundTaskRegistry { manager.parts.tasks }

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Work that waits for a better time.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskDeferredTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskDeferredTests {
     struct Broken: Error {}
 
     let clock = ManualClock()

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Work that an expiring task passes on.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskHandoverTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskHandoverTests {
     struct Refused: Error {}
 
     let clock = ManualClock()

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Work in `withBackgroundTask`, the context of handlers, and shutdown.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskScopeTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskScopeTests {
     enum Trace { @TaskLocal static var id = "none" }
 
     let clock = ManualClock()

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Many tasks on many threads, ended, dropped and expired at once.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskStormTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskStormTests {
     let manager = ResourceManager(source: ScriptedPressureSource())
 
     /// One task's fate, as the test sees it.

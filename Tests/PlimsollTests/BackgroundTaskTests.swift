@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct BackgroundTaskTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskTests {
     let manager = ResourceManager(source: ScriptedPressureSource())
 
     @Test func `C31 T4 a task ends once, however often and from wherever it is ended`() async {

@@ -31,7 +31,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
     var score: Double
 }
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct ClientCodeTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ClientCodeTests {
     @Test func `observing`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         print(manager.capabilities)

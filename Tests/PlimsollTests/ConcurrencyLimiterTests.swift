@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct ConcurrencyLimiterTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ConcurrencyLimiterTests {
     let clock = ManualClock()
     let set: QuiesceSet
 

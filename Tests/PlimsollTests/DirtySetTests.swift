@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct DirtySetTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct DirtySetTests {
     let set = QuiesceSet(time: ManualClock().timekeeper)
 
     @Test(arguments: [LifecycleState.background, .inactive, .suspended])

@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// Values that are made from the environment.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct EnvironmentDerivedTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentDerivedTests {
     let at = Surroundings()
 
     @Test func `C65 a derived value is made on first use, and again on the first use after what it depends on has changed`() async {

@@ -21,7 +21,7 @@ struct Surroundings {
     func settle(within budget: Duration = .seconds(5)) async -> EnvironmentSettlement { await environment.settle(within: budget) }
 }
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct EnvironmentTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentTests {
     let at = Surroundings()
     let seen = Log<EnvironmentChange>()
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct ExclusiveTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ExclusiveTests {
     let clock = ManualClock()
     let calls = Log<String>()
     let manager: ResourceManager

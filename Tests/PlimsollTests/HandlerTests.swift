@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Handlers that block, re-enter, and unregister themselves or others.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct HandlerTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct HandlerTests {
     @Test func `T1 an observer is never called after cancel, not even by a delivery under way`() async throws {
         try await RunningManager.run { running in
             let calls = Counter()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct LifecycleDeadlineTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleDeadlineTests {
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 

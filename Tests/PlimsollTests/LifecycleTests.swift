@@ -52,7 +52,7 @@ struct Stage {
     }
 }
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct LifecycleTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleTests {
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 

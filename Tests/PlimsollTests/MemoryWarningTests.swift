@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// How a memory warning travels, and what may be asked to give way.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct MemoryWarningTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryWarningTests {
     /// Holds bytes and notes what it is asked.
     final class Holder: Purgeable {
         let name: String

@@ -4,7 +4,7 @@ import Testing
 @testable import Plimsoll
 
 /// The form of state in a file, against all that can become of a file.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PreservationFileTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationFileTests {
     /// A file of a whole and changes.
     static func file(_ records: [[UInt8]], nonce: UInt64 = 0x0123_4567_89ab_cdef) -> [UInt8] {
         var file = StateFile.header(nonce: nonce)

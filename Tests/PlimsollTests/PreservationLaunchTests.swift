@@ -4,7 +4,7 @@ import Testing
 @testable import Plimsoll
 
 /// What a process knows at launch of the run before, and does about it.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PreservationLaunchTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationLaunchTests {
     let store = MemoryStateStore()
 
     /// A process as far as it matters: one lifecycle with one state.

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PreservationTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationTests {
     struct Broken: Error {}
 
     let store: MemoryStateStore

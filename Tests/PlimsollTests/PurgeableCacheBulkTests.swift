@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Many keys at once.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PurgeableCacheBulkTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheBulkTests {
     struct Broken: Error {}
 
     private func cache() -> PurgeableCache<Int, String> { PurgeableCache("bulk", shardCount: 4, cost: { _, value in value.utf8.count }) }

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Entries whose time passes, and the wheel that finds them.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PurgeableCacheExpiryTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheExpiryTests {
     private let clock = ManualClock()
 
     private func cache(

@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Loads of one value, in tasks and on threads.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PurgeableCacheLoadingTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheLoadingTests {
     struct Broken: Error {}
 
     private func cache() -> PurgeableCache<Int, String> { PurgeableCache("loading", shardCount: 4, cost: { _, value in value.utf8.count }) }

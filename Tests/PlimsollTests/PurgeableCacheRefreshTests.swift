@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Values that are loaded anew beside being used, and what loads are seen to take.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct PurgeableCacheRefreshTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheRefreshTests {
     struct Broken: Error {}
     typealias Cache = PurgeableCache<Int, String>
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct QuiesceExecutorTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceExecutorTests {
     let set = QuiesceSet(time: ManualClock().timekeeper)
 
     @Test func `C38 C39 steps of a paused executor are kept and lost by nobody, whatever flaps`() async {

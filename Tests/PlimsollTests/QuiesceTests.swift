@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct QuiesceTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceTests {
     let clock = ManualClock()
     let told = Log<String>()
     let set: QuiesceSet

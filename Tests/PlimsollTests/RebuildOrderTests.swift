@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// Whom a shortage is asked of first, and who is left out.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct RebuildOrderTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct RebuildOrderTests {
     /// The turns, as positions in `rates`.
     private func turns(_ rates: [Double?]) -> [[Int]] {
         var order = RebuildOrder(rates.indices) { rates[$0] }, turns: [[Int]] = []

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct ResourceManagerTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ResourceManagerTests {
     static func filledCache(_ name: String = "cache", _ cost: RebuildCost = .cheap, mebibytes: Int = 100) -> PurgeableCache<Int, Int> {
         let cache = PurgeableCache<Int, Int>(name, rebuildCost: cost, cost: { _, _ in 1 << 20 })
         for key in 0..<mebibytes { cache.insert(key, forKey: key) }

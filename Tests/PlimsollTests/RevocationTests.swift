@@ -5,7 +5,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct RevocationTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct RevocationTests {
     private func cache(limit: ByteCount? = nil, timeToLive: Duration? = nil) -> PurgeableCache<Int, String> {
         PurgeableCache("sessions", limit: limit, timeToLive: timeToLive, shardCount: 4, cost: { _, _ in 10 })
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct SceneTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SceneTests {
     let stage = Stage()
     let store = ShelfStore()
     var lifecycle: Lifecycle { stage.lifecycle }

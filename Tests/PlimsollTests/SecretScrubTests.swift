@@ -12,7 +12,7 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
     }
 }
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct SecretScrubTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SecretScrubTests {
     let clock = ManualClock()
     let calls = Log<String>()
     let manager: ResourceManager

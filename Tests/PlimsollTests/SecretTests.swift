@@ -3,7 +3,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(2))) struct SecretTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SecretTests {
     /// Bytes that are written down nowhere: each is computed when it is needed.
     static func byte(_ index: Int, _ seed: Int) -> UInt8 { UInt8(truncatingIfNeeded: (index &* 2_654_435_761 &+ seed &* 40_503) >> 7) }
 
@@ -127,7 +127,7 @@ import Testing
 }
 
 /// What a secret does to a whole process: each in a process of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct SecretProcessTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SecretProcessTests {
     @Test func `C44 a forked child has zeros, and sees that it has none`() async {
         await #expect(processExitsWith: .success) {
             guard let small = try? SecretTests.secret(64), let large = try? SecretTests.secret(10_000) else { exit(2) }

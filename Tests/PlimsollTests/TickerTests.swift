@@ -4,7 +4,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct TickerTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct TickerTests {
     let clock = ManualClock()
     let set: QuiesceSet
     let ticks = Log<String>()

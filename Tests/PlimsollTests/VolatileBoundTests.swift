@@ -5,7 +5,7 @@ import Testing
 @testable import Plimsoll
 
 /// Volatile caches whose room ends, in every way it can: an insert comes to its end, and gives nothing up for nothing.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct VolatileBoundTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileBoundTests {
     private static func cache(_ meter: ChargeMeter? = nil, limit: ByteCount? = nil) -> VolatileCache<UInt64, [UInt8]> {
         let cache = VolatileCache<UInt64, [UInt8]>("bounded", limit: limit)
         if let meter { cache.attach(volatile: meter) }

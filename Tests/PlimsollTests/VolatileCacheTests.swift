@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 /// Values in memory that the kernel may take: what a cache promises whether or not it does.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct VolatileCacheTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileCacheTests {
     static func bytes(_ count: Int, seed: UInt64) -> [UInt8] {
         var random = SeededGenerator(seed: seed)
         return (0..<count).map { _ in UInt8.random(in: 0...255, using: &random) }

@@ -78,12 +78,12 @@ extension PurgeableCache {
                 return .lacksRoom
             }
             room.hasEvicted = true
-            room.held &+= table.cost(of: victim)
+            room.held &+= victim.cost
             // Whoever has lowered the bound waits for what is more than we need.
             if room.held > room.wanted { giveUpSurplus(&room) }
-            let isExisting = victim == existing
+            let isExisting = victim.slot == existing
             if isExisting { existing = nil }
-            discard(victim, isExisting ? .replaced : .evicted, shard, &table, &leaving)
+            discard(victim.slot, cost: victim.cost, isExisting ? .replaced : .evicted, shard, &table, &leaving)
         }
         if let existing {
             room.held &+= table.cost(of: existing)
@@ -105,8 +105,9 @@ extension PurgeableCache {
     func expire(at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving) {
         for _ in 0..<16 {
             guard let slot = table.expire(at: now) else { return }
-            room.held &+= table.cost(of: slot)
-            discard(slot, .expired, shard, &table, &leaving)
+            let cost = table.cost(of: slot)
+            room.held &+= cost
+            discard(slot, cost: cost, .expired, shard, &table, &leaving)
         }
     }
 
@@ -126,8 +127,8 @@ extension PurgeableCache {
 
     /// Empties `slot`, which has been unlisted.
     @inlinable @inline(__always)
-    func discard(_ slot: UInt32, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
-        keep(shard.place(slot, Layout.pairSize).pair, cost: table.cost(of: slot), reason, &leaving)
+    func discard(_ slot: UInt32, cost: Int, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
+        keep(shard.place(slot, Layout.pairSize).pair, cost: cost, reason, &leaving)
         switch reason {
         case .evicted: table.evictions &+= 1
         case .expired: counters.count(.expiry)

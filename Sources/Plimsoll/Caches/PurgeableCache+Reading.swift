@@ -83,7 +83,7 @@ extension PurgeableCache {
                 cost = table.cost(of: slot)
                 Layout.writing(shard) {
                     table.remove(slot)
-                    discard(slot, .expired, shard, &table, &leaving)
+                    discard(slot, cost: cost, .expired, shard, &table, &leaving)
                 }
                 return nil
             }

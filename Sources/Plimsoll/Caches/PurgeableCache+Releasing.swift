@@ -57,9 +57,9 @@ extension PurgeableCache {
                     Layout.writing(shard) {
                         while !batch.isFull, count < most, wantsMore(count, bytes), let victim = table.evict() {
                             count += 1
-                            let (sum, overflow) = bytes.addingReportingOverflow(table.cost(of: victim))
+                            let (sum, overflow) = bytes.addingReportingOverflow(victim.cost)
                             bytes = overflow ? .max : sum
-                            batch.append(takeUnlisted(victim, shard, &table, reason))
+                            batch.append(takeUnlisted(victim.slot, shard, &table, reason))
                         }
                     }
                 }

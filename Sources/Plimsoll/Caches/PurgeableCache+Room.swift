@@ -85,8 +85,8 @@ extension PurgeableCache {
                         for _ in 0..<8 {
                             guard isShort(room), table.cost > part, let victim = table.evict() else { break }
                             count += 1
-                            room.held += table.cost(of: victim)
-                            discard(victim, .evicted, shard, &table, &leaving)
+                            room.held += victim.cost
+                            discard(victim.slot, cost: victim.cost, .evicted, shard, &table, &leaving)
                         }
                     }
                     if !isFair { linked &+= table.cost }

@@ -11,6 +11,8 @@ struct Look {
     private(set) var due: Duration?
     /// What is short beyond what units that are ending will give.
     private(set) var needed = ByteCount.zero
+    /// What is short was measured before the last unit gave: how much of it is left isn't known until it is measured again.
+    private var isOutdated = false
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
         (self.fleet, self.policy) = (fleet, policy)
@@ -26,15 +28,23 @@ struct Look {
             needed -= unit.report.charge
             remind(at: unit.report.since + longest)
         }
-        self.needed = level == .normal ? .zero : max(.zero, needed)
+        self.needed = level == .normal || isOutdated ? .zero : max(.zero, needed)
     }
 
     var at: Duration { fleet.at }
     var level: PressureLevel { fleet.level }
     var isShort: Bool { needed > .zero }
+    /// Until nothing is left; `nil` if it isn't known, or if there is no such end.
+    var timeLeft: Duration? { isOutdated ? nil : fleet.timeLeft }
 
     /// How the shortage reads in a reason.
     var shortage: String { "\(fleet.level): \(fleet.shortfall) short" }
+
+    /// Asks nobody for anything until it is measured again, or `time`.
+    mutating func waitForMeasurement(until time: Duration) {
+        isOutdated = true
+        remind(at: time)
+    }
 
     mutating func remind(at time: Duration) {
         // What is due already is decided in this look, or waits for something else.

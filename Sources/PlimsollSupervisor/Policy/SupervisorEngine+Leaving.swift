@@ -10,7 +10,7 @@ extension SupervisorEngine {
             guard unit.report.state == .leaving, unit.isFree else { continue }
             let end = unit.leaveEnd(policy)
             // Standing still loses nothing, and whoever stands still takes no more.
-            let hasNoTime = look.level == .critical && look.fleet.timeLeft.map { now + $0 < end } ?? false
+            let hasNoTime = look.level == .critical && look.timeLeft.map { now + $0 < end } ?? false
             if now < end, !unit.report.isReady, !hasNoTime {
                 if now >= unit.report.since + policy.leaveTime { look.spare(index, "\(unit.report.tokens) background tasks are alive") }
                 look.remind(at: end)
@@ -34,7 +34,7 @@ extension SupervisorEngine {
                     unit.report.isReady
                         ? "it is ready to stand still"
                         : now < end
-                            ? "memory lasts for \((look.fleet.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only"
+                            ? "memory lasts for \((look.timeLeft ?? .zero).wholeMicroseconds / 1000) ms only"
                             : "its \(policy.leaveTime) to leave are over")
             }
         }

@@ -6,7 +6,7 @@ extension SupervisorEngine {
     /// for as long as a kill takes to show (K39): one that would lose nothing is killed now, as if it stood still (C90); another keeps its time (T33), and
     /// whoever is next has its turn beside it.
     mutating func giveUp(_ look: inout Look) {
-        guard look.level == .critical, let timeLeft = look.fleet.timeLeft else { return }
+        guard look.level == .critical, let timeLeft = look.timeLeft else { return }
         let now = look.at
         for index in look.units.indices {
             let unit = look.units[index]

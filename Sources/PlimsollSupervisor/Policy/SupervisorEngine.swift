@@ -19,6 +19,8 @@ public struct SupervisorEngine: Sendable, Hashable {
     var criticalSince: Duration?
     var calmSince: Duration?
     var lastReturn: Duration?
+    /// When the last wait for relief was over.
+    private var relievedAt: Duration?
     /// Reports older than this were taken before the last outcome.
     private var freshFrom = Duration.zero
     private var due: Duration?
@@ -67,7 +69,7 @@ public struct SupervisorEngine: Sendable, Hashable {
         if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
         memory[decision.unit] = unit
         guard wait?.unit == decision.unit, wait?.action == action else { return }
-        if wait?.learn(outcome, coolDown: policy.coolDown) == false { wait = nil }
+        if wait?.learn(outcome, coolDown: policy.coolDown) == false { (wait, relievedAt) = (nil, outcome.at) }
     }
 
     /// How long after `fleet`, the last that was decided on, something becomes due without any event; `nil` if nothing does.
@@ -105,7 +107,11 @@ public struct SupervisorEngine: Sendable, Hashable {
         }
         if let wait {
             let report = look.fleet.units.first { $0.name == wait.unit }
-            if wait.isOver(report, at: look.at) { self.wait = nil } else { look.remind(at: wait.until) }
+            if wait.isOver(report, at: look.at) { (self.wait, relievedAt) = (nil, look.at) } else { look.remind(at: wait.until) }
+        }
+        // Not for ever: whoever measures may be what is stuck.
+        if let relievedAt, look.fleet.measuredAt < relievedAt, look.at < relievedAt + policy.coolDown {
+            look.waitForMeasurement(until: relievedAt + policy.coolDown)
         }
     }
 

@@ -6,6 +6,7 @@ import Synchronization
 /// The supervisor's eyes: how short memory is where all units are. The same manager that services have, with nothing registered and nothing it may do.
 final class FleetWatch: Sendable {
     struct View: Sendable, Equatable {
+        var at = Duration.zero
         var level = PressureLevel.normal
         var shortfall = ByteCount.zero
         var room: ByteCount?
@@ -22,17 +23,19 @@ final class FleetWatch: Sendable {
     /// Begins to look.
     ///
     /// - Parameters:
+    ///   - time: of its views.
     ///   - onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
     ///   - onEnd: called if it can't look any more.
     func start(
-        _ source: any PressureSource, thresholds: PressureThresholds, onChange: @escaping @Sendable () -> Void,
+        _ source: any PressureSource, thresholds: PressureThresholds, time: Timekeeper, onChange: @escaping @Sendable () -> Void,
         onEnd: @escaping @Sendable (String) -> Void
     ) {
         let manager = ResourceManager(
-            source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: .running,
-            onTurn: { [weak self] _, assessment in
+            source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: time,
+            onTurn: { [weak self] reading, assessment in
                 self?.hurry()
-                let new = View(level: assessment.level, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
+                let new = View(
+                    at: reading.at, level: assessment.level, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
                 // Idle, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })

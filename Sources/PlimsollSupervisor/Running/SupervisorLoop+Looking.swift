@@ -26,7 +26,7 @@ extension SupervisorLoop {
             return report
         }
         var fleet = Fleet(at: now, level: view.level, shortfall: view.shortfall, units: reports)
-        (fleet.room, fleet.timeLeft) = (view.room, view.timeLeft)
+        (fleet.room, fleet.timeLeft, fleet.measuredAt) = (view.room, view.timeLeft, view.at)
         supervisor.published.withLock { $0 = fleet.units }
         return fleet
     }

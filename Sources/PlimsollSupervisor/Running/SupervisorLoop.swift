@@ -74,7 +74,7 @@ final class SupervisorLoop {
         // Not only once something happens.
         next = now
         eyes.start(
-            supervisor.source, thresholds: options.thresholds, onChange: { [queue = supervisor.queue] in queue.ring() },
+            supervisor.source, thresholds: options.thresholds, time: time, onChange: { [queue = supervisor.queue] in queue.ring() },
             onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }

@@ -74,9 +74,11 @@ public struct Fleet: Sendable, Hashable {
     public var room: ByteCount?
     /// Until nothing is left if usage goes on growing like this; `nil` if it doesn't.
     public var timeLeft: Duration?
+    /// When that was measured, which may have been before something was given back.
+    public var measuredAt: Duration
     public var units: [UnitReport]
 
     public init(at: Duration, level: PressureLevel, shortfall: ByteCount, units: [UnitReport]) {
-        (self.at, self.level, self.shortfall, self.units) = (at, level, shortfall, units)
+        (self.at, self.level, self.shortfall, self.measuredAt, self.units) = (at, level, shortfall, at, units)
     }
 }

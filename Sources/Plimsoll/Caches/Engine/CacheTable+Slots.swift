@@ -70,13 +70,16 @@ extension CacheTable {
 
     // MARK: The index
 
-    /// Room for one more: at most three of four cells are in use.
+    /// Room for one more: at most every second cell is in use. With three of four an index is half as large, but what isn't listed takes twice the steps, and no
+    /// processor foresees how many (get-or-insert: 41.9 ns, against 36.3).
+    @inline(__always)
     mutating func growIndex() {
         let bits = Int(index.word & 63)
-        guard count * 4 > 3 << bits else { return }
+        guard count * 2 > 1 << bits else { return }
         rebuildIndex(bits: bits + 1)
     }
 
+    @inline(never)
     private mutating func rebuildIndex(bits: Int) {
         let piece = CachePiece(4 << bits)
         let index = CacheIndex(piece.base, bits: bits)

@@ -87,7 +87,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     /// Whether entries that may go have that cost.
     @usableFromInline
     mutating func mayGive(_ cost: Int) -> Bool { small.cost + main.cost >= cost }
-    @usableFromInline
+    @usableFromInline @inline(__always)
     mutating func cost(of slot: UInt32) -> Int { costs.isUsed ? costs[slot] : max(0, costOfAll) }
 
     // MARK: In and out
@@ -141,7 +141,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     /// Unlists the slot least worth keeping, which is still to be emptied and handed to `recycle`; `nil` if there is none that may go. Amortized constant:
     /// each mark is cleared once. Allocates nothing.
     @usableFromInline
-    mutating func evict() -> UInt32? {
+    mutating func evict() -> (slot: UInt32, cost: Int)? {
         while true {
             let fromSmall = small.count > 0 && (main.count == 0 || small.cost >= (small.cost + main.cost) / Self.smallParts)
             let slot = fromSmall ? small.oldest : main.oldest
@@ -156,7 +156,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
             if fromSmall, !ghosts.insert(node(slot).pointee.hash) { hasForgotten = true }
             remove(slot)
             fetchNext(fromSmall ? small.oldest : main.oldest)
-            return slot
+            return (slot, cost(of: slot))
         }
     }
 
@@ -187,6 +187,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         hasForgotten = false
     }
 
+    @inline(__always)
     mutating func set(_ slot: UInt32, cost: Int) {
         if !costs.isUsed {
             if cost == costOfAll { return }

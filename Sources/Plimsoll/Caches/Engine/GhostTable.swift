@@ -16,6 +16,8 @@ struct GhostTable: ~Copyable {
     /// cell has 16: before they begin anew its bucket has been filled with later ones (with 15, one in five came back to life).
     private var shift: UInt64 = 0
     private var window: UInt64 = 0
+    /// What `window` is nine tenths of; less than nothing until there is one.
+    private var entries = -1
 
     deinit { buckets?.deallocate() }
 
@@ -23,14 +25,19 @@ struct GhostTable: ~Copyable {
     func copy() -> GhostTable {
         var copy = GhostTable()
         guard let buckets else { return copy }
-        (copy.count, copy.clock, copy.shift, copy.window) = (count, clock, shift, window)
+        (copy.count, copy.clock, copy.shift, copy.window, copy.entries) = (count, clock, shift, window, entries)
         copy.buckets = .allocate(capacity: Int(count))
         copy.buckets?.initialize(from: buckets, count: Int(count))
         return copy
     }
 
     /// Makes room to remember nine tenths of `entries`; a table that grows or shrinks much forgets.
-    mutating func reserve(_ entries: Int) {
+    @inline(__always)
+    mutating func reserve(_ entries: Int) { if entries != self.entries { resize(entries) } }
+
+    @inline(never)
+    private mutating func resize(_ entries: Int) {
+        self.entries = entries
         window = max(1, UInt64(entries) * 9 / 10)
         // Half as many cells again, so that few buckets overflow.
         let wanted = (window * 3 / 2 + 7) / 8
@@ -51,12 +58,13 @@ struct GhostTable: ~Copyable {
         guard let buckets else { return false }
         clock += 1
         let cells = UnsafeMutableRawPointer(buckets + bucket(hash)).assumingMemoryBound(to: UInt32.self), now = moment
-        // In the place of the oldest; an empty one is older than any.
-        var place = 0, oldest = UInt32(0)
+        // In the place of the oldest; an empty one is older than any. Without branches, as nobody could foresee them.
+        var oldest = UInt32(0)
         for cell in 0..<8 {
-            let age = cells[cell] == 0 ? 1 << 16 : (now &- cells[cell]) & 0xFFFF
-            if age >= oldest { (place, oldest) = (cell, age) }
+            let content = cells[cell], isEmpty = UInt32(truncatingIfNeeded: (UInt64(content) &- 1) >> 63)
+            oldest = max(oldest, (((now &- content) & 0xFFFF) | isEmpty << 16) << 3 | UInt32(cell))
         }
+        let place = Int(oldest & 7)
         cells[place] = mark(hash) | now
         return true
     }
@@ -77,11 +85,15 @@ struct GhostTable: ~Copyable {
         return false
     }
 
+    @inline(__always)
     private var moment: UInt32 { UInt32(truncatingIfNeeded: clock >> shift) & 0xFFFF }
+    @inline(__always)
     private func mark(_ hash: UInt32) -> UInt32 { (hash &* 0x85EB_CA6B) & 0xFFFF_0000 }
-    private func bucket(_ hash: UInt32) -> Int { Int((UInt64(hash &* 0xC2B2_AE35) * count) >> 32) }
+    @inline(__always)
+    private func bucket(_ hash: UInt32) -> Int { Int(truncatingIfNeeded: (UInt64(hash &* 0xC2B2_AE35) &* count) >> 32) }
 
     /// Has the processor bring the bucket of `hash`.
+    @inline(__always)
     func fetch(_ hash: UInt32) { if let buckets { plimsoll_prefetch(buckets + bucket(hash)) } }
 
     var byteCount: Int { Int(count) * MemoryLayout<Bucket>.stride }
