@@ -84,7 +84,8 @@ import Testing
         #expect(drain(full).count == 8 && full.connectionCount == 8 && full.counters.refused == 2)
         #expect(files[8...].allSatisfy { Fixture.received($0) == "1 refused because=too-many\n" })
         close(files.removeFirst())
-        #expect(drain(full).count == 1)
+        // Not at once where another test has just forked: its child has a copy until it runs its program.
+        #expect(Fixture.isReadable(full.file) && drain(full).count == 1)
         files.append(client(full, "1 hello v=1\n"))
         #expect(drain(full).count == 1 && full.connectionCount == 8)
         for file in files { close(file) }
