@@ -40,9 +40,15 @@ import Testing
         #expect(record.row[1] == "important after 2.0 s by the kernel, hog after 2.0 s")
     }
 
-    @Test func `who stands still is alive, and not served`() {
-        let record = record(.plimsoll) { $0.serving = ["important", "hog"] }
-        #expect(record.survived && record.unserved == .seconds(8.1) && record.row[1] == "nobody")
+    @Test func `who stands still is not served, and has survived if it is at work again in the end`() {
+        let stood = record(.plimsoll) { $0.serving = ["important", "hog"] }
+        #expect(!stood.survived && stood.unserved == .seconds(8.1) && stood.row[1] == "nobody")
+        var looks = 0
+        let back = record(.plimsoll) {
+            looks += 1
+            if looks < 60 { $0.serving = ["important", "hog"] }
+        }
+        #expect(back.survived && back.unserved == .seconds(6))
     }
 
     @Test func `a machine is used up only if that is asked for`() {

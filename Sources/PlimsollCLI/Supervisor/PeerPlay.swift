@@ -83,7 +83,7 @@ struct PeerPlay {
 
     /// Ends who still grows, for else nobody might get to it, and asks all others to end, which saves them. Nothing remains of the play, however it went.
     private func end() {
-        for member in Trio.members where !Trio.innocent.contains(member.name) { try? ControlFile.write("1", to: group(of: member.name) + "/cgroup.kill") }
+        for member in Trio.members where member.growth > .zero { try? ControlFile.write("1", to: group(of: member.name) + "/cgroup.kill") }
         try? Self.systemctl(["stop", Self.slice] + keeper.services)
     }
 
