@@ -36,13 +36,13 @@ import Testing
         }
         #expect(record.ends.map(\.name) == ["important", "hog"] && record.ends.map(\.isKernels) == [true, false])
         #expect(record.ends.allSatisfy { $0.at == .seconds(2) })
-        #expect(!record.survived && record.unserved == .seconds(8.1))
+        #expect(!record.survived && record.unserved == .milliseconds(8100))
         #expect(record.row[1] == "important after 2.0 s by the kernel, hog after 2.0 s")
     }
 
     @Test func `who stands still is not served, and has survived if it is at work again in the end`() {
         let stood = record(.plimsoll) { $0.serving = ["important", "hog"] }
-        #expect(!stood.survived && stood.unserved == .seconds(8.1) && stood.row[1] == "nobody")
+        #expect(!stood.survived && stood.unserved == .milliseconds(8100) && stood.row[1] == "nobody")
         var looks = 0
         let back = record(.plimsoll) {
             looks += 1
