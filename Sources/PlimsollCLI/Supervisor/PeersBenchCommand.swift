@@ -52,13 +52,9 @@ struct PeersBenchCommand: ParsableCommand {
         }
     }
 
-    /// What the kernel can give to services before it kills: also its reserve, which MemAvailable leaves out, and of which small machines have the largest share.
+    /// What there is for services now.
     private var available: ByteCount {
-        var sum = 0
-        for line in (ControlFile.text("/proc/meminfo") ?? "").split(separator: "\n") {
-            let words = line.split(separator: " ")
-            if words.count > 1, ["MemFree:", "Active(file):", "Inactive(file):"].contains(words[0]) { sum += Int(words[1]) ?? 0 }
-        }
-        return .kibibytes(sum)
+        let line = (ControlFile.text("/proc/meminfo") ?? "").split(separator: "\n").first { $0.hasPrefix("MemAvailable:") }
+        return .kibibytes(line?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0)
     }
 }
