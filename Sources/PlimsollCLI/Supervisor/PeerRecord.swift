@@ -57,13 +57,8 @@ extension PeerRecord {
         Trio.innocent.reduce(.zero) { $0 + (pauses[$1] ?? .zero) + Self.pause(from: servedAt[$1] ?? .zero, to: length) }
     }
 
-    /// Those that did nothing wrong are there and at work, and nothing of theirs is lost.
-    var survived: Bool {
-        Trio.innocent.allSatisfy { name in
-            let isAtWork = servedAt[name].map { length - $0 < .seconds(5) } ?? false
-            return isAtWork && !hasEnded(name) && lost[name] == 0
-        }
-    }
+    /// Those that did nothing wrong are there, and nothing of theirs is lost. Whether they were of use meanwhile, `unserved` says.
+    var survived: Bool { Trio.innocent.allSatisfy { name in begun.contains(name) && !hasEnded(name) && lost[name] == 0 } }
 
     static let header = ["who", "ended", "orders lost", "stalled, some", "all", "not served"]
 

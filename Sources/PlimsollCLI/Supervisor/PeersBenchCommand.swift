@@ -49,6 +49,8 @@ struct PeersBenchCommand: ParsableCommand {
             Bench.figure("\(name).\(keeper.rawValue)", Double(own.count(where: \.survived)), "of_\(own.count)")
             let lost = own.reduce(0) { $0 + $1.lost.values.reduce(0, +) }
             Bench.figure("\(name).\(keeper.rawValue).state-lost", Double(lost), "orders")
+            let unserved = own.reduce(Duration.zero) { $0 + $1.unserved } / own.count
+            Bench.figure("\(name).\(keeper.rawValue).not-served", unserved.inSeconds, "s")
         }
     }
 
