@@ -8,7 +8,7 @@ RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -20,6 +20,8 @@ swift:
 # The virtual machine's packages are the only ones beyond a toolchain. As root they are installed; otherwise the command is printed.
 setup: swift
 	@$(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --setup || echo "going on without the virtual machine" >&2
+	@! $(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --setup || \
+		echo "going on without systemd in the virtual machine" >&2
 
 $(RELEASE): swift
 	swift build -c release --product plimsoll
@@ -63,6 +65,13 @@ allocators: swift ## Who owns malloc, in every way of linking and starting a pro
 
 vm: setup $(RELEASE) ## The tests and the demo on a real cgroup v2 system under software emulation
 	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
+
+# The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
+# Twenty minutes; PEERS_VM="--runs 1" makes it shorter.
+vm-peers: setup $(RELEASE) ## Three services on a whole machine: the kernel alone, earlyoom, systemd-oomd and the supervisor, in the virtual machine
+	@if $(VM)/vm-run --systemd --check; then for swap in "" "--zram 256M"; do \
+		$(VM)/vm-run --systemd --mem 640M $$swap --append transparent_hugepage=never --timeout 3600 --add $(RELEASE) --add $(VM)/peers -- peers --seconds 60 $(PEERS_VM); \
+	done; else echo "skipped: systemd in the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
 	swift format lint --strict --recursive Package.swift Sources Tests Benchmarks

@@ -30,6 +30,7 @@ enum Workbench {
     static let found = GroupRoot(prefix: prefix())
     static let hasFreezer = found.capabilities["freeze"]!.isLive && found.layout != .version1
     static let hasCharge = found.capabilities["charge"]!.isLive
+    static let hasSwap = found.capabilities["swap"]!.isLive && found.capabilities["reclaim"]!.isLive
     static let hasVersion1Freezer = root(version1: [.freezer]).layout == .version1
     static let hasVersion1Memory = root(version1: [.memory]).parents[.memory] != nil
 

@@ -36,6 +36,7 @@ struct SuperviseCommand: ParsableCommand {
             let listener = PlainThread { listen(signals, supervisor) }
             listener?.detach()
             Output.line(json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them")
+            if let problem = ServiceManager.tellReady() { Output.error("plimsoll: \(problem)") }
             try failing { try supervisor.run() }
         }
     }

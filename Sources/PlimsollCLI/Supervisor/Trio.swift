@@ -14,6 +14,13 @@ final class Trio {
         /// Shares of the limit.
         var size: Double
         var growth = 0.0
+
+        /// Of this program, with `directory` for what it saves.
+        func arguments(limit: ByteCount, directory: String) -> [String] {
+            [
+                "_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth", "\((limit * growth).bytes)",
+            ]
+        }
     }
 
     static let members = [
@@ -68,31 +75,30 @@ final class Trio {
 
     // MARK: - Starting
 
-    private func arguments(_ member: Member) -> [String] {
-        [
-            "_unit", "--name", member.name, "--directory", directory, "--size", "\((limit * member.size).bytes)", "--growth",
-            "\((limit * member.growth).bytes)",
-        ]
-    }
-
-    func startSupervisor() throws {
-        var units = "version: 1\npolicy: {roomHold: 60s}\nunits:\n"
-        for member in Self.members {
-            let command = ([Self.program] + arguments(member)).map { "\"\($0)\"" }.joined(separator: ", ")
+    /// What starts a supervisor with the three, after this program's name; its groups begin with "trio". Writes their units file.
+    static func supervisor(limit: ByteCount, directory: String, policy: String) throws -> [String] {
+        var units = "version: 1\npolicy: \(policy)\nunits:\n"
+        for member in members {
+            let command = ([program] + member.arguments(limit: limit, directory: directory)).map { "\"\($0)\"" }.joined(separator: ", ")
             units += "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
         }
         try File.write(units, to: directory + "/units.yaml")
-        let supervisor = try group.startPart(
-            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio", "--own-leaf"], leashed: false)
-        parts.append(("supervisor", supervisor))
+        return ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio", "--own-leaf"]
+    }
+
+    func startSupervisor() throws {
+        let arguments = try Self.supervisor(limit: limit, directory: directory, policy: "{roomHold: 60s}")
+        parts.append(("supervisor", try group.startPart(arguments, leashed: false)))
     }
 
     private func startAlone() throws {
-        for member in Self.members { parts.append((member.name, try group.startPart(arguments(member), leashed: false))) }
+        for member in Self.members {
+            parts.append((member.name, try group.startPart(member.arguments(limit: limit, directory: directory), leashed: false)))
+        }
     }
 
     /// This program's file: a unit starts it anew.
-    private static let program: String = {
+    static let program: String = {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { path in
             let length = readlink("/proc/self/exe", path.baseAddress!, path.count)
             return String(decoding: UnsafeRawBufferPointer(path)[..<max(0, length)], as: UTF8.self)

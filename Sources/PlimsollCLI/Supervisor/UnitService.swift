@@ -86,15 +86,23 @@ final class UnitService: Sendable {
 
     /// Orders that it had accepted and not saved when it ended.
     static func lost(_ name: String, in directory: String) throws -> Int {
-        let path = acceptedFile(name, in: directory), file = open(path, O_RDONLY | O_CLOEXEC)
-        guard file >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
-        defer { close(file) }
-        var accepted = 0
-        pread(file, &accepted, 8, 0)
+        guard let accepted = accepted(name, in: directory) else {
+            throw Failure.failed("\(acceptedFile(name, in: directory)): \(String(cString: strerror(errno)))")
+        }
         // The store wraps what was saved, which stands at the end.
         let bytes = try store(name, in: directory).read("orders") ?? []
         let digits = bytes.reversed().prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
         return max(0, accepted - (Int(String(decoding: digits.reversed(), as: UTF8.self)) ?? 0))
+    }
+
+    /// Orders that it has accepted so far; `nil` if it has never begun.
+    static func accepted(_ name: String, in directory: String) -> Int? {
+        let file = open(acceptedFile(name, in: directory), O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var accepted = 0
+        pread(file, &accepted, 8, 0)
+        return accepted
     }
 
     private static func acceptedFile(_ name: String, in directory: String) -> String { directory + "/" + name + ".accepted" }
