@@ -27,6 +27,12 @@ enum Allowed {
         }
     }
 
+    static func factor(_ value: Double, _ option: String, in range: ClosedRange<Double>) throws {
+        guard range.contains(value) else {
+            throw ValidationError("\(option) is \(value); allowed is \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound)).")
+        }
+    }
+
     /// The parts of a comma-separated list, each the raw value of a `Choice`, without doubles.
     static func list<Choice: RawRepresentable & CaseIterable & Equatable>(_ text: String, _ option: String) throws -> [Choice]
     where Choice.RawValue == String {

@@ -11,11 +11,13 @@ struct SupervisorBenchCommand: ParsableCommand {
     @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
     @Option(help: "Runs of the trio.") var runs = 20
     @Option(help: "Limit of the trio's group.") var limit = ByteCount.mebibytes(256)
+    @Option(help: "How many times as fast as 12 % of that a second the hog grows; less than 1 where processors are emulated.") var pace = 1.0
     @Option(help: "Units of the idle fleet.") var units = 500
     @Option(help: "How long it idles.") var seconds = 20.0
 
     func validate() throws {
         try Allowed.count(runs, "--runs", in: 1...1000)
+        try Allowed.factor(pace, "--pace", in: 0.1...10)
         try Allowed.count(units, "--units", in: 1...1000)
         try Allowed.seconds(seconds, "--seconds", in: 1...600)
         let _: [Part] = try Allowed.list(parts, "--parts")
@@ -42,13 +44,13 @@ struct SupervisorBenchCommand: ParsableCommand {
     private func trio(_ signals: SignalQueue) throws {
         var records: [TrioRecord] = []
         for number in 1...runs {
-            let record = try Self.play(limit: limit, isSupervised: true, signals)
+            let record = try play(isSupervised: true, signals)
             records.append(record)
             Output.line(
                 "# run \(number): \(record.result); first relief \(record.reliefAfterCritical.map { Text.number($0.milliseconds) } ?? "-") ms after critical"
             )
         }
-        let alone = try Self.play(limit: limit, isSupervised: false, signals)
+        let alone = try play(isSupervised: false, signals)
         Output.line("# without a supervisor: \(alone.result)")
         func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
         figure("supervisor.trio.survived", Double(records.count(where: \.survived)), "of_\(runs)")
@@ -58,9 +60,10 @@ struct SupervisorBenchCommand: ParsableCommand {
         if !reliefs.isEmpty { figure("supervisor.first-relief", reliefs[reliefs.count / 2], "ms") }
     }
 
-    static func play(limit: ByteCount, isSupervised: Bool, _ signals: SignalQueue) throws -> TrioRecord {
+    private func play(isSupervised: Bool, _ signals: SignalQueue) throws -> TrioRecord {
         try ScratchDirectory.with("trio") { directory in
-            try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals).play(isSupervised: isSupervised, for: .seconds(20))
+            try Trio(limit: limit, directory: directory, maker: GroupMaker(), signals: signals, pace: pace)
+                .play(isSupervised: isSupervised, for: .seconds(20))
         }
     }
 }

@@ -16,10 +16,9 @@ final class Trio {
         var growth = 0.0
 
         /// Of this program, with `directory` for what it saves.
-        func arguments(limit: ByteCount, directory: String) -> [String] {
-            [
-                "_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth", "\((limit * growth).bytes)",
-            ]
+        func arguments(limit: ByteCount, directory: String, pace: Double = 1) -> [String] {
+            let growth = limit * (growth * pace)
+            return ["_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth", "\(growth.bytes)"]
         }
     }
 
@@ -33,6 +32,7 @@ final class Trio {
 
     private let limit: ByteCount
     private let directory: String
+    private let pace: Double
     let group: LimitedGroup
     private let start: Duration
     private let signals: SignalQueue
@@ -45,9 +45,11 @@ final class Trio {
     /// Hears what happens when it is seen.
     var onEvent: (TrioEvent, Duration) -> Void = { _, _ in }
 
-    /// - Parameter directory: an empty one, for the services' state and the supervisor's sockets; kept short, as those have paths of 107 bytes at most.
-    init(limit: ByteCount, directory: String, maker: GroupMaker, signals: SignalQueue) throws {
-        (self.limit, self.directory, self.signals) = (limit, directory, signals)
+    /// - Parameters:
+    ///   - directory: an empty one, for the services' state and the supervisor's sockets; kept short, as those have paths of 107 bytes at most.
+    ///   - pace: how many times as fast as its growth says the hog grows.
+    init(limit: ByteCount, directory: String, maker: GroupMaker, signals: SignalQueue, pace: Double = 1) throws {
+        (self.limit, self.directory, self.signals, self.pace) = (limit, directory, signals, pace)
         group = try maker.make("trio", limit: limit)
         start = SteadyClock.now
         record = TrioRecord(limit: limit, start: start)
@@ -76,10 +78,10 @@ final class Trio {
     // MARK: - Starting
 
     /// What starts a supervisor with the three, after this program's name; its groups begin with "trio". Writes their units file.
-    static func supervisor(limit: ByteCount, directory: String, policy: String) throws -> [String] {
+    static func supervisor(limit: ByteCount, directory: String, policy: String, pace: Double = 1) throws -> [String] {
         var units = "version: 1\npolicy: \(policy)\nunits:\n"
         for member in members {
-            let command = ([program] + member.arguments(limit: limit, directory: directory)).map { "\"\($0)\"" }.joined(separator: ", ")
+            let command = ([program] + member.arguments(limit: limit, directory: directory, pace: pace)).map { "\"\($0)\"" }.joined(separator: ", ")
             units += "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
         }
         try File.write(units, to: directory + "/units.yaml")
@@ -87,13 +89,14 @@ final class Trio {
     }
 
     func startSupervisor() throws {
-        let arguments = try Self.supervisor(limit: limit, directory: directory, policy: "{roomHold: 60s}")
+        let arguments = try Self.supervisor(limit: limit, directory: directory, policy: "{roomHold: 60s}", pace: pace)
         parts.append(("supervisor", try group.startPart(arguments, leashed: false)))
     }
 
     private func startAlone() throws {
         for member in Self.members {
-            parts.append((member.name, try group.startPart(member.arguments(limit: limit, directory: directory), leashed: false)))
+            let arguments = member.arguments(limit: limit, directory: directory, pace: pace)
+            parts.append((member.name, try group.startPart(arguments, leashed: false)))
         }
     }
 
