@@ -31,11 +31,23 @@ import Testing
         #expect(calm(units, room: 1000, for: 20) == ["small: resume room", "large: resume room", "low: resume room"])
     }
 
-    @Test mutating func `only what fits comes back, and nobody before there has been room for a while`() {
+    @Test mutating func `nobody comes back before there has been room for a while; what is charged for anyway needs none of it`() {
         let units = [unit("small", .background, .suspended, 100), unit("large", .background, .suspended, 200)]
-        #expect(calm(units, room: 150, for: 9) == [])
+        #expect(calm(units, room: 50, for: 9) == [])
         engine = SupervisorEngine()
-        #expect(calm(units, room: 150, for: 30) == ["small: resume room"])
+        #expect(calm(units, room: 50, for: 30) == ["small: resume room", "large: resume room"])
+    }
+
+    @Test(arguments: [(100, false), (160, true)])
+    mutating func `only what fits comes back: what was pushed out of it has to come in again`(room: Int, comesBack: Bool) throws {
+        var job = unit("job", .background, .running, 200) { $0.isWarnable = true }
+        let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
+        engine.learn(Outcome(sent, at: .zero, relief: .zero))
+        // It stands still by now, and most of it was pushed out.
+        (job.state, job.since, job.charge) = (.suspended, .seconds(1), .mebibytes(50))
+        var words: [String] = []
+        for second in 10..<40 { words += engine.words(fleet(Double(second), .normal, room: room, [job])) }
+        #expect(words.contains("job: resume room") == comesBack, "\(words)")
     }
 
     @Test mutating func `T29 they come back one after the other`() {

@@ -12,7 +12,7 @@ extension SupervisorEngine {
             look.decide(.throttle(false), of: index, "memory has not been short for \(policy.roomHold)")
         }
         let running = Set(look.units.lazy.filter(\.runs).map(\.name)), known = Set(look.units.lazy.map(\.name))
-        let choice = VictimOrder.returning(look.units, by: Self.need) { unit in
+        let choice = VictimOrder.returning(look.units, by: Self.size) { unit in
             guard unit.isFree, mayReturn(unit, at: now), look.fleet.room.map({ Self.need(unit) <= $0 }) ?? true else { return false }
             return unit.report.state != .stopped || unit.report.dependencies.allSatisfy { running.contains($0) || !known.contains($0) }
         }
@@ -51,8 +51,10 @@ extension SupervisorEngine {
         return look.at >= next
     }
 
-    /// What it takes once it runs: as much as before, as what was pushed out comes back.
-    private static func need(_ unit: Candidate) -> ByteCount { max(unit.report.charge, unit.memory.footprint ?? .zero) }
+    /// What it takes besides what it has: as much as it had before. What stands still is charged already, but for what was pushed out of it.
+    private static func need(_ unit: Candidate) -> ByteCount { size(unit) - unit.report.charge }
+
+    private static func size(_ unit: Candidate) -> ByteCount { max(unit.report.charge, unit.memory.footprint ?? .zero) }
 
     /// Up to half the spacing, always the same for a name (FNV-1a).
     private func jitter(_ name: String) -> Duration {
