@@ -25,6 +25,7 @@ let package = Package(
             name: "CacheBench",
             dependencies: [
                 .product(name: "Plimsoll", package: "plimsoll"),
+                .product(name: "PlimsollLinux", package: "plimsoll"),
                 .product(name: "PlimsollTesting", package: "plimsoll"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
