@@ -17,13 +17,38 @@ let package = Package(
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
         .library(name: "PlimsollFoundationNetworking", targets: ["PlimsollFoundationNetworking"]),
         .library(name: "PlimsollJemalloc", targets: ["PlimsollJemalloc"]),
+        .library(name: "PlimsollService", targets: ["PlimsollService"]),
         .library(name: "PlimsollSupervisor", targets: ["PlimsollSupervisor"]),
         .library(name: "PlimsollTesting", targets: ["PlimsollTesting"]),
+        .library(name: "PlimsollHummingbird", targets: ["PlimsollHummingbird"]),
+        .library(name: "PlimsollNIO", targets: ["PlimsollNIO"]),
+        .library(name: "PlimsollGRDB", targets: ["PlimsollGRDB"]),
+        .library(name: "PlimsollPostgreSQL", targets: ["PlimsollPostgreSQL"]),
+        .library(name: "PlimsollSpill", targets: ["PlimsollSpill"]),
         .executable(name: "plimsoll", targets: ["PlimsollCLI"]),
+    ],
+    traits: [
+        // What a trait names is fetched and built only for who asks for it: `.package(…, traits: ["Hummingbird"])`. Without it the product of that name is empty.
+        .trait(name: "Tracing", description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory"),
+        .trait(name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages"),
+        .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies, advice to AsyncHTTPClient"),
+        .trait(name: "GRDB", description: "PlimsollGRDB: SQLite's memory gives way; hand-over of tasks through a database file"),
+        .trait(name: "PostgreSQL", description: "PlimsollPostgreSQL: hand-over of tasks through a server, by libpq"),
+        .trait(name: "Spill", description: "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached and hiredis"),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
+        // Of traits.
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // What pressure means and what to do about it. No Foundation, no Glibc, no package.
@@ -51,13 +76,49 @@ let package = Package(
             dependencies: ["Plimsoll", "PlimsollLinux", "CPlimsollSupervisor", .product(name: "Yams", package: "Yams")], swiftSettings: rules),
         .target(name: "CPlimsollSupervisor"),
 
+        // At home in the server ecosystem: one line adds it to a group of services, and its operators see what it does.
+        .target(
+            name: "PlimsollService",
+            dependencies: [
+                "Plimsoll", "PlimsollLinux",
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"), .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Tracing"])),
+            ],
+            swiftSettings: rules),
+
+        // One framework each, behind a trait. Their tests are in Tests/Ecosystem, a package of its own.
+        .target(
+            name: "PlimsollHummingbird",
+            dependencies: [
+                "Plimsoll", "PlimsollService", .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+            ],
+            swiftSettings: rules),
+        .target(
+            name: "PlimsollNIO",
+            dependencies: [
+                "Plimsoll", .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["NIO"])),
+                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["NIO"])),
+            ],
+            swiftSettings: rules),
+        .target(
+            name: "PlimsollGRDB",
+            dependencies: ["Plimsoll", .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["GRDB"]))], swiftSettings: rules),
+        .target(
+            name: "PlimsollPostgreSQL",
+            dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))], swiftSettings: rules),
+        .systemLibrary(name: "CPostgreSQL", providers: [.apt(["libpq-dev"])]),
+        .target(
+            name: "PlimsollSpill", dependencies: ["Plimsoll", .target(name: "CSpill", condition: .when(traits: ["Spill"]))], swiftSettings: rules),
+        .systemLibrary(name: "CSpill", providers: [.apt(["libmemcached-dev", "libhiredis-dev"])]),
+
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
 
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
+                "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
@@ -73,6 +134,15 @@ let package = Package(
         .testTarget(
             name: "PlimsollLinuxTests",
             dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],
+            swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollServiceTests",
+            dependencies: [
+                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CAllocationCounter",
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
+                .product(name: "Configuration", package: "swift-configuration"),
+            ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",

@@ -1,0 +1,2 @@
+#include <libmemcached/memcached.h>
+#include <hiredis/hiredis.h>

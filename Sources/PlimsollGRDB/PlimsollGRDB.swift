@@ -1,0 +1,1 @@
+// The trait GRDB fills this product.

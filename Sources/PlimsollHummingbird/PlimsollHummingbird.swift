@@ -1,0 +1,1 @@
+// The trait Hummingbird fills this product.

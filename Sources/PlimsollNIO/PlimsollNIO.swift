@@ -1,0 +1,1 @@
+// The trait NIO fills this product.

@@ -1,0 +1,1 @@
+// The trait PostgreSQL fills this product.

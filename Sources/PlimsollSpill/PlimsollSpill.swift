@@ -1,0 +1,1 @@
+// The trait Spill fills this product.

@@ -1,0 +1,62 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// What the library has behind traits, used as its users use it: tests against real servers, and the web demo. A package of its own, because the first build of
+/// what it needs takes minutes.
+let rules: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+func plimsoll(_ name: String) -> Target.Dependency { .product(name: name, package: "plimsoll") }
+
+let package = Package(
+    name: "plimsoll-ecosystem",
+    dependencies: [
+        .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "NIO", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    ],
+    targets: [
+        .executableTarget(
+            name: "WebDemo",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "WebTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
+                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdTesting", package: "hummingbird"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "NIOTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"),
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "DatabaseTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting")], swiftSettings: rules),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,4 @@
+@main
+struct WebDemo {
+    static func main() {}
+}
