@@ -12,15 +12,19 @@ final class Journal: Sendable {
         var listeners: [Listener] = []
         /// The next report and the next listener to be served.
         var served = (report: 0, listener: 0)
+        /// Reports that were overwritten before all listeners had them.
+        var overwritten = 0
     }
 
     private let state: Mutex<State>
+    let tally = Tally()
 
     init(capacity: Int = 256) { state = Mutex(State(ring: ContiguousArray(repeating: nil, count: capacity))) }
 
     /// Whether somebody listens: then the delivery worker is to be asked.
     func add(_ report: ActionReport) -> Bool {
-        state.withLock { state in
+        tally.add(report)
+        return state.withLock { state in
             state.ring[state.written % state.ring.count] = report
             state.written += 1
             return !state.listeners.isEmpty
@@ -45,7 +49,10 @@ final class Journal: Sendable {
         state.withLock { state in
             if state.served.report < state.written, state.served.listener >= state.listeners.count { state.served = (state.served.report + 1, 0) }
             let oldest = state.written - state.ring.count
-            if state.served.report < oldest { state.served = (oldest, 0) }
+            if state.served.report < oldest {
+                state.overwritten += oldest - state.served.report
+                state.served = (oldest, 0)
+            }
             guard state.served.report < state.written, !state.listeners.isEmpty,
                 let report = state.ring[state.served.report % state.ring.count]
             else { return nil }
@@ -53,6 +60,9 @@ final class Journal: Sendable {
             return (report, state.listeners[state.served.listener - 1])
         }
     }
+
+    /// How many reports listeners have missed.
+    var overwritten: Int { state.withLock { $0.overwritten } }
 
     /// Oldest first.
     var reports: [ActionReport] {

@@ -32,6 +32,8 @@ final class ManagerParts: Sendable {
     let exit: @Sendable (Int32, String) -> Void
 
     let published = PublishedLevel()
+    /// What the loop saw last, and made of it.
+    let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
     let deferred: DeferredTasks
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
@@ -106,8 +108,12 @@ final class ManagerParts: Sendable {
 
     var level: PressureLevel { published.level }
 
-    func publish(_ level: PressureLevel) {
-        if published.publish(level) { deferred.look() }
+    /// What the loop has just seen. Called by it alone.
+    func publish(_ reading: PressureReading, _ assessment: PressureAssessment) {
+        lastTurn.withLock { $0 = (reading, assessment) }
+        let before = published.level
+        if assessment.level != before { journal.tally.moved(to: assessment.level, assessment.evidence) }
+        if published.publish(assessment.level) { deferred.look() }
     }
 
     /// Time until a handler has overrun its budget.

@@ -22,6 +22,8 @@ final class ObserverRegistry: Sendable {
         var observers: [Observer] = []
         /// What is being delivered to whom. The newest event wins over one that waits.
         var waiting: PressureEvent?
+        /// Events that a newer one took the place of.
+        var superseded = 0
         var current: (event: PressureEvent, to: [Observer], next: Int)?
     }
 
@@ -43,7 +45,15 @@ final class ObserverRegistry: Sendable {
     var count: Int { state.withLock { $0.observers.count } }
 
     /// Makes `event` the next to be delivered.
-    func post(_ event: PressureEvent) { state.withLock { $0.waiting = event } }
+    func post(_ event: PressureEvent) {
+        state.withLock { state in
+            if state.waiting != nil { state.superseded += 1 }
+            state.waiting = event
+        }
+    }
+
+    /// How many events observers have not heard of.
+    var superseded: Int { state.withLock { $0.superseded } }
 
     /// Delivers until nothing waits. Runs on the delivery worker; false if its thread was replaced meanwhile.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) -> Bool {

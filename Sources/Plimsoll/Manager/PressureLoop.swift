@@ -30,7 +30,7 @@ struct PressureLoop {
             environment.limit.noticed(reading.limit, post: environment.post)
             var assessment = assessor.assess(reading)
             parts.inbox.simulate(on: &assessment)
-            parts.publish(assessment.level)
+            parts.publish(reading, assessment)
             response.respond(to: assessment, reading)
             onTurn?(reading, assessment)
 

@@ -69,7 +69,11 @@ struct PressureResponse {
     }
 
     private mutating func announce(_ assessment: PressureAssessment) {
-        guard let event = announcer.event(for: assessment) else { return }
+        let withheld = announcer.withheld
+        guard let event = announcer.event(for: assessment) else {
+            if let now = announcer.withheld, now != withheld { parts.journal.tally.rested() }
+            return
+        }
         parts.observers.post(event)
         parts.courier.request()
     }

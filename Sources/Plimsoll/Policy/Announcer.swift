@@ -4,6 +4,8 @@ struct Announcer: Sendable {
     private(set) var announced = PressureLevel.normal
     /// The number of the last event; reports carry it.
     private(set) var lastID: UInt64 = 0
+    /// The level that is not announced as it was a short while ago.
+    private(set) var withheld: PressureLevel?
     private var warnedAt: Duration?
     private var criticalAt: Duration?
     private let rest: Duration
@@ -13,10 +15,17 @@ struct Announcer: Sendable {
     /// The event to announce for `assessment`; `nil` if nothing changed or the level was announced within the resting time.
     mutating func event(for assessment: PressureAssessment) -> PressureEvent? {
         let level = assessment.level
-        guard level != announced else { return nil }
+        guard level != announced else {
+            withheld = nil
+            return nil
+        }
         let before = level == .critical ? criticalAt : level == .warning ? warnedAt : nil
         // A rehearsal is asked for, so it is always heard.
-        if let before, assessment.at - before < rest, !assessment.evidence.contains(.simulated) { return nil }
+        if let before, assessment.at - before < rest, !assessment.evidence.contains(.simulated) {
+            withheld = level
+            return nil
+        }
+        withheld = nil
         if level == .critical { criticalAt = assessment.at }
         if level == .warning { warnedAt = assessment.at }
         lastID += 1

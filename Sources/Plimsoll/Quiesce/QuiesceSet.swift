@@ -113,6 +113,11 @@ public final class QuiesceSet: Sendable {
     /// The names of the members, in the order of addition.
     public var members: [String] { state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.map(\.name) }
 
+    /// Those that count what they admit, in the order of addition.
+    var countingMembers: [any CountingQuiescable] {
+        state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.compactMap { $0 as? any CountingQuiescable }
+    }
+
     /// Those that are paused and still do what they had admitted before, in the order of addition.
     var pausedWorkers: [any WorkingMember] {
         let members = state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }

@@ -112,9 +112,9 @@ struct BackgroundTaskList: @unchecked Sendable {
         other = BackgroundTaskList()
     }
 
-    func forEach(_ body: (BackgroundTaskRecord) -> Void) {
+    func forEach(while goesOn: () -> Bool = { true }, _ body: (BackgroundTaskRecord) -> Void) {
         var next = oldest
-        while let record = next {
+        while goesOn(), let record = next {
             record._withUnsafeGuaranteedRef {
                 body($0)
                 next = $0.newer

@@ -79,6 +79,7 @@ final class BackgroundTaskRegistry: Sendable {
         var refusal = shard.begin(record)
         if refusal == .tooMany, makeRoom(in: shard) { refusal = shard.begin(record) }
         if let refusal {
+            if refusal == .tooMany { shard.countRefused() }
             // Nobody else knows it yet.
             record.refusal = refusal
             record.enter(.ended)
@@ -139,22 +140,21 @@ final class BackgroundTaskRegistry: Sendable {
     // MARK: All of them
 
     var tally: BackgroundTaskShard.Tally {
-        shards.reduce(into: BackgroundTaskShard.Tally()) { sum, shard in
-            let tally = shard.tally
-            sum.count += tally.count
-            sum.expiring += tally.expiring
-            sum.ended += tally.ended
-        }
+        shards.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
     }
 
     /// Whether any task has neither ended nor been given up, or handed over work that is not accepted yet.
     var hasLiveTasks: Bool { gate.withLock { $0.offers } > 0 || shards.contains { $0.tally.count > 0 } }
 
     /// Oldest first.
-    var statuses: [BackgroundTaskStatus] {
+    var statuses: [BackgroundTaskStatus] { statuses(atMost: .max) }
+
+    /// The oldest, at most so many.
+    func statuses(atMost most: Int) -> [BackgroundTaskStatus] {
         let now = time.elapsed()
-        let records = shards.flatMap(\.records).enumerated()
-        return records.sorted { ($0.element.begun, $0.offset) < ($1.element.begun, $1.offset) }.map { $0.element.status(at: now) }
+        let records = shards.flatMap { $0.records(atMost: most) }.enumerated()
+        let sorted = records.sorted { ($0.element.begun, $0.offset) < ($1.element.begun, $1.offset) }
+        return sorted.prefix(most).map { $0.element.status(at: now) }
     }
 
     /// The last tasks dropped without end, oldest first.

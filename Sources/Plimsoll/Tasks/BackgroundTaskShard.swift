@@ -14,8 +14,12 @@ final class BackgroundTaskShard: Sendable {
         var expiring = BackgroundTaskList()
         var count = 0
         var expiringCount = 0
-        /// Ended or given up so far.
+        /// Ended or given up so far; of those, asked to stop before they ended, given up, and dropped; and refused.
         var ended: UInt64 = 0
+        var expired: UInt64 = 0
+        var givenUp: UInt64 = 0
+        var leaked: UInt64 = 0
+        var refused: UInt64 = 0
         /// How many more may begin before room is asked for.
         var room = 0
         var refusal: BackgroundTaskRefusal.Cause?
@@ -50,7 +54,10 @@ final class BackgroundTaskShard: Sendable {
     /// Takes `record` in, or says why not. `.tooMany` says that room must be asked for.
     func begin(_ record: Record) -> BackgroundTaskRefusal.Cause? {
         state.withLock { state in
-            if let refusal = state.refusal { return refusal }
+            if let refusal = state.refusal {
+                state.refused += 1
+                return refusal
+            }
             guard state.room > 0 else { return .tooMany }
             state.room -= 1
             state.count += 1
@@ -71,7 +78,9 @@ final class BackgroundTaskShard: Sendable {
             } else {
                 state.expiring.remove(record)
                 state.expiringCount -= 1
+                state.expired += 1
             }
+            if isDropped { state.leaked += 1 }
             let handler = state.leave(record, .ended)
             let tells = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
             return (handler, tells, tells || isDropped ? state.book : nil)
@@ -88,10 +97,36 @@ final class BackgroundTaskShard: Sendable {
     struct Tally {
         var count = 0
         var expiring = 0
+        /// All that have left.
         var ended: UInt64 = 0
+        /// Of them asked to stop first, given up, dropped.
+        var expired: UInt64 = 0
+        var givenUp: UInt64 = 0
+        var leaked: UInt64 = 0
+        /// Never begun.
+        var refused: UInt64 = 0
+
+        static func += (sum: inout Tally, other: Tally) {
+            sum.count += other.count
+            sum.expiring += other.expiring
+            sum.ended += other.ended
+            sum.expired += other.expired
+            sum.givenUp += other.givenUp
+            sum.leaked += other.leaked
+            sum.refused += other.refused
+        }
     }
 
-    var tally: Tally { state.withLock { Tally(count: $0.count, expiring: $0.expiringCount, ended: $0.ended) } }
+    var tally: Tally {
+        state.withLock { state in
+            Tally(
+                count: state.count, expiring: state.expiringCount, ended: state.ended, expired: state.expired, givenUp: state.givenUp,
+                leaked: state.leaked, refused: state.refused)
+        }
+    }
+
+    /// One that was refused for want of room in all shards.
+    func countRefused() { state.withLock { $0.refused += 1 } }
 
     /// From now on tasks begin or are refused like that; with `condemning`, those there are are to be asked to stop.
     func decree(_ refusal: BackgroundTaskRefusal.Cause?, isWatched: Bool, condemning: Bool) {
@@ -126,9 +161,11 @@ final class BackgroundTaskShard: Sendable {
             while some.count < Self.few {
                 if let first = state.expiring.popFirst() {
                     state.expiringCount -= 1
+                    state.givenUp += 1
                     let record = first.takeRetainedValue()
                     some.append((record, state.leave(record, .givenUp)))
                 } else if let first = state.condemned.popFirst() {
+                    state.givenUp += 1
                     let record = first.takeRetainedValue()
                     some.append((record, state.leave(record, .givenUp)))
                 } else {
@@ -141,12 +178,18 @@ final class BackgroundTaskShard: Sendable {
 
     private static let few = 256
 
-    /// Oldest first.
-    var records: [Record] {
+    /// Oldest first, of those asked to stop before those not; at most so many of each.
+    func records(atMost most: Int = .max) -> [Record] {
         state.withLock { state in
             var records: [Record] = []
-            records.reserveCapacity(state.count)
-            for list in [state.expiring, state.condemned, state.active] { list.forEach { records.append($0) } }
+            records.reserveCapacity(min(state.count, most))
+            for list in [state.expiring, state.condemned, state.active] {
+                var left = most
+                list.forEach(while: { left > 0 }) {
+                    records.append($0)
+                    left -= 1
+                }
+            }
             return records
         }
     }

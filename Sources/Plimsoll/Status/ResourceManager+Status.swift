@@ -1,0 +1,101 @@
+import Synchronization
+
+extension ManagerStatus {
+    /// More tasks than this are counted, not listed.
+    public static let mostTasks = 64
+}
+
+extension ResourceManager {
+    /// All that is known now: what is held, what is done, what was done and why.
+    ///
+    /// It may be asked at any rate and at any level: nothing on the path that frees memory waits for it, but for a few short locks, and nothing there allocates for
+    /// it. Each holder is asked for its bytes, on the calling thread, unless it is being asked for memory just then: what it said last stands for it then.
+    ///
+    /// - Complexity: O(holders), and O(background tasks that run) but for a million of them no more than for some hundred.
+    public var status: ManagerStatus {
+        let lifecycle = parts.lifecycle, readiness = lifecycle.readiness, capabilities = capabilities
+        return ManagerStatus(
+            atSeconds: parts.time.elapsed().inSeconds, level: "\(level)", isDryRun: policy.isDryRun, memory: memoryStatus,
+            holders: parts.purgeables.snapshot.map { HolderStatus($0) }, tasks: tasksStatus,
+            lifecycle: LifecycleStatus(
+                state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
+                warming: readiness.warming, scenes: lifecycle.scenes.count),
+            admissions: lifecycle.quiesce.countingMembers.map { AdmissionStatus($0) }, counts: counts, actions: reports.map { ActionStatus($0) },
+            footing: capabilities.footing.rawValue, signals: capabilities.signals)
+    }
+
+    /// What has been counted since the manager was made.
+    public var counts: ManagerCounts {
+        parts.journal.tally.counts(superseded: parts.observers.superseded, overwritten: parts.journal.overwritten)
+    }
+
+    private var memoryStatus: MemoryStatus? {
+        parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
+    }
+
+    private var tasksStatus: TasksStatus {
+        let books = [parts.tasks] + parts.lifecycle.scenes.map(\.tasks)
+        let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
+        let oldest = books.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }
+        return TasksStatus(
+            running: sum.count, expiring: sum.expiring, ended: Int(sum.ended - sum.expired - sum.givenUp - sum.leaked), expired: Int(sum.expired),
+            givenUp: Int(sum.givenUp), leaked: Int(sum.leaked), refused: Int(sum.refused),
+            allowanceLeftSeconds: backgroundTimeRemaining?.inSeconds, oldest: oldest.prefix(ManagerStatus.mostTasks).map { TaskStatus($0) })
+    }
+}
+
+extension MemoryStatus {
+    init(_ reading: PressureReading, _ assessment: PressureAssessment, _ thresholds: PressureThresholds) {
+        atSeconds = reading.at.inSeconds
+        boundary = reading.boundary.rawValue
+        limitBytes = reading.limit?.bytes
+        warningLineBytes = reading.limit.map { ($0 - thresholds.warningMargin.below($0)).bytes }
+        criticalLineBytes = reading.limit.map { ($0 - thresholds.criticalMargin.below($0)).bytes }
+        (usageBytes, workingSetBytes, availableBytes) = (reading.usage.bytes, reading.workingSet.bytes, reading.available?.bytes)
+        (residentBytes, chargedBytes, volatileBytes) = (reading.resident.bytes, reading.charged.bytes, reading.volatile.bytes)
+        lazyFreedBytes = reading.lazyFreed?.bytes
+        (stallSomeSeconds, stallFullSeconds) = (reading.stall?.some.inSeconds, reading.stall?.full.inSeconds)
+        events = reading.events
+        (observed, evidence) = ("\(assessment.observed)", "\(assessment.evidence)")
+        (shortfallBytes, roomBytes) = (assessment.shortfall.bytes, assessment.room?.bytes)
+        (growthBytesPerSecond, timeLeftSeconds) = (assessment.growth.bytes, assessment.timeLeft?.inSeconds)
+        stallShare = assessment.stallShare
+    }
+}
+
+extension HolderStatus {
+    init(_ entry: PurgeableRegistry.Entry) {
+        let purgeable = entry.purgeable, counting = purgeable as? any CountingPurgeable
+        var held = ByteCount(entry.held.load(ordering: .relaxed)), volatileHeld: ByteCount?
+        _ = entry.gate.call {
+            held = min(max(.zero, purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
+            volatileHeld = entry.volatile.map { min(max(.zero, $0.volatileBytes), held) }
+            entry.lookAtRate()
+        }
+        name = entry.name
+        group = entry.place.group.joined(separator: "/")
+        tags = entry.place.tags
+        rebuildCost = "\(entry.rebuildCost)"
+        releasesUnderPressure = entry.isReleasable
+        (heldBytes, volatileBytes) = (held.bytes, volatileHeld?.bytes)
+        limitBytes = counting?.holdsAtMost?.bytes
+        rebuildNanosecondsPerByte = entry.lastRate
+        cache = counting.map { CacheStatus($0.statistics) }
+    }
+}
+
+extension TaskStatus {
+    init(_ status: BackgroundTaskStatus) {
+        (name, ageSeconds, isExpiring, origin) = (status.name, status.age.inSeconds, status.isExpiring, status.origin)
+        (completed, total) = (status.progress?.completed, status.progress?.total)
+    }
+}
+
+extension AdmissionStatus {
+    init(_ member: any CountingQuiescable) {
+        let statistics = member.statistics
+        name = member.name
+        (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
+        (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
+    }
+}
