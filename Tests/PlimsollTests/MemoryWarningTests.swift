@@ -115,9 +115,34 @@ import Testing
 
     @Test(arguments: ["critical", "critical:", "critical:5", "critical:0s", "critical:-5s", "severe:5s", "", "critical:5s ", "critical:99999999999s"])
     func `C84 bad input: a rehearsal that makes no sense stops the start, with the value and what is allowed`(text: String) async throws {
-        let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper, environment: { _ in text })
+        let manager = ResourceManager(
+            source: ScriptedPressureSource(), time: ManualClock().timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? text : nil })
         let error = await #expect(throws: ResourceManagerError.self) { try await manager.run() }
         #expect(error?.description.contains("PLIMSOLL_SIMULATE is \"\(text)\"; allowed is LEVEL:DURATION") == true)
+    }
+
+    @Test func `an operator's words are true or false, and anything else stops the start`() async throws {
+        func manager(_ variables: [String: String]) -> (ResourceManager, ScriptedPressureSource) {
+            let source = ScriptedPressureSource()
+            return (ResourceManager(source: source, time: ManualClock().timekeeper, environment: { variables[$0] }), source)
+        }
+        let error = await #expect(throws: ResourceManagerError.self) { try await manager(["PLIMSOLL_DRY_RUN": "perhaps"]).0.run() }
+        #expect(error?.description == "PLIMSOLL_DRY_RUN is \"perhaps\"; allowed are true, yes, on, 1, and false, no, off, 0")
+        let (dry, source) = manager(["PLIMSOLL_DRY_RUN": "YES", "PLIMSOLL_ENABLED": ""])
+        dry.register("holder", byteCount: { 1 << 30 }, release: { $0 })
+        source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        let run = Task { try await dry.run() }
+        while dry.reports.isEmpty { await Task.yield() }
+        #expect(dry.isDryRun && dry.reports.allSatisfy { $0.outcome != .done })
+        run.cancel()
+        try await run.value
+        let (off, unread) = manager(["PLIMSOLL_ENABLED": "off"])
+        unread.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        let idle = Task { try await off.run() }
+        while !off.lifecycle.readiness.isReady { await Task.yield() }
+        #expect(off.level == .normal && off.status.memory == nil)
+        idle.cancel()
+        try await idle.value
     }
 
     @Test func `C84 a rehearsal is a level and a time`() throws {

@@ -17,6 +17,8 @@ extension Lifecycle {
         var stage = Readiness.Stage.starting
         var warming: [String: Double] = [:]
         var hooks: [LaunchHook] = []
+        /// The process is to be over soon.
+        var refusesWork = false
 
         var hasBegun: Bool { task != nil }
     }
@@ -75,16 +77,28 @@ extension Lifecycle {
 
     /// Whether the process should be sent work, and why not.
     public var readiness: Readiness {
-        let (stage, warming) = launching.withLock { ($0.stage, $0.warming) }
+        let (stage, warming, refusesWork) = launching.withLock { ($0.stage, $0.warming, $0.refusesWork) }
         let state = state
         let reason: String? =
             switch stage {
+            case _ where refusesWork: "the process is being shut down"
             case .starting: "not launched"
             case .restoring: "its state is being restored"
             case .warming, .complete: state == .active ? nil : "the process is \(state)"
             }
         return Readiness(stage: stage, isReady: reason == nil, reason: reason, warming: warming)
     }
+
+    /// Calls `body` once the process is launched, on a thread of the manager's.
+    package func whenLaunched(_ body: @escaping @Sendable () -> Void) {
+        threads.run {
+            await self.launchIfNeeded()
+            body()
+        }
+    }
+
+    /// The process is to be over soon: it isn't ready from now on.
+    func refuseWork() { launching.withLock { $0.refusesWork = true } }
 
     /// Launches into the foreground unless that was done.
     func launchIfNeeded() async { await beginLaunch(into: .active).value }

@@ -33,6 +33,8 @@ public struct ActionReport: Sendable, Hashable {
     public var after = Footprint()
     /// What came of it.
     public var outcome: Outcome = .done
+    /// Whether everything was only decided and reported at that time.
+    public var isDryRun = false
 
     /// Measured fall of this process's resident memory; negative if it grew meanwhile.
     public var residentFall: ByteCount { before.resident - after.resident }

@@ -31,6 +31,11 @@ final class ManagerParts: Sendable {
     /// Ends the process with a last line; tests put something else here.
     let exit: @Sendable (Int32, String) -> Void
 
+    let shutdown: ShutdownPlan
+    /// What a product above puts around the loop.
+    let host = Mutex<(any ManagerHost)?>(nil)
+    /// Whether everything is only decided and reported. Relaxed: the loop looks at each turn, and one turn more or less is nobody's loss.
+    let isDryRun: Atomic<Bool>
     let published = PublishedLevel()
     /// What the loop saw last, and made of it.
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
@@ -40,6 +45,8 @@ final class ManagerParts: Sendable {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
+        shutdown = ShutdownPlan(heartbeat: heartbeat)
+        isDryRun = Atomic(policy.isDryRun)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
         let meter = ChargeMeter { source.wake() }
@@ -108,12 +115,15 @@ final class ManagerParts: Sendable {
 
     var level: PressureLevel { published.level }
 
-    /// What the loop has just seen. Called by it alone.
+    /// What the loop has just seen, and made of it. Called by it alone.
     func publish(_ reading: PressureReading, _ assessment: PressureAssessment) {
         lastTurn.withLock { $0 = (reading, assessment) }
-        let before = published.level
-        if assessment.level != before { journal.tally.moved(to: assessment.level, assessment.evidence) }
-        if published.publish(assessment.level) { deferred.look() }
+        publish(assessment.level, assessment.evidence)
+    }
+
+    func publish(_ level: PressureLevel, _ evidence: PressureEvidence = []) {
+        if level != published.level { journal.tally.moved(to: level, evidence) }
+        if published.publish(level) { deferred.look() }
     }
 
     /// Time until a handler has overrun its budget.

@@ -7,10 +7,16 @@ struct PressureLoop {
     let policy: PressurePolicy
     let time: Timekeeper
     let parts: ManagerParts
+    /// Whether it looks and acts at all.
+    let isEnabled: Bool
     /// Sees every turn; for `watch`, `record` and benchmarks.
     let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
 
     func run() {
+        guard isEnabled else {
+            while !parts.inbox.isStopped { source.wait(atMost: Pace.longest) }
+            return
+        }
         var assessor = PressureAssessor(thresholds: policy.thresholds)
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// What is done about an assessment: the only place with effects.
 struct PressureResponse {
     private let policy: PressurePolicy
@@ -32,8 +34,10 @@ struct PressureResponse {
         climb = LadderClimb(policy.effectiveLadder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
         mayHoldElsewhere = parts.purgeables.hasUnmetered
-        volatile = VolatileResponse(parts: parts, isDryRun: policy.isDryRun)
+        volatile = VolatileResponse(parts: parts)
     }
+
+    private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
     /// When to look again at the latest, whatever the pace.
     var lookWithin: Duration { volatile.lookWithin }
@@ -41,14 +45,14 @@ struct PressureResponse {
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         settle(assessment, reading)
         let allowance = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
-        parts.meter.allow(policy.isDryRun ? .max : allowance, since: reading.charged)
+        parts.meter.allow(isDryRun ? .max : allowance, since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
         if assessment.level == .normal { isQuiescing = false }
-        if parts.throttle.post(policy.isDryRun ? .normal : assessment.level, isQuiescing: isQuiescing) { parts.courier.request() }
+        if parts.throttle.post(isDryRun ? .normal : assessment.level, isQuiescing: isQuiescing) { parts.courier.request() }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
         goAroundTheStuck(assessment)
@@ -84,7 +88,7 @@ struct PressureResponse {
         var report = report(action, assessment)
         // A pass for less costs as much, and what it brings could not be told from noise.
         report.asked = max(shortfall, Self.leastAsked)
-        if policy.isDryRun {
+        if isDryRun {
             report.outcome = .dryRun
             parts.report(report)
             governor.finished(report, at: assessment.at, available: reading.available)
@@ -105,13 +109,13 @@ struct PressureResponse {
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
         guard !parts.lifecycle.quiesce.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
         var report = report(action, assessment)
-        if policy.isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
+        if isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
         parts.report(report)
     }
 
     private func expire(_ action: PressureAction, _ grace: Duration, _ assessment: PressureAssessment) {
         var report = report(action, assessment)
-        if policy.isDryRun {
+        if isDryRun {
             report.outcome = .dryRun
         } else {
             let blank = report
@@ -140,7 +144,7 @@ struct PressureResponse {
             parts.report(report)
         }
         if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
-        if policy.isDryRun { return once(.dryRun) }
+        if isDryRun { return once(.dryRun) }
         // As long as purging helps there is something better to do.
         guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }
         // Destroy nothing on stale evidence.
@@ -190,7 +194,9 @@ struct PressureResponse {
     }
 
     private func report(_ action: PressureAction, _ assessment: PressureAssessment) -> ActionReport {
-        ActionReport(
+        var report = ActionReport(
             eventID: announcer.lastID, action: action, level: assessment.level, evidence: assessment.evidence, began: assessment.at)
+        report.isDryRun = isDryRun
+        return report
     }
 }

@@ -15,6 +15,8 @@ public final class ResourceManager: Sendable {
     /// What it decides on; also taken by those who pass announcements on to it.
     package let source: any PressureSource
     private let time: Timekeeper
+    /// Whether a product above may put something around the loop: not where the library itself needs a bare one.
+    let isHosted: Bool
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?
     private let hasRun = Atomic<Bool>(false)
@@ -23,11 +25,11 @@ public final class ResourceManager: Sendable {
     ///
     /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
     public convenience init(source: any PressureSource, policy: PressurePolicy = .standard) {
-        self.init(source: source, policy: policy, time: .running)
+        self.init(source: source, policy: policy, time: .running, isHosted: true)
     }
 
     package init(
-        source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper,
+        source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper, isHosted: Bool = false,
         onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
             var line = line
@@ -38,6 +40,7 @@ public final class ResourceManager: Sendable {
         self.source = source
         self.policy = policy
         self.time = time
+        self.isHosted = isHosted
         self.onTurn = onTurn
         self.environment = environment
         parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
@@ -47,16 +50,25 @@ public final class ResourceManager: Sendable {
 
     /// Watches and acts until the task is cancelled; then background tasks are expired within `policy.shutdownBudget`.
     ///
-    /// With `PLIMSOLL_SIMULATE=LEVEL:DURATION` in the environment, for example `critical:5s`, it begins with that rehearsal (`simulate(_:for:)`).
+    /// An operator has three words in it, by the environment: with `PLIMSOLL_SIMULATE=LEVEL:DURATION`, for example `critical:5s`, it begins with that rehearsal
+    /// (`simulate(_:for:)`); `PLIMSOLL_DRY_RUN=true` has it only decide and report, whatever the policy says; and with `PLIMSOLL_ENABLED=false` it neither looks
+    /// nor acts, while caches and background tasks work as before it ran.
     ///
-    /// - Throws: `ResourceManagerError` if it has run before, no thread can be started, or that variable makes no sense.
+    /// - Throws: `ResourceManagerError` if it has run before, no thread can be started, or one of those variables makes no sense.
     public func run() async throws {
+        guard let host else { return try await runLoop() }
+        try await host.run { try await self.runLoop() }
+    }
+
+    private func runLoop() async throws {
+        let isEnabled = try ManagerSwitch.enabled.value(environment) ?? host?.isEnabled ?? true
+        if let isDryRun = try ManagerSwitch.dryRun.value(environment) { self.isDryRun = isDryRun }
         let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in try SimulationRequest(text) }
         // Relaxed: one caller wins; nothing else hangs on it.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
             throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
         }
-        let loop = PressureLoop(source: source, policy: policy, time: time, parts: parts, onTurn: onTurn)
+        let loop = PressureLoop(source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
         let parts = parts, source = source
         if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
         parts.hands.start()
@@ -81,19 +93,11 @@ public final class ResourceManager: Sendable {
         }
     }
 
-    private func shutDown() async {
-        parts.meter.allow(.max, since: .zero)
-        parts.volatileMeter.allow(.max, since: .zero)
-        await lifecycle.terminate(cause: .shutdown, within: policy.shutdownBudget)
-        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
-            parts.threads.run { [self] in
-                parts.tasks.close()
-                _ = parts.tasks.expireAndWait(.shutdown, within: policy.shutdownBudget, isExtended: true)
-                done.resume()
-            }
-        }
-        parts.hands.stop()
-        parts.courier.stop()
+    /// Whether everything is only decided and reported: nothing is released, paused, expired or ended, and observers hear of levels. As the policy says, until it
+    /// is set; takes effect at the loop's next turn.
+    public var isDryRun: Bool {
+        get { parts.isDryRun.load(ordering: .relaxed) }
+        set { parts.isDryRun.store(newValue, ordering: .relaxed) }
     }
 
     /// Which signals are live, and why the others are not. The last three say whether memory can be volatile, whether

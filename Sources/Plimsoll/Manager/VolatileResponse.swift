@@ -1,7 +1,8 @@
+import Synchronization
+
 /// What is done about volatile memory at each turn of the loop: how much more of it may be taken, and what the keeper is to look after.
 struct VolatileResponse {
     private let parts: ManagerParts
-    private let isDryRun: Bool
 
     private var room = VolatileRoom()
     private var drops = DropWatch()
@@ -17,10 +18,9 @@ struct VolatileResponse {
     /// Looking more often for the margin's sake would cost more than a page fault that reclaims.
     static let shortestLook = Duration.milliseconds(10)
 
-    init(parts: ManagerParts, isDryRun: Bool) {
-        self.parts = parts
-        self.isDryRun = isDryRun
-    }
+    init(parts: ManagerParts) { self.parts = parts }
+
+    private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
     /// - Parameters:
     ///   - ramp: how much of a room may be taken after a shortage.

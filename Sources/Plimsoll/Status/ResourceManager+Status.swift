@@ -15,7 +15,7 @@ extension ResourceManager {
     public var status: ManagerStatus {
         let lifecycle = parts.lifecycle, readiness = lifecycle.readiness, capabilities = capabilities
         return ManagerStatus(
-            atSeconds: parts.time.elapsed().inSeconds, level: "\(level)", isDryRun: policy.isDryRun, memory: memoryStatus,
+            atSeconds: parts.time.elapsed().inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: parts.purgeables.snapshot.map { HolderStatus($0) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(
                 state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,

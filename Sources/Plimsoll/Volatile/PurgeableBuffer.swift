@@ -94,9 +94,9 @@ public final class PurgeableBuffer: VolatilePurgeable {
 
     private static var isDebugBuild: Bool {
         #if DEBUG
-            return true
+        return true
         #else
-            return false
+        return false
         #endif
     }
 

@@ -1,0 +1,131 @@
+import Foundation
+import PlimsollTesting
+import Testing
+
+@testable import Plimsoll
+
+/// What a manager says of itself.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct StatusTests {
+    private func manager(_ clock: ManualClock = ManualClock()) -> ResourceManager {
+        ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
+    }
+
+    @Test func `a manager that never ran knows its holders, tasks and counts of nothing`() {
+        let manager = manager()
+        let status = manager.status
+        #expect(status.memory == nil && status.level == "normal" && status.holders.isEmpty && status.actions.isEmpty && !status.isDryRun)
+        #expect(status.counts.transitions.isEmpty && status.counts.actions.isEmpty && status.counts.dropped.allSatisfy { $0.count == 0 })
+        #expect(status.lifecycle.state == "notRunning" && !status.lifecycle.isReady && status.lifecycle.reason == "not launched")
+    }
+
+    @Test func `caches show what they hold, their limit and their counts, in the order of asking`() throws {
+        let manager = manager()
+        let sessions = PurgeableCache<Int, [UInt8]>("sessions", limit: .mebibytes(1), rebuildCost: .expensive, cost: { _, bytes in bytes.count })
+        manager.registerGroup("web").registerGroup("sessions").register(sessions, tags: ["tenant"])
+        manager.register("sqlite", byteCount: { 4096 }, release: { _ in 0 })
+        for key in 0..<4 { sessions.insert(Array(repeating: 1, count: 1000), forKey: key) }
+        _ = (sessions.value(forKey: 1), sessions.value(forKey: 2), sessions.value(forKey: 9))
+        let holders = manager.status.holders
+        #expect(holders.map(\.name) == ["sqlite", "sessions"])
+        let shown = try #require(holders.last), cache = try #require(shown.cache)
+        #expect(shown.group == "web/sessions" && shown.tags == ["tenant"] && shown.rebuildCost == "expensive")
+        #expect(shown.limitBytes == 1 << 20 && shown.heldBytes == sessions.heldBytes.bytes && shown.volatileBytes == nil)
+        #expect(cache.entries == 4 && cache.hits == 2 && cache.misses == 1 && abs(cache.hitRatio - 2 / 3) < 1e-9)
+        #expect(holders[0].cache == nil && holders[0].heldBytes == 4096 && holders[0].limitBytes == nil)
+    }
+
+    @Test func `tasks are counted by what became of them`() async throws {
+        let manager = manager()
+        manager.beginBackgroundTask("done") { _, _ in }.end()
+        let late = manager.beginBackgroundTask("late") { task, _ in task.end() }
+        manager.expireBackgroundTasks(.operator, within: .seconds(5))
+        #expect(!late.isActive)
+        _ = manager.beginBackgroundTask("dropped") { _, _ in }
+        let stuck = manager.beginBackgroundTask("stuck") { _, _ in }
+        stuck.progress(completed: 3, total: 4)
+        let before = manager.status.tasks
+        #expect((before.running, before.ended, before.expired, before.leaked, before.givenUp) == (1, 1, 1, 1, 0))
+        #expect(before.oldest.map(\.name) == ["stuck"] && before.oldest[0].completed == 3 && before.oldest[0].total == 4)
+        #expect(manager.expireBackgroundTasks(.operator, within: .zero) == ["stuck"])
+        let after = manager.status.tasks
+        #expect((after.running, after.ended, after.expired, after.leaked, after.givenUp) == (0, 1, 1, 1, 1) && after.oldest.isEmpty)
+        _ = stuck
+    }
+
+    @Test func `of very many tasks the oldest are listed, and all are counted`() {
+        let manager = manager()
+        let tasks = (0..<1000).map { manager.beginBackgroundTask("task \($0)") { _, _ in } }
+        let status = manager.status.tasks
+        #expect(status.running == 1000 && status.oldest.map(\.name) == (0..<ManagerStatus.mostTasks).map { "task \($0)" })
+        for task in tasks { task.end() }
+    }
+
+    @Test func `levels are counted by where to and why, actions by mode and outcome, releases with what they brought`() async throws {
+        try await RunningManager.run { running in
+            let holder = MemoryWarningTests.Holder("holder", .gibibytes(1))
+            running.manager.register(holder)
+            await running.available(.mebibytes(900))
+            #expect(running.manager.status.memory?.usageBytes == (124 << 20) && running.manager.counts.transitions.isEmpty)
+            await running.available(.mebibytes(40))
+            await running.until { running.manager.counts.releases.count > 0 }
+            let status = running.manager.status
+            let memory = try #require(status.memory)
+            #expect(status.level == "critical" && memory.evidence.contains("headroom") && memory.limitBytes == 1 << 30)
+            #expect(memory.warningLineBytes ?? 0 < memory.criticalLineBytes ?? 0 && memory.criticalLineBytes ?? 0 < memory.usageBytes)
+            #expect(status.counts.transitions.contains { $0.to == "critical" && $0.source == "headroom" && $0.count == 1 })
+            let release = try #require(status.counts.actions.first { $0.action == "release" })
+            #expect(release.mode == "live" && release.outcome == "done" && release.count >= 1)
+            #expect(status.counts.releases.releasedBytes > 0 && status.counts.releases.byDuration.reduce(0, +) == status.counts.releases.count)
+            let action = try #require(status.actions.first { $0.action == "release" })
+            #expect(action.level == "critical" && action.evidence.contains("headroom") && action.releasedBytes > 0 && action.outcome == "done")
+        }
+    }
+
+    @Test func `a rehearsal and a dry run are counted apart`() async throws {
+        try await RunningManager.run(policy: PressurePolicy(isDryRun: true)) { running in
+            running.manager.register("holder", byteCount: { 1 << 30 }, release: { $0 })
+            await running.available(.mebibytes(40))
+            await running.until { !running.manager.reports.isEmpty }
+            #expect(running.manager.status.isDryRun && running.manager.counts.actions.allSatisfy { $0.mode == "dry run" })
+            #expect(running.manager.counts.releases.count == 0)
+        }
+        try await RunningManager.run { running in
+            running.manager.register("holder", byteCount: { 1 << 30 }, release: { $0 })
+            await running.available(.mebibytes(900))
+            running.manager.simulate(.warning, for: .seconds(1))
+            await running.until { running.manager.counts.releases.count > 0 }
+            #expect(running.manager.counts.transitions.map(\.source) == ["simulated"])
+            #expect(running.manager.counts.actions.allSatisfy { $0.mode == "simulated" })
+        }
+    }
+
+    @Test func `T9 what observers are not told is counted, with the reason`() async throws {
+        try await RunningManager.run { running in
+            running.manager.observe(from: .normal) { _ in }
+            for _ in 0..<2 {
+                await running.available(.mebibytes(150), after: .seconds(1))
+                for _ in 0..<12 { await running.available(.mebibytes(900), after: .seconds(1)) }
+            }
+            let rested = running.manager.counts.dropped.first { $0.reason == "rested" }
+            #expect(rested?.count == 1)
+        }
+        let registry = ObserverRegistry()
+        for id: UInt64 in 1...3 {
+            registry.post(PressureEvent(id: id, level: .warning, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: []))
+        }
+        #expect(registry.superseded == 2)
+    }
+
+    @Test func `a status survives being written and read, and passes over what it does not know`() throws {
+        let manager = manager()
+        manager.register(PurgeableCache<Int, Int>("numbers", limit: .kibibytes(64)))
+        manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
+        let status = manager.status
+        #expect(status.admissions.map(\.name) == ["render"] && status.admissions[0].limit > 0)
+        let text = try JSONEncoder().encode(status)
+        #expect(try JSONDecoder().decode(ManagerStatus.self, from: text) == status)
+        var object = try #require(try JSONSerialization.jsonObject(with: text) as? [String: Any])
+        object["fromTheFuture"] = [1, 2, 3]
+        #expect(try JSONDecoder().decode(ManagerStatus.self, from: JSONSerialization.data(withJSONObject: object)) == status)
+    }
+}
