@@ -110,33 +110,6 @@ ssize_t plimsoll_receive_datagram(int file, void *buffer, size_t size, struct pl
     return count;
 }
 
-int plimsoll_send_datagram(const char *path, const void *bytes, size_t count, const int *descriptors, int descriptor_count) {
-    struct sockaddr_un address;
-    int error = address_of(path, &address);
-    if (error < 0) return error;
-    if (descriptor_count < 0 || descriptor_count > 253) return -EINVAL;
-    int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (file < 0) return -errno;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * 253)];
-        struct cmsghdr header;
-    } control;
-    struct iovec part = {.iov_base = (void *)bytes, .iov_len = count};
-    struct msghdr message = {.msg_name = &address, .msg_namelen = sizeof address, .msg_iov = &part, .msg_iovlen = 1};
-    if (descriptor_count > 0) {
-        memset(&control, 0, sizeof control);
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(sizeof(int) * (size_t)descriptor_count);
-        memcpy(CMSG_DATA(&control.header), descriptors, sizeof(int) * (size_t)descriptor_count);
-        message.msg_control = &control;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)descriptor_count);
-    }
-    error = sendmsg(file, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
-    close(file);
-    return error;
-}
-
 int plimsoll_epoll(void) {
     int file = epoll_create1(EPOLL_CLOEXEC);
     return file < 0 ? -errno : file;

@@ -55,23 +55,4 @@ import Testing
         #expect(throws: (any Error).self) { try PlimsollCommand.parseAsRoot(["bench", "peers"]) }
         #expect(throws: Never.self) { try PlimsollCommand.parseAsRoot(["bench", "peers", "--whole-machine"]) }
     }
-
-    // MARK: The service manager
-
-    @Test func `a service manager that asks is told that the service is ready`() throws {
-        let directory = NSTemporaryDirectory() + "plimsoll-\(getpid())-ready"
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(atPath: directory) }
-        let socket = try NotifySocket(directory: directory)
-        #expect(ServiceManager.tellReady(at: socket.path) == nil)
-        let notice = try #require(socket.receive())
-        #expect(notice.message.isReady && notice.sender.process == getpid())
-    }
-
-    @Test func `who isn't asked tells nobody, and what can't be told is said`() {
-        #expect(ServiceManager.tellReady(at: nil) == nil && ServiceManager.tellReady(at: "") == nil)
-        #expect(ServiceManager.tellReady(at: "/nowhere/notify")?.contains("/nowhere/notify: No such file") == true)
-        #expect(ServiceManager.tellReady(at: "@nobody-listens-\(getpid())")?.contains("refused") == true)
-        #expect(ServiceManager.tellReady(at: "/" + String(repeating: "x", count: 200))?.contains("too long") == true)
-    }
 }

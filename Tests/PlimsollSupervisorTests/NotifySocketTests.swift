@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import PlimsollLinux
 import PlimsollSupervisor
 import PlimsollTesting
 import Testing
@@ -62,8 +63,7 @@ import Testing
     // MARK: The socket
 
     private func send(_ text: String, to path: String, _ descriptors: [Int32] = []) -> Int32 {
-        let bytes = Array(text.utf8)
-        return plimsoll_send_datagram(path, bytes, bytes.count, descriptors, Int32(descriptors.count))
+        ServiceManager.send(Array(text.utf8), to: path, descriptors)
     }
 
     @Test func `a message is received with its sender, by the kernel's word`() throws {

@@ -32,9 +32,6 @@ int plimsoll_accept_local(int listener, pid_t *pid, uid_t *uid);
 /// The next datagram: its length, -EAGAIN for none. Its descriptors are closed on exec and belong to the caller, also when it is cut.
 ssize_t plimsoll_receive_datagram(int file, void *buffer, size_t size, struct plimsoll_datagram *datagram);
 
-/// Sends a datagram with descriptors to the socket at `path`; never blocks.
-int plimsoll_send_datagram(const char *path, const void *bytes, size_t count, const int *descriptors, int descriptor_count);
-
 int plimsoll_epoll(void);
 
 /// Has `epoll` say `key` when `file` can be read, and with `writing` also when it can be written to. Adds it or changes what it waits for.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Glibc
 import Plimsoll
+import PlimsollLinux
 import PlimsollSupervisor
 
 /// Runs units under a supervisor.
@@ -36,7 +37,7 @@ struct SuperviseCommand: ParsableCommand {
             let listener = PlainThread { listen(signals, supervisor) }
             listener?.detach()
             Output.line(json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them")
-            if let problem = ServiceManager.tellReady() { Output.error("plimsoll: \(problem)") }
+            do { try ServiceManager()?.tell("READY=1") } catch { Output.error("plimsoll: \(error)") }
             try failing { try supervisor.run() }
         }
     }

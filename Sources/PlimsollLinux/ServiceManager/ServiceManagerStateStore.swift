@@ -1,0 +1,149 @@
+import CPlimsollLinux
+import Glibc
+public import Plimsoll
+import Synchronization
+
+/// State in memory that outlives the process: files in memory, kept by the service manager from one run of the service to the next (`FDSTORE=1` of sd_notify(3)).
+///
+/// It is quicker than a disk and leaves nothing on one, survives a crash and a restart of the service, and ends with the unit's being stopped for good
+/// (`systemctl stop`, unless `FileDescriptorStorePreserve=yes`), and with the machine. The unit must allow it: `FileDescriptorStoreMax=` at least one more than there
+/// are names of state, else the service manager closes what it is given without a word. The bytes are charged to the group whose process wrote them.
+///
+/// A name's bytes are whole: a file is handed over when it is written, and the one before is let go of after that.
+public final class ServiceManagerStateStore: StateStore {
+    private struct Kept {
+        var generation: UInt64
+        var file: Int32
+    }
+
+    private let serviceManager: ServiceManager
+    private let state: Mutex<[String: Kept]>
+
+    /// What an earlier run of the service left, as `$LISTEN_FDS` and its like tell it.
+    public convenience init(_ serviceManager: ServiceManager) {
+        self.init(serviceManager, inherited: Self.inherited { name in getenv(name).map { String(cString: $0) } })
+    }
+
+    /// - Parameter inherited: open files with their names; those that are not state are left alone.
+    package init(_ serviceManager: ServiceManager, inherited: [(name: String, file: Int32)]) {
+        self.serviceManager = serviceManager
+        var found: [String: Kept] = [:], old: [(String, Kept)] = []
+        for (label, file) in inherited {
+            guard let (generation, name) = Self.parse(label) else { continue }
+            _ = fcntl(file, F_SETFD, FD_CLOEXEC)
+            let kept = Kept(generation: generation, file: file)
+            if let other = found[name] { old.append((name, other.generation < generation ? other : kept)) }
+            if found[name].map({ $0.generation < generation }) ?? true { found[name] = kept }
+        }
+        state = Mutex(found)
+        // The process before was ended between handing over the new one and letting go of the old.
+        for (name, kept) in old { letGo(name, kept) }
+    }
+
+    deinit { for kept in state.withLock({ $0.values.map { $0 } }) { close(kept.file) } }
+
+    public func write(_ name: String, _ bytes: [UInt8]) throws {
+        guard Self.label(name, .max).utf8.count <= 255 else {
+            throw ServiceManagerError(
+                "the state \"\(name.prefix(64))\" has too long a name to be kept by the service manager; allowed are about 200 bytes")
+        }
+        let file = plimsoll_memory_file("plimsoll-state")
+        guard file >= 0 else { throw ServiceManagerError("no file in memory for the state \"\(name)\": \(String(cString: strerror(-file)))") }
+        do {
+            try fill(file, bytes, name)
+            // One at a time: of two writers of a name the later generation must be the one that is kept.
+            let before = try state.withLock { state in
+                let generation = (state[name]?.generation ?? 0) + 1
+                try serviceManager.tell("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
+                defer { state[name] = Kept(generation: generation, file: file) }
+                return state[name]
+            }
+            if let before { letGo(name, before) }
+        } catch {
+            close(file)
+            throw error
+        }
+    }
+
+    public func read(_ name: String) throws -> [UInt8]? {
+        try state.withLock { state in
+            guard let file = state[name]?.file else { return nil }
+            var status = stat()
+            guard fstat(file, &status) == 0 else { throw Self.failure("read", name) }
+            var bytes = [UInt8](repeating: 0, count: Int(status.st_size)), done = 0
+            while done < bytes.count {
+                let count = bytes.withUnsafeMutableBytes { pread(file, $0.baseAddress! + done, $0.count - done, off_t(done)) }
+                guard count > 0 else { throw Self.failure("read", name) }
+                done += count
+            }
+            return bytes
+        }
+    }
+
+    public func remove(_ name: String) throws {
+        if let kept = state.withLock({ $0.removeValue(forKey: name) }) { letGo(name, kept) }
+    }
+
+    private func fill(_ file: Int32, _ bytes: [UInt8], _ name: String) throws {
+        var done = 0
+        while done < bytes.count {
+            let count = bytes.withUnsafeBytes { pwrite(file, $0.baseAddress! + done, $0.count - done, off_t(done)) }
+            guard count > 0 else { throw Self.failure("write", name) }
+            done += count
+        }
+    }
+
+    /// Best effort: what the service manager keeps too long is let go of by the next run.
+    private func letGo(_ name: String, _ kept: Kept) {
+        close(kept.file)
+        try? serviceManager.tell("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
+    }
+
+    private static func failure(_ call: String, _ name: String) -> ServiceManagerError {
+        ServiceManagerError("\(call) of the state \"\(name)\" in memory: \(String(cString: strerror(errno)))")
+    }
+
+    // MARK: Names
+
+    private static let prefix = "plimsoll.state."
+
+    /// Printable ASCII without a colon, as sd_notify(3) has it: other bytes as `%` and two digits.
+    static func label(_ name: String, _ generation: UInt64) -> String {
+        let digits = Array("0123456789ABCDEF".utf8)
+        var escaped: [UInt8] = []
+        for byte in name.utf8 {
+            if byte > 32, byte < 127, byte != UInt8(ascii: ":"), byte != UInt8(ascii: "%") {
+                escaped.append(byte)
+            } else {
+                escaped += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            }
+        }
+        return prefix + "\(generation)." + String(decoding: escaped, as: UTF8.self)
+    }
+
+    static func parse(_ label: String) -> (generation: UInt64, name: String)? {
+        guard label.hasPrefix(prefix) else { return nil }
+        let parts = label.dropFirst(prefix.count).split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, let generation = UInt64(parts[0]) else { return nil }
+        var bytes: [UInt8] = [], rest = Array(parts[1].utf8)[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else { return nil }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self).map { (generation, $0) }
+    }
+
+    /// Files from descriptor 3 on, if they are meant for this process (sd_listen_fds(3)).
+    static func inherited(_ environment: (String) -> String?) -> [(name: String, file: Int32)] {
+        guard environment("LISTEN_PID").flatMap({ Int32($0) }) == getpid(), let count = environment("LISTEN_FDS").flatMap({ Int32($0) }),
+            (1...4096).contains(count)
+        else { return [] }
+        let names = (environment("LISTEN_FDNAMES") ?? "").split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+        return (0..<Int(count)).compactMap { $0 < names.count ? (names[$0], 3 + Int32($0)) : nil }
+    }
+}
