@@ -120,6 +120,9 @@ let package = Package(
             dependencies: [
                 "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: rules),
 
@@ -138,7 +141,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollTesting", "CAllocationCounter",
+                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CAllocationCounter",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "Configuration", package: "swift-configuration"),

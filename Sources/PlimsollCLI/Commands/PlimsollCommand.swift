@@ -42,7 +42,7 @@ struct PlimsollCommand: ParsableCommand {
         subcommands: [
             DemoCommand.self, DoctorCommand.self, WatchCommand.self, RecordCommand.self, ReplayCommand.self, SimulateCommand.self,
             RunCommand.self, SuperviseCommand.self, ExplainCommand.self, StressCommand.self, BenchCommand.self, EnterCommand.self,
-            ServiceCommand.self, LifecycleServiceCommand.self,
+            ServiceCommand.self, LifecycleServiceCommand.self, GroupedServiceCommand.self,
             SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self, UnitCommand.self,
         ])
 }

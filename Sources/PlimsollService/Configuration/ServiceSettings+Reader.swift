@@ -1,0 +1,110 @@
+public import Configuration
+import FoundationEssentials
+import Plimsoll
+
+extension ServiceSettings {
+    /// `defaults`, as overridden by what `reader` finds: the keys of `ServiceSettings.keys`.
+    ///
+    ///     let settings = try ServiceSettings(reader: config.scoped(to: "plimsoll"), defaults: ServiceSettings(policy: mine))
+    ///
+    /// - Throws: `ConfigurationProblem` with everything that is wrong, not only the first.
+    public init(reader: ConfigReader, defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
+        self = defaults
+        var problems: [String] = []
+        for setting in Setting.all {
+            guard let text = Self.text(reader, setting.key) else { continue }
+            do throws(Setting.Refusal) { try setting.apply(text, &self) } catch {
+                problems.append("\(setting.key) (\(setting.variable)) is \"\(Self.printable(text))\"; allowed is \(error.allowed)")
+            }
+        }
+        if let problem = policy.thresholds.problem { problems.append("warning.*, critical.*, stall.*: \(problem)") }
+        if drainDelay > shutdownBudget {
+            problems.append("shutdown.drainDelay is \(drainDelay), more than shutdown.budget, of which it is a part: \(shutdownBudget)")
+        }
+        if !problems.isEmpty { throw ConfigurationProblem(problems) }
+    }
+
+    /// `defaults`, as overridden by the process's environment: `PLIMSOLL_SHUTDOWN_BUDGET=40s`.
+    ///
+    /// - Throws: `ConfigurationProblem`, also for a variable `PLIMSOLL_…` that nobody knows: a mistyped one would else be passed over in silence.
+    public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) -> ServiceSettings {
+        try ServiceSettings(environment: ProcessInfo.processInfo.environment, defaults: defaults)
+    }
+
+    /// The same of variables given by name.
+    public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
+        let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
+        var problems = unknown.map { name in
+            "\(Self.printable(name)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
+        }
+        // An empty variable is one that isn't set.
+        let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
+        let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: set)).scoped(to: "plimsoll")
+        do throws(ConfigurationProblem) { try self.init(reader: reader, defaults: defaults) } catch {
+            problems += error.problems
+            self = defaults
+        }
+        if !problems.isEmpty { throw ConfigurationProblem(problems) }
+    }
+
+    /// What can be configured, within the scope `plimsoll`.
+    public static var keys: [Key] {
+        Setting.all.map {
+            Key(name: $0.key, variable: $0.variable, type: $0.type, standard: $0.standard, range: $0.range, meaning: $0.meaning, isLive: $0.isLive)
+        }
+    }
+
+    /// Something that can be configured.
+    public struct Key: Sendable, Hashable {
+        /// Within the scope `plimsoll`, parts joined by dots.
+        public var name: String
+        /// The environment variable of that meaning.
+        public var variable: String
+        /// `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`, `number`.
+        public var type: String
+        /// What holds without it.
+        public var standard: String
+        /// What is allowed.
+        public var range: String
+        public var meaning: String
+        /// Whether it is followed while the process runs (`ResourceManager.follow(_:)`).
+        public var isLive: Bool
+    }
+
+    /// Others that this package reads.
+    private static let otherVariables = ["PLIMSOLL_SIMULATE", "PLIMSOLL_SUPERVISOR", "PLIMSOLL_SOCKET"]
+    private static let knownVariables = Set(Setting.all.map(\.variable) + otherVariables)
+
+    /// The value of a key whatever its type is where it comes from; `nil` if there is none.
+    static func text(_ reader: ConfigReader, _ key: String) -> String? {
+        let key = ConfigKey(key)
+        if let text = try? reader.requiredString(forKey: key) { return text }
+        if let number = try? reader.requiredInt(forKey: key) { return "\(number)" }
+        if let number = try? reader.requiredDouble(forKey: key) { return "\(number)" }
+        return (try? reader.requiredBool(forKey: key)).map { "\($0)" }
+    }
+
+    /// The known variable that is most like `name`, if one is.
+    private static func nearest(_ name: String) -> String? {
+        func distance(_ other: String) -> Int {
+            let left = Array(name.utf8.prefix(80)), right = Array(other.utf8)
+            var row = Array(0...right.count)
+            for (line, byte) in left.enumerated() {
+                var diagonal = row[0]
+                row[0] = line + 1
+                for column in right.indices {
+                    let above = row[column + 1]
+                    row[column + 1] = byte == right[column] ? diagonal : 1 + min(diagonal, above, row[column])
+                    diagonal = above
+                }
+            }
+            return row[right.count]
+        }
+        let best = knownVariables.map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
+        return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
+    }
+
+    static func printable(_ text: String) -> String {
+        String(text.prefix(120).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
+    }
+}

@@ -1,0 +1,82 @@
+import Plimsoll
+
+extension Setting {
+    /// Everything that can be configured.
+    static let all: [Setting] = switches + shutdown + handlers + levels + reporting
+
+    private static let switches: [Setting] = [
+        boolean("enabled", true, "whether the manager looks and acts at all: the switch to turn everything off with") { $0.isEnabled = $1 },
+        boolean("dryRun", false, "whether everything is only decided and reported", isLive: true) { $0.policy.isDryRun = $1 },
+    ]
+
+    private static let shutdown: [Setting] = [
+        duration("shutdown.budget", "25s", .zero ... .seconds(3600), "0 to 1h", "from the first word of a shutdown to its end") {
+            $0.shutdownBudget = $1
+        },
+        duration(
+            "shutdown.drainDelay", "0s", .zero ... .seconds(600), "0 to 10m",
+            "how long the other services go on after the process said it isn't ready"
+        ) { $0.drainDelay = $1 },
+    ]
+
+    private static let handlers: [Setting] = [
+        duration(
+            "handler.budget", "5s", .milliseconds(10) ... .seconds(600), "10ms to 10m", "what a handler may take before it is named and gone around"
+        ) { $0.policy.handlerBudget = $1 },
+        duration(
+            "background.allowance", "30s", .zero ... .seconds(86400), "0 to 24h", "how long background tasks may go on in the background"
+        ) { $0.policy.backgroundAllowance = $1 },
+        duration("background.grace", "5s", .zero ... .seconds(600), "0 to 10m", "how long they have once that is spent") {
+            $0.policy.expirationGrace = $1
+        },
+        number("background.most", "1048576", 1...16_777_216, "1 to 16777216", "more background tasks than this at once are refused") {
+            $0.policy.mostBackgroundTasks = Int($1)
+        },
+        Setting(
+            key: "terminate.after", type: "duration or never", standard: "never", range: "1s to 24h, or never",
+            meaning: "after how long a saturation, with purges that bring nothing, the process saves and ends itself", isLive: false
+        ) { text, settings throws(Refusal) in
+            guard text.lowercased() != "never" else { return settings.policy.terminate = .never }
+            guard let patience = Duration(plimsoll: text), (.seconds(1) ... .seconds(86400)).contains(patience) else {
+                throw Refusal(allowed: "a duration, 1s to 24h, or never")
+            }
+            settings.policy.terminate = .afterContinuousSaturation(patience, grace: settings.policy.terminate.grace)
+        },
+        duration("terminate.grace", "10s", .zero ... .seconds(600), "0 to 10m", "what saving before that end may take") { settings, grace in
+            guard case .afterContinuousSaturation(let patience, _) = settings.policy.terminate else { return }
+            settings.policy.terminate = .afterContinuousSaturation(patience, grace: grace)
+        },
+    ]
+
+    private static let levels: [Setting] = [
+        share("warning.share", "0.2", "less available than this share of the limit is a warning") { $0.policy.thresholds.warningMargin.share = $1 },
+        size("warning.atMost", "1GiB", "but never more than this") { $0.policy.thresholds.warningMargin.atMost = $1 },
+        share("critical.share", "0.1", "less available than this share of the limit is critical") { $0.policy.thresholds.criticalMargin.share = $1 },
+        size("critical.atMost", "512MiB", "but never more than this") { $0.policy.thresholds.criticalMargin.atMost = $1 },
+        number("fall.factor", "1.2", 1...10, "1 to 10", "to fall, a level's margin must be exceeded by this factor") {
+            $0.policy.thresholds.fallFactor = $1
+        },
+        duration("fall.hold", "5s", .zero ... .seconds(600), "0 to 10m", "and for this long") { $0.policy.thresholds.fallHold = $1 },
+        duration("announcement.rest", "25s", .zero ... .seconds(3600), "0 to 1h", "each level is announced at most once in this time") {
+            $0.policy.thresholds.announcementRest = $1
+        },
+        share("stall.warning", "0.2", "a share of the last ten seconds stalled on memory that is a warning") {
+            $0.policy.thresholds.stallWarning = $1
+        },
+        share("stall.critical", "0.4", "a share that is critical if little is available as well") { $0.policy.thresholds.stallCritical = $1 },
+    ]
+
+    private static let reporting: [Setting] = [
+        duration("log.rest", "1m", .zero ... .seconds(86400), "0 to 24h", "between two warnings in the log") { $0.logRest = $1 },
+        duration("metrics.interval", "5s", .zero ... .seconds(3600), "0 for never, to 1h", "how often instruments are brought up to date") {
+            $0.metricsInterval = $1
+        },
+        boolean("notify", true, "whether the service manager is told how the process is") { $0.notifiesServiceManager = $1 },
+    ]
+}
+
+extension PressurePolicy.Termination {
+    fileprivate var grace: Duration {
+        if case .afterContinuousSaturation(_, let grace) = self { grace } else { .seconds(10) }
+    }
+}

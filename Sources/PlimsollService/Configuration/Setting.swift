@@ -1,0 +1,81 @@
+import Plimsoll
+
+/// One thing that can be configured: its key, what is allowed, and what it changes.
+struct Setting: Sendable {
+    /// Why a text is no value: what is allowed instead.
+    struct Refusal: Error { var allowed: String }
+
+    /// Its key, within the scope `plimsoll`.
+    let key: String
+    /// What kind of value it takes: `boolean`, `duration`, `size`, `share`, `number`, or words.
+    let type: String
+    /// The value without it, as text.
+    let standard: String
+    /// What is allowed.
+    let range: String
+    let meaning: String
+    /// Whether it is followed while the process runs.
+    let isLive: Bool
+    let apply: @Sendable (String, inout ServiceSettings) throws(Refusal) -> Void
+
+    /// The environment variable that sets it, as `EnvironmentVariablesProvider` has it: `shutdown.drainDelay` is `PLIMSOLL_SHUTDOWN_DRAIN_DELAY`.
+    var variable: String {
+        var name = "PLIMSOLL_"
+        for character in key {
+            if character == "." {
+                name += "_"
+            } else {
+                if character.isUppercase { name += "_" }
+                name += character.uppercased()
+            }
+        }
+        return name
+    }
+
+    private static func setting<Value: Sendable & Comparable>(
+        _ key: String, _ type: String, _ standard: String, _ allowed: ClosedRange<Value>, _ shown: String, _ meaning: String, isLive: Bool = false,
+        read: @escaping @Sendable (String) -> Value?, _ set: @escaping @Sendable (inout ServiceSettings, Value) -> Void
+    ) -> Setting {
+        Setting(key: key, type: type, standard: standard, range: shown, meaning: meaning, isLive: isLive) { text, settings throws(Refusal) in
+            guard let value = read(text), allowed.contains(value) else { throw Refusal(allowed: "a \(type), \(shown)") }
+            set(&settings, value)
+        }
+    }
+
+    static func duration(
+        _ key: String, _ standard: String, _ allowed: ClosedRange<Duration>, _ shown: String, _ meaning: String, isLive: Bool = false,
+        _ set: @escaping @Sendable (inout ServiceSettings, Duration) -> Void
+    ) -> Setting {
+        setting(key, "duration", standard, allowed, shown, meaning, isLive: isLive, read: { Duration(plimsoll: $0) }, set)
+    }
+
+    static func share(
+        _ key: String, _ standard: String, _ meaning: String, _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
+    ) -> Setting {
+        setting(key, "share", standard, 0.0...1.0, "0 to 1", meaning, read: { Double($0) }, set)
+    }
+
+    static func size(
+        _ key: String, _ standard: String, _ meaning: String, _ set: @escaping @Sendable (inout ServiceSettings, ByteCount) -> Void
+    ) -> Setting {
+        setting(
+            key, "size", standard, ByteCount.mebibytes(1)...ByteCount.gibibytes(1 << 20), "1MiB to 1048576GiB", meaning, read: { ByteCount($0) }, set)
+    }
+
+    static func number(
+        _ key: String, _ standard: String, _ allowed: ClosedRange<Double>, _ shown: String, _ meaning: String,
+        _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
+    ) -> Setting {
+        setting(key, "number", standard, allowed, shown, meaning, read: { Double($0) }, set)
+    }
+
+    static func boolean(
+        _ key: String, _ standard: Bool, _ meaning: String, isLive: Bool = false, _ set: @escaping @Sendable (inout ServiceSettings, Bool) -> Void
+    ) -> Setting {
+        Setting(key: key, type: "boolean", standard: "\(standard)", range: "true or false", meaning: meaning, isLive: isLive) {
+            text, settings throws(Refusal) in
+            guard let value = Bool(plimsoll: text) else { throw Refusal(allowed: "true or false (also yes, on, 1; no, off, 0)") }
+            set(&settings, value)
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import Logging
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// Writes what a manager does to the log: at `info` and below, but for one warning when the level becomes critical and one before the process ends itself.
+///
+/// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`, `limit_bytes`, `action`, `mode`, `outcome`,
+/// `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `seconds`, `stragglers`.
+final class ManagerLog: Sendable {
+    private let logger: Logger
+    private let rest: Duration
+    private let clock: @Sendable () -> Duration
+    /// When the warning was last given, and how often it was left out since.
+    private let warned = Mutex<(at: Duration, left: Int)?>(nil)
+    /// Why the service manager could not be told, last.
+    private let untold = Mutex("")
+
+    /// - Parameters:
+    ///   - rest: between two warnings of one kind.
+    ///   - clock: any; only differences count.
+    init(_ logger: Logger, rest: Duration, clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed) {
+        (self.logger, self.rest, self.clock) = (logger, rest, clock)
+    }
+
+    /// Listens to `manager` until the registrations are cancelled.
+    func begin(_ manager: ResourceManager) -> [Registration] {
+        let dead = manager.capabilities.signals.filter { !$0.isLive }
+        logger.info(
+            "watching memory",
+            metadata: [
+                "plimsoll.footing": "\(manager.capabilities.footing.rawValue)", "plimsoll.dry_run": "\(manager.isDryRun)",
+                "plimsoll.dead_signals": "\(dead.map(\.name).joined(separator: ", "))",
+            ])
+        manager.onReport { [self] in tell($0) }
+        manager.beforeTermination("log") { [logger] _ in
+            let memory = manager.status.memory
+            logger.warning(
+                "ending the process: memory stayed full and nothing could be given back",
+                metadata: ["plimsoll.usage_bytes": "\(memory?.usageBytes ?? 0)", "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)"])
+        }
+        return [manager.observe(from: .normal, "log") { [self] in tell($0, manager) }]
+    }
+
+    func tell(_ event: PressureEvent, _ manager: ResourceManager) {
+        let memory = manager.status.memory
+        var metadata: Logger.Metadata = [
+            "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)", "plimsoll.evidence": "\(event.evidence)",
+            "plimsoll.event": "\(event.id)", "plimsoll.shortfall_bytes": "\(event.shortfall.bytes)",
+        ]
+        if let memory {
+            metadata["plimsoll.usage_bytes"] = "\(memory.usageBytes)"
+            if let limit = memory.limitBytes { metadata["plimsoll.limit_bytes"] = "\(limit)" }
+        }
+        guard event.level == .critical, let left = mayWarn() else { return logger.info("memory is \(event.level)", metadata: metadata) }
+        if left > 0 { metadata["plimsoll.left_out"] = "\(left)" }
+        logger.warning("memory is critical", metadata: metadata)
+    }
+
+    func tell(_ report: ActionReport) {
+        let status = ActionStatus(report)
+        var metadata: Logger.Metadata = [
+            "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)", "plimsoll.level": "\(status.level)",
+            "plimsoll.evidence": "\(status.evidence)", "plimsoll.event": "\(status.eventID)", "plimsoll.outcome": "\(status.outcome)",
+            "plimsoll.origin": "\(status.origin)", "plimsoll.seconds": "\(status.tookSeconds)",
+        ]
+        if report.asked > .zero || report.released > .zero || report.releasedVolatile > .zero {
+            metadata["plimsoll.asked_bytes"] = "\(status.askedBytes)"
+            metadata["plimsoll.released_bytes"] = "\(status.releasedBytes + status.releasedVolatileBytes)"
+            metadata["plimsoll.resident_fall_bytes"] = "\(report.residentFall.bytes)"
+        }
+        // What it does by itself while memory is idle is of interest to who looks for it.
+        logger.log(level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)", metadata: metadata)
+    }
+
+    /// What became of the shutdown.
+    func ended(_ report: ShutdownReport?) {
+        guard let report else { return }
+        logger.info(
+            report.stragglers.isEmpty ? "memory is watched no longer" : "memory is watched no longer; not everything ended in time",
+            metadata: [
+                "plimsoll.budget": "\(report.budget)", "plimsoll.drain": "\(report.drain)", "plimsoll.expiry": "\(report.expiry)",
+                "plimsoll.stragglers": "\(report.stragglers.joined(separator: ", "))",
+            ])
+    }
+
+    /// The service manager could not be told; the same reason again is not news.
+    func cannotTell(_ error: ServiceManagerError) {
+        let isNews = untold.withLock { last in
+            defer { last = error.description }
+            return last != error.description
+        }
+        if isNews { logger.info("the service manager cannot be told", metadata: ["plimsoll.reason": "\(error)"]) }
+    }
+
+    /// How many warnings were left out before this one; `nil` if it is to be left out too.
+    private func mayWarn() -> Int? {
+        let now = clock()
+        return warned.withLock { warned in
+            if let last = warned, now - last.at < rest {
+                warned?.left += 1
+                return nil
+            }
+            defer { warned = (now, 0) }
+            return warned?.left ?? 0
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import Metrics
+import Plimsoll
+import Synchronization
+
+/// Brings the instruments of swift-metrics up to date with a manager's status. Belongs to one thread: nothing on the path that frees memory knows of it.
+///
+/// Each instrument is made once, when there is first something to say by it.
+struct MetricsReporter {
+    private struct Key: Hashable {
+        var name: String
+        var labels: [MetricFamily.Label]
+
+        var dimensions: [(String, String)] { labels.map { ($0.name, $0.value) } }
+    }
+
+    private let manager: ResourceManager
+    private let factory: any MetricsFactory
+    private var gauges: [Key: Gauge] = [:]
+    /// With what they were told so far.
+    private var counters: [Key: (counter: FloatingPointCounter, told: Double)] = [:]
+
+    init(_ manager: ResourceManager, _ factory: any MetricsFactory) {
+        (self.manager, self.factory) = (manager, factory)
+        // A distribution needs each value; the rest is read when its time comes.
+        let durations = Timer(label: "plimsoll_release_duration_seconds", dimensions: [], factory: factory)
+        manager.onReport { report in
+            guard report.action == .release, report.outcome != .dryRun else { return }
+            durations.recordNanoseconds(report.took.inNanoseconds)
+        }
+    }
+
+    mutating func report() {
+        for family in MetricCatalogue.families(manager.status) {
+            for point in family.points {
+                let key = Key(name: family.name, labels: point.labels)
+                if family.kind == .gauge { tell(key, gauge: point.value) } else { tell(key, count: point.value) }
+            }
+        }
+    }
+
+    private mutating func tell(_ key: Key, gauge value: Double) {
+        let gauge = gauges[key] ?? Gauge(label: key.name, dimensions: key.dimensions, factory: factory)
+        gauges[key] = gauge
+        gauge.record(value)
+    }
+
+    private mutating func tell(_ key: Key, count value: Double) {
+        var entry = counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
+        if value > entry.told {
+            entry.counter.increment(by: value - entry.told)
+            entry.told = value
+        }
+        counters[key] = entry
+    }
+}

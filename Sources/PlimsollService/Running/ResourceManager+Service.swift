@@ -1,0 +1,39 @@
+public import Plimsoll
+public import ServiceLifecycle
+
+/// A manager is a service: first in its group, as services are shut down in reverse order, so that it looks after memory for as long as any other runs.
+///
+///     let group = ServiceGroup(configuration: .init(
+///         services: [.init(service: manager), .init(service: server), .init(service: manager.shutdownBeacon)],
+///         gracefulShutdownSignals: [.sigterm], logger: logger))
+///
+/// Run in a group it ends gracefully: background tasks are asked to stop, those that don't are named in the log, state is saved.
+extension ResourceManager: Service {}
+
+extension ResourceManager: HostedManager {
+    package func makeHost() -> any ManagerHost { ServiceHost(self) }
+}
+
+extension ResourceManager {
+    /// The last service of a group, so that it hears of a shutdown first: the process is no longer ready, no background task begins, and the budget of the shutdown
+    /// (`ServiceSettings.shutdownBudget`) runs. It is over at once, unless `ServiceSettings.drainDelay` keeps the others serving for a while: until whoever sends
+    /// requests has seen that the process isn't ready.
+    public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
+
+    /// What surrounds the manager as a service. Set it before the manager runs: later changes are not seen, but for `isDryRun`, which is the manager's own.
+    public var serviceSettings: ServiceSettings {
+        get { serviceHost.settings }
+        set { serviceHost.settings = newValue }
+    }
+
+    /// A manager as `settings` have it.
+    public convenience init(source: any PressureSource, settings: ServiceSettings) {
+        self.init(source: source, policy: settings.policy)
+        serviceSettings = settings
+    }
+
+    var serviceHost: ServiceHost {
+        guard let host = host as? ServiceHost else { preconditionFailure("a ResourceManager has one host, which this product makes") }
+        return host
+    }
+}

@@ -1,0 +1,85 @@
+import Logging
+import Metrics
+import Plimsoll
+import PlimsollLinux
+import ServiceLifecycle
+import Synchronization
+
+#if Tracing
+import Tracing
+#endif
+
+/// What is around a manager while it runs as a service: a log, instruments, and the service manager.
+final class ServiceHost: ManagerHost {
+    private let state: Mutex<(settings: ServiceSettings, link: ServiceManagerLink?)>
+    // The manager owns its host; it lives as long as anybody runs it.
+    private unowned let manager: ResourceManager
+
+    init(_ manager: ResourceManager) {
+        self.manager = manager
+        state = Mutex((ServiceSettings(policy: manager.policy), nil))
+    }
+
+    var settings: ServiceSettings {
+        get { state.withLock { $0.settings } }
+        set { state.withLock { $0.settings = newValue } }
+    }
+
+    var isEnabled: Bool { settings.isEnabled }
+
+    private var logger: Logger { settings.logger ?? Logger(label: "plimsoll") }
+
+    func run(_ loop: @Sendable () async throws -> Void) async throws {
+        let manager = manager, settings = settings
+        let log = ManagerLog(logger, rest: settings.logRest)
+        let registrations = log.begin(manager)
+        let link = makeLink(log)
+        state.withLock { $0.link = link }
+        link?.begin()
+        #if Tracing
+        ManagerSpans(InstrumentationSystem.tracer).begin(manager)
+        #endif
+        let reports = ReportThread { Self.duties(manager, settings, link) }
+        defer {
+            reports?.stop()
+            for registration in registrations { registration.cancel() }
+        }
+        try await withGracefulShutdownHandler {
+            try await loop()
+        } onGracefulShutdown: {
+            self.beginShutdown()
+            manager.stop()
+        }
+        log.ended(manager.shutdownReport)
+    }
+
+    /// The first word of a shutdown, from whoever hears of it first.
+    func beginShutdown() {
+        let (settings, link) = state.withLock { $0 }
+        guard manager.beginShutdown(within: settings.shutdownBudget) else { return }
+        link?.stopping()
+        logger.info(
+            "shutting down",
+            metadata: ["plimsoll.budget": "\(settings.shutdownBudget)", "plimsoll.tasks": "\(manager.status.tasks.running)"])
+    }
+
+    private func makeLink(_ log: ManagerLog) -> ServiceManagerLink? {
+        guard settings.notifiesServiceManager else { return nil }
+        do throws(ServiceManagerError) {
+            return try ServiceManager().map { ServiceManagerLink(manager, $0) { log.cannotTell($0) } }
+        } catch {
+            log.cannotTell(error)
+            return nil
+        }
+    }
+
+    private static func duties(_ manager: ResourceManager, _ settings: ServiceSettings, _ link: ServiceManagerLink?) -> [ReportThread.Duty] {
+        var duties: [ReportThread.Duty] = []
+        if let link { duties.append(.init(interval: link.interval) { link.look() }) }
+        if settings.metricsInterval > .zero {
+            var reporter = MetricsReporter(manager, settings.metricsFactory ?? MetricsSystem.factory)
+            duties.append(.init(interval: settings.metricsInterval) { reporter.report() })
+        }
+        return duties
+    }
+}

@@ -1,0 +1,67 @@
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// Tells the service manager how the process is, as `Type=notify` has it: ready, alive, a line for people, and how much longer its end takes.
+final class ServiceManagerLink: Sendable {
+    private let manager: ResourceManager
+    private let serviceManager: ServiceManager
+    private let problem: @Sendable (ServiceManagerError) -> Void
+    private let told = Mutex("")
+
+    /// - Parameter problem: called with each thing that could not be told.
+    init(_ manager: ResourceManager, _ serviceManager: ServiceManager, problem: @escaping @Sendable (ServiceManagerError) -> Void) {
+        (self.manager, self.serviceManager, self.problem) = (manager, serviceManager, problem)
+    }
+
+    /// How often `look` is to be called: a service manager that watches wants to hear twice as often as it asks for.
+    var interval: Duration { min(.seconds(1), serviceManager.watchdogInterval.map { $0 / 2 } ?? .seconds(1)) }
+
+    func begin() {
+        manager.onStopTimeoutExtension { [self] duration in
+            // From now on, and a little more: the process has still to end.
+            tell("EXTEND_TIMEOUT_USEC=\((duration + .seconds(1)).inNanoseconds / 1000)", "STATUS=\(line)")
+        }
+        manager.lifecycle.whenLaunched { [self] in tell("READY=1", "STATUS=\(line)") }
+    }
+
+    /// A shutdown has begun.
+    func stopping() { tell("STOPPING=1", "STATUS=\(line)") }
+
+    /// Says that the process is alive, if the manager's loop is, and what has changed.
+    func look() {
+        if serviceManager.watchdogInterval != nil, manager.isAlive { tell("WATCHDOG=1") }
+        let line = line
+        let isNews = told.withLock { told in
+            defer { told = line }
+            return told != line
+        }
+        if isNews { tell("STATUS=\(line)") }
+    }
+
+    /// The state of things in a line.
+    private var line: String {
+        let status = manager.status
+        var line = manager.isShuttingDown ? "shutting down" : status.lifecycle.reason ?? "\(status.lifecycle.state)"
+        if let memory = status.memory {
+            line += "; memory \(status.level), \(ByteCount(memory.usageBytes))" + (memory.limitBytes.map { " of \(ByteCount($0))" } ?? "")
+        }
+        let tasks = status.tasks
+        guard tasks.running > 0 else { return line }
+        let named = tasks.oldest.prefix(3).map { task in
+            let name = String(task.name.prefix(64).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
+            guard let completed = task.completed, let total = task.total, total > 0 else { return name }
+            return "\(name) \(completed * 100 / total) %"
+        }
+        return line + "; \(tasks.running) background task\(tasks.running == 1 ? "" : "s"): " + named.joined(separator: ", ")
+            + (tasks.running > named.count ? ", …" : "")
+    }
+
+    private func tell(_ first: String, _ second: String? = nil) {
+        do {
+            if let second { try serviceManager.tell(first, second) } else { try serviceManager.tell(first) }
+        } catch {
+            problem(error)
+        }
+    }
+}

@@ -1,0 +1,29 @@
+public import Logging
+public import Metrics
+public import Plimsoll
+
+/// How a manager lives among the services of a process. What is set here are the defaults; `init(reader:defaults:)` lets a configuration override them.
+public struct ServiceSettings: Sendable {
+    /// What pressure may do to the process.
+    public var policy: PressurePolicy
+    /// Whether the manager looks and acts at all; see `ResourceManager.run()`.
+    public var isEnabled = true
+    /// From the first word of a shutdown to its end: others drain, then background tasks are asked to stop, and what doesn't is cancelled and named in the log.
+    /// Keep it below what the service manager gives (`TimeoutStopSec=`, 90 s; `terminationGracePeriodSeconds`, 30).
+    public var shutdownBudget = Duration.seconds(25)
+    /// How long the other services go on after the process has said that it isn't ready; part of the budget.
+    public var drainDelay = Duration.zero
+    /// Where to write what was done; `nil` for a logger of label `plimsoll`.
+    public var logger: Logger?
+    /// Each kind of warning is logged at most once in this time; how many were left out is said with the next.
+    public var logRest = Duration.seconds(60)
+    /// What makes the instruments; `nil` for the one the process has bootstrapped.
+    public var metricsFactory: (any MetricsFactory)?
+    /// How often instruments are brought up to date; zero for never.
+    public var metricsInterval = Duration.seconds(5)
+    /// Whether the service manager is told, if there is one (`$NOTIFY_SOCKET`).
+    public var notifiesServiceManager = true
+
+    /// As the defaults are, with that policy.
+    public init(policy: PressurePolicy = .standard) { self.policy = policy }
+}

@@ -1,0 +1,107 @@
+import Configuration
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollService
+
+@Suite(.timeLimit(.minutes(5))) struct ConfigurationTests {
+    private func problems(_ environment: [String: String]) -> [String] {
+        do throws(ConfigurationProblem) {
+            _ = try ServiceSettings(environment: environment)
+            return []
+        } catch {
+            return error.problems
+        }
+    }
+
+    @Test func `the environment overrides what code has set, and the rest stays`() throws {
+        var mine = ServiceSettings(policy: PressurePolicy(handlerBudget: .seconds(2), backgroundAllowance: .seconds(60)))
+        mine.drainDelay = .seconds(3)
+        let settings = try ServiceSettings(
+            environment: [
+                "PLIMSOLL_SHUTDOWN_BUDGET": "40s", "PLIMSOLL_DRY_RUN": "yes", "PLIMSOLL_WARNING_SHARE": "0.3", "PLIMSOLL_WARNING_AT_MOST": "2GiB",
+                "PLIMSOLL_BACKGROUND_ALLOWANCE": "2m", "PLIMSOLL_TERMINATE_AFTER": "30s", "PLIMSOLL_TERMINATE_GRACE": "3s", "HOME": "/",
+                "PLIMSOLL_METRICS_INTERVAL": "0", "PLIMSOLL_NOTIFY": "off", "PLIMSOLL_ENABLED": "", "PLIMSOLL_SIMULATE": "critical:5s",
+            ], defaults: mine)
+        #expect(settings.shutdownBudget == .seconds(40) && settings.drainDelay == .seconds(3) && settings.isEnabled)
+        #expect(settings.policy.isDryRun && settings.policy.handlerBudget == .seconds(2) && settings.policy.backgroundAllowance == .seconds(120))
+        #expect(settings.policy.thresholds.warningMargin == .init(share: 0.3, atMost: .gibibytes(2)))
+        #expect(settings.policy.terminate == .afterContinuousSaturation(.seconds(30), grace: .seconds(3)))
+        #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
+    }
+
+    @Test func `every key takes its own standard value, which is what holds without it`() throws {
+        let bare = ServiceSettings()
+        for setting in Setting.all {
+            var settings = ServiceSettings()
+            try setting.apply(setting.standard, &settings)
+            #expect(settings.policy == bare.policy, "\(setting.key)")
+            #expect(settings.shutdownBudget == bare.shutdownBudget && settings.drainDelay == bare.drainDelay, "\(setting.key)")
+            #expect(settings.logRest == bare.logRest && settings.metricsInterval == bare.metricsInterval, "\(setting.key)")
+            #expect(settings.isEnabled == bare.isEnabled && settings.notifiesServiceManager == bare.notifiesServiceManager, "\(setting.key)")
+        }
+    }
+
+    @Test func `a value that is not allowed is refused with key, value and what is allowed; all of them at once`() {
+        let found = problems([
+            "PLIMSOLL_SHUTDOWN_BUDGET": "soon", "PLIMSOLL_DRY_RUN": "maybe", "PLIMSOLL_STALL_WARNING": "1.5", "PLIMSOLL_HANDLER_BUDGET": "1ms",
+            "PLIMSOLL_BACKGROUND_MOST": "0", "PLIMSOLL_CRITICAL_AT_MOST": "-1", "PLIMSOLL_TERMINATE_AFTER": "later\u{1B}[2J",
+        ])
+        #expect(found.count == 7)
+        #expect(found.contains(#"shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET) is "soon"; allowed is a duration, 0 to 1h"#))
+        #expect(found.contains(#"stall.warning (PLIMSOLL_STALL_WARNING) is "1.5"; allowed is a share, 0 to 1"#))
+        #expect(found.contains(#"handler.budget (PLIMSOLL_HANDLER_BUDGET) is "1ms"; allowed is a duration, 10ms to 10m"#))
+        #expect(!found.contains { $0.contains("\u{1B}") })
+    }
+
+    @Test func `settings that contradict each other are refused`() {
+        #expect(problems(["PLIMSOLL_WARNING_SHARE": "0.05"]).first?.contains("criticalMargin must not exceed warningMargin") == true)
+        #expect(problems(["PLIMSOLL_SHUTDOWN_DRAIN_DELAY": "30s"]).first?.contains("more than shutdown.budget") == true)
+    }
+
+    @Test func `a variable that nobody knows is refused, with the one that was meant`() {
+        #expect(problems(["PLIMSOLL_DRYRUN": "true"]) == ["PLIMSOLL_DRYRUN is no setting; did you mean PLIMSOLL_DRY_RUN?"])
+        #expect(problems(["PLIMSOLL_FLUX_CAPACITOR_COLOUR": "red"]) == ["PLIMSOLL_FLUX_CAPACITOR_COLOUR is no setting"])
+        #expect(problems(["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]) == [])
+    }
+
+    @Test func `variables are named as the provider of the environment names keys`() throws {
+        for setting in Setting.all {
+            let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: [setting.variable: "here"])).scoped(to: "plimsoll")
+            #expect(ServiceSettings.text(reader, setting.key) == "here", "\(setting.key) \(setting.variable)")
+        }
+    }
+
+    @Test func `values of any type are read: a file's numbers and booleans as well as text`() throws {
+        let reader = ConfigReader(
+            provider: InMemoryProvider(values: [
+                "plimsoll.shutdown.budget": 12, "plimsoll.dryRun": true, "plimsoll.stall.critical": 0.7, "plimsoll.handler.budget": "250ms",
+            ])
+        ).scoped(to: "plimsoll")
+        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader)
+        #expect(manager.serviceSettings.shutdownBudget == .seconds(12) && manager.isDryRun && manager.policy.isDryRun)
+        #expect(manager.policy.thresholds.stallCritical == 0.7 && manager.policy.handlerBudget == .milliseconds(250))
+    }
+
+    @Test func `dry run is followed while the process runs, and a value that is not allowed changes nothing`() async throws {
+        let provider = MutableInMemoryProvider(initialValues: ["plimsoll.dryRun": "false"])
+        let reader = ConfigReader(provider: provider).scoped(to: "plimsoll")
+        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader)
+        await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.follow(reader) }
+            provider.setValue("on", forKey: "plimsoll.dryRun")
+            while !manager.isDryRun { await Task.yield() }
+            provider.setValue("perhaps", forKey: "plimsoll.dryRun")
+            provider.setValue(false, forKey: "plimsoll.dryRun")
+            while manager.isDryRun { await Task.yield() }
+            group.cancelAll()
+        }
+    }
+
+    @Test func `durations are read with their unit, and nothing else`() {
+        #expect(
+            Duration(plimsoll: "500ms") == .milliseconds(500) && Duration(plimsoll: "2h") == .seconds(7200) && Duration(plimsoll: "7") == .seconds(7))
+        for wrong in ["", "s", "1.5s", "-1s", "1 s", "1d", "١s", "10000000000s"] { #expect(Duration(plimsoll: wrong) == nil, "\(wrong)") }
+    }
+}

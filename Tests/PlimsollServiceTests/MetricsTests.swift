@@ -1,0 +1,112 @@
+import CoreMetrics
+import Foundation
+import MetricsTestKit
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollService
+
+@Suite(.timeLimit(.minutes(5))) struct MetricsTests {
+    /// A manager with something of everything.
+    private func manager() -> ResourceManager {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let cache = PurgeableCache<Int, Int>("pages \"hot\"\nnew\\old", limit: .kibibytes(64), cost: { _, _ in 100 })
+        for key in 0..<5 { cache.insert(key, forKey: key) }
+        _ = (cache.value(forKey: 1), cache.value(forKey: 99))
+        manager.register(cache)
+        manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
+        manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
+        _ = manager.release(.bytes(100))
+        return manager
+    }
+
+    @Test func `what is rendered has each name once, with help and type, and values are those of the status`() throws {
+        let manager = manager()
+        let text = PrometheusText.render(manager.status), lines = text.split(separator: "\n").map(String.init)
+        let named = lines.filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
+        #expect(Set(named).count == named.count && named.count > 18 && text.hasSuffix("\n"))
+        #expect(lines.contains("plimsoll_level 0") && lines.contains("plimsoll_tasks{state=\"running\"} 0"))
+        #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
+        #expect(lines.contains(#"plimsoll_actions_total{action="release",mode="live",outcome="done"} 1"#))
+        #expect(
+            lines.contains("plimsoll_release_duration_seconds_bucket{le=\"+Inf\"} 1") && lines.contains("plimsoll_release_duration_seconds_count 1"))
+    }
+
+    @Test func `names are in base units, and what only grows ends in total`() {
+        for family in MetricCatalogue.families(manager().status) {
+            #expect(family.name.hasPrefix("plimsoll_") && family.name.allSatisfy { $0.isLowercase || $0 == "_" })
+            #expect(family.name.hasSuffix("_total") == (family.kind == .counter), "\(family.name)")
+            #expect(!["_ms", "_kb", "_mb", "_percent", "_us"].contains { family.name.hasSuffix($0) }, "\(family.name)")
+            #expect(!family.help.isEmpty)
+        }
+    }
+
+    @Test func `two caches of one name are one series, their sum`() throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        for held in [100, 50] { manager.register("twin", byteCount: { held }, release: { _ in 0 }) }
+        let bytes = try #require(MetricCatalogue.families(manager.status).first { $0.name == "plimsoll_cache_bytes" })
+        #expect(bytes.points.map(\.value) == [150])
+    }
+
+    @Test func `numbers are written so that they are read again`() {
+        #expect(PrometheusText.number(9_007_199_254_740_991) == "9007199254740991" && PrometheusText.number(0.25) == "0.25")
+        #expect(PrometheusText.number(.infinity) == "+Inf" && PrometheusText.number(.nan) == "NaN" && PrometheusText.number(-3) == "-3")
+    }
+
+    @Test(.enabled(if: Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
+    func `Prometheus' own checker has nothing to say`() throws {
+        let said = try Tool.run(Tool.promtool!, ["check", "metrics"], input: PrometheusText.render(manager().status))
+        #expect(said.status == 0 && said.output.isEmpty, "\(said.output)")
+    }
+
+    @Test func `instruments are made once, by the given factory, and told the same as is rendered`() throws {
+        let factory = TestMetrics(), manager = manager()
+        var reporter = MetricsReporter(manager, factory)
+        reporter.report()
+        let hits = [("cache", "pages \"hot\"\nnew\\old"), ("result", "hit")]
+        func hitCount() throws -> Int64 { Int64(try factory.expectCounter("plimsoll_cache_requests_total", hits).totalValue) }
+        #expect(try hitCount() == 1)
+        let made = factory.counters.count + factory.recorders.count
+        reporter.report()
+        #expect(try hitCount() == 1 && factory.counters.count + factory.recorders.count == made)
+        #expect(try factory.expectRecorder("plimsoll_level").lastValue == 0)
+    }
+
+    @Test func `a release is timed as it is done`() async throws {
+        let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
+        _ = MetricsReporter(manager, factory)
+        manager.register("buffers", byteCount: { 4096 }, release: { $0 })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            while !manager.lifecycle.readiness.isReady { await Task.yield() }
+            _ = await manager.release(.bytes(1))
+            let timer = try factory.expectTimer("plimsoll_release_duration_seconds")
+            while timer.values.isEmpty { await Task.yield() }
+            group.cancelAll()
+        }
+    }
+}
+
+/// Programs of the machine that a test needs.
+enum Tool {
+    static let promtool = find("promtool")
+
+    static func find(_ name: String) -> String? {
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin"
+        return path.split(separator: ":").map { "\($0)/\(name)" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+
+    static func run(_ program: String, _ arguments: [String], input: String = "") throws -> (status: Int32, output: String) {
+        let process = Process(), out = Pipe(), into = Pipe()
+        process.executableURL = URL(fileURLWithPath: program)
+        process.arguments = arguments
+        (process.standardOutput, process.standardError, process.standardInput) = (out, out, into)
+        try process.run()
+        into.fileHandleForWriting.write(Data(input.utf8))
+        try into.fileHandleForWriting.close()
+        let output = String(decoding: out.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (process.terminationStatus, output)
+    }
+}

@@ -1,0 +1,100 @@
+import Foundation
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollService
+
+/// What docs/operations says is what the code does, and what its files name there is.
+@Suite(.timeLimit(.minutes(5))) struct OperationsTests {
+    private static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../docs/operations")
+        .standardized
+
+    private func text(_ name: String) throws -> String { try String(contentsOf: Self.folder.appendingPathComponent(name), encoding: .utf8) }
+
+    /// Rows of tables, without headers.
+    private func rows(_ name: String) throws -> [[String]] {
+        try text(name).split(separator: "\n").filter { $0.hasPrefix("| `") }.map { line in
+            line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+        }
+    }
+
+    /// A table of a document, written anew if `PLIMSOLL_WRITE_OPERATIONS` is set.
+    private func expect(_ name: String, _ header: String, _ rows: [[String]]) throws {
+        let lines = rows.map { "| " + $0.joined(separator: " | ") + " |" }
+        if ProcessInfo.processInfo.environment["PLIMSOLL_WRITE_OPERATIONS"] != nil {
+            let old = try text(name), start = try #require(old.range(of: header)).upperBound
+            let head = old[..<start] + "\n|" + String(repeating: "---|", count: rows[0].count) + "\n"
+            let rest = old[start...].split(separator: "\n", omittingEmptySubsequences: false).dropFirst().drop { $0.hasPrefix("|") }
+            try (head + lines.joined(separator: "\n") + "\n" + rest.joined(separator: "\n")).write(
+                to: Self.folder.appendingPathComponent(name), atomically: true, encoding: .utf8)
+        }
+        let found = try text(name)
+        for line in lines { #expect(found.contains(line), "\(name) should have: \(line)") }
+        #expect(try self.rows(name).count == lines.count, "\(name) has rows that nothing stands behind")
+    }
+
+    @Test func `every setting is documented with its name, type, standard value and range`() throws {
+        try expect(
+            "configuration.md", "| key | environment | type | standard | allowed | live | meaning |",
+            ServiceSettings.keys.map {
+                ["`\($0.name)`", "`\($0.variable)`", $0.type, $0.standard, $0.range, $0.isLive ? "yes" : "", $0.meaning]
+            })
+    }
+
+    @Test func `every metric is documented`() throws {
+        let families = MetricCatalogue.families(ResourceManager(source: ScriptedPressureSource()).status)
+        try expect("metrics.md", "| metric | type | meaning |", families.map { ["`\($0.name)`", $0.kind.rawValue, $0.help] })
+    }
+
+    @Test(arguments: ["alerts.yml", "dashboard.json", "runbook.md", "kubernetes.yaml", "deployment.md"])
+    func `what a file names is measured under that name`(file: String) throws {
+        let families = MetricCatalogue.families(ResourceManager(source: ScriptedPressureSource()).status)
+        var known = Set(families.map(\.name))
+        for family in families where family.kind == .histogram {
+            for end in ["_bucket", "_sum", "_count"] { known.insert(family.name + end) }
+        }
+        let named = Set(try text(file).matches(of: #/plimsoll_[a-z_]+[a-z]/#).map { String($0.output) })
+        #expect(named.isSubset(of: known), "\(file): \(named.subtracting(known))")
+        #expect(!named.isEmpty)
+    }
+
+    @Test func `each alert has its part of the runbook, and each part its alert`() throws {
+        let alerts = try text("alerts.yml").matches(of: #/alert: (\w+)/#).map { String($0.output.1) }
+        let parts = try text("runbook.md").matches(of: #/(?m)^## (Plimsoll\w+)$/#).map { String($0.output.1) }
+        #expect(alerts == parts && alerts.count == 10)
+        for alert in alerts { #expect(try text("alerts.yml").contains("runbook.md#\(alert.lowercased())"), "\(alert)") }
+    }
+
+    @Test(.enabled(if: Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
+    func `the rules fire when they should, and only then, by Prometheus' own word`() throws {
+        let said = try Tool.run(Tool.promtool!, ["test", "rules", Self.folder.appendingPathComponent("alerts.test.yml").path])
+        #expect(said.status == 0, "\(said.output)")
+    }
+
+    @Test func `the dashboard is JSON with panels that ask for something`() throws {
+        let dashboard = try #require(try JSONSerialization.jsonObject(with: Data(try text("dashboard.json").utf8)) as? [String: Any])
+        let panels = try #require(dashboard["panels"] as? [[String: Any]])
+        #expect(panels.count > 10)
+        for panel in panels {
+            let targets = try #require(panel["targets"] as? [[String: Any]])
+            #expect(!targets.isEmpty && targets.allSatisfy { ($0["expr"] as? String)?.contains("plimsoll_") == true })
+        }
+    }
+
+    @Test(.enabled(if: Tool.find("kubernetes-validate") != nil, "kubernetes-validate is not installed (pip install kubernetes-validate)"))
+    func `the manifests are valid`() throws {
+        let said = try Tool.run(Tool.find("kubernetes-validate")!, [Self.folder.appendingPathComponent("kubernetes.yaml").path])
+        #expect(said.status == 0, "\(said.output)")
+    }
+
+    @Test func `manifests say what the guide says: requests are limits, the grace exceeds the budget, settings exist`() throws {
+        let manifest = try text("kubernetes.yaml")
+        #expect(manifest.matches(of: #/memory: 512Mi/#).count == 2)
+        let grace = try #require(manifest.firstMatch(of: #/terminationGracePeriodSeconds: (\d+)/#)?.output.1)
+        let variables = manifest.matches(of: #/name: (PLIMSOLL_\w+), value: "(\w+)"/#)
+        let settings = try ServiceSettings(
+            environment: Dictionary(uniqueKeysWithValues: variables.map { (String($0.output.1), String($0.output.2)) }))
+        #expect(variables.count == 2 && Duration.seconds(Int(grace) ?? 0) > settings.shutdownBudget)
+    }
+}

@@ -1,0 +1,183 @@
+import Foundation
+import Plimsoll
+import PlimsollSupervisor
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollLinux
+@testable import PlimsollService
+
+/// What the process tells its service manager: the other end is the supervisor's own socket for such words.
+@Suite(.timeLimit(.minutes(5))) final class ServiceManagerTests {
+    private let directory = NSTemporaryDirectory() + "plimsoll-service-\(UUID().uuidString.prefix(8))"
+    private let socket: NotifySocket
+
+    init() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        socket = try NotifySocket(directory: directory)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: directory) }
+
+    /// What was said since the last call.
+    private func said() -> [NotifyMessage] {
+        var messages: [NotifyMessage] = []
+        while let notice = socket.receive() { messages.append(notice.message) }
+        return messages
+    }
+
+    private func serviceManager(_ more: [String: String] = [:]) throws -> ServiceManager {
+        let environment = more.merging(["NOTIFY_SOCKET": socket.path]) { $1 }
+        return try #require(try ServiceManager { environment[$0] })
+    }
+
+    @Test func `without one nobody is told, and an address that is none is refused`() throws {
+        #expect(try ServiceManager { _ in nil } == nil && ServiceManager { _ in "" } == nil)
+        #expect(throws: ServiceManagerError.self) { try ServiceManager { $0 == "NOTIFY_SOCKET" ? "relative" : nil } }
+        let long = "/" + String(repeating: "x", count: 200)
+        do {
+            _ = try ServiceManager { $0 == "NOTIFY_SOCKET" ? long : nil }
+            Issue.record("an address of 201 bytes was taken")
+        } catch { #expect("\(error)".contains("at most 107 bytes")) }
+        let nobody = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? "@nobody-listens-\(getpid())" : nil })
+        #expect(throws: ServiceManagerError.self) { try nobody.tell("READY=1") }
+        let nowhere = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? "/nowhere/notify" : nil })
+        do { try nowhere.tell("READY=1") } catch { #expect("\(error)".contains("/nowhere/notify: No such file")) }
+    }
+
+    @Test func `it watches whom it names, as often as it says`() throws {
+        #expect(try serviceManager(["WATCHDOG_USEC": "3000000"]).watchdogInterval == .seconds(3))
+        #expect(try serviceManager(["WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "\(getpid())"]).watchdogInterval == .seconds(3))
+        #expect(try serviceManager(["WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"]).watchdogInterval == nil)
+        #expect(try serviceManager(["WATCHDOG_USEC": "0"]).watchdogInterval == nil && serviceManager(["WATCHDOG_USEC": "x"]).watchdogInterval == nil)
+    }
+
+    @Test func `it hears that the process is ready, alive, how it is, that it stops, and how long its tasks still need`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        manager.serviceSettings.notifiesServiceManager = false
+        let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
+        #expect(link.interval == .milliseconds(500))
+        link.begin()
+        var messages: [NotifyMessage] = []
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            while messages.isEmpty {
+                messages += said()
+                await Task.yield()
+            }
+            #expect(messages[0].isReady && messages[0].status?.hasPrefix("active") == true)
+            let export = manager.beginBackgroundTask("export\n\u{1B}") { task, _ in task.end() }
+            export.progress(completed: 2, total: 5)
+            link.look()
+            let now = said()
+            #expect(now.first?.isAlive == true && now.last?.status?.contains("1 background task: export\u{FFFD}\u{FFFD} 40 %") == true)
+            link.look()
+            // Nothing new but that it is alive.
+            #expect(said().map(\.status) == [nil])
+            manager.beginShutdown(within: .seconds(5))
+            link.stopping()
+            group.cancelAll()
+            try await group.waitForAll()
+            _ = export
+        }
+        let last = said()
+        #expect(last.first?.isStopping == true && last.first?.status?.hasPrefix("shutting down") == true)
+        #expect(last.contains { ($0.timeoutExtension ?? .zero) > .seconds(1) })
+    }
+
+    @Test func `a service manager that is gone is said once, and the service goes on`() async throws {
+        let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let gone = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? directory + "/gone" : nil })
+        let link = ServiceManagerLink(manager, gone) { log.cannotTell($0) }
+        for _ in 0..<3 {
+            link.stopping()
+            link.look()
+        }
+        #expect(book.entries.map(\.message) == ["the service manager cannot be told"])
+    }
+}
+
+/// State that a service manager keeps from one run to the next.
+@Suite(.timeLimit(.minutes(5))) final class ServiceManagerStateTests {
+    private let directory = NSTemporaryDirectory() + "plimsoll-kept-\(UUID().uuidString.prefix(8))"
+    private let socket: NotifySocket
+    private let serviceManager: ServiceManager
+    /// What the service manager has: names and files.
+    private var kept: [(name: String, file: KeptDescriptor)] = []
+
+    init() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        let socket = try NotifySocket(directory: directory)
+        self.socket = socket
+        serviceManager = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? socket.path : nil })
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: directory) }
+
+    private func listen() {
+        while let notice = socket.receive() {
+            let name = notice.message.descriptorName ?? "stored"
+            if notice.message.removesDescriptors { kept.removeAll { $0.name == name } }
+            if notice.message.storesDescriptors { kept += notice.descriptors.map { (name, $0) } }
+        }
+    }
+
+    /// The next run: files of its own for what was kept.
+    private func nextRun() -> ServiceManagerStateStore {
+        listen()
+        return ServiceManagerStateStore(serviceManager, inherited: kept.map { ($0.name, dup($0.file.file)) })
+    }
+
+    @Test func `C10 what one run writes the next reads, and each name is kept once`() throws {
+        let store = nextRun(), odd = "cart of\n\"Zoë\": 100%"
+        #expect(try store.read("cart") == nil)
+        try store.write("cart", [1, 2, 3])
+        try store.write("cart", [4, 5])
+        try store.write(odd, [])
+        #expect(try store.read("cart") == [4, 5])
+        listen()
+        #expect(kept.count == 2)
+        let next = nextRun()
+        #expect(try next.read("cart") == [4, 5] && next.read(odd) == [])
+        try next.remove("cart")
+        listen()
+        #expect(kept.count == 1 && kept[0].name.hasSuffix(#"cart%20of%0A"Zo%C3%AB"%3A%20100%25"#))
+    }
+
+    @Test func `a run that ended between handing over the new state and letting go of the old leaves the new`() throws {
+        let store = nextRun()
+        try store.write("cart", [1])
+        listen()
+        let old = kept[0]
+        try store.write("cart", [2])
+        listen()
+        kept.insert(old, at: 0)
+        #expect(try nextRun().read("cart") == [2])
+        listen()
+        #expect(kept.count == 1)
+    }
+
+    @Test func `a service manager that is gone is an error, and what was read before is still there`() throws {
+        let store = nextRun()
+        try store.write("cart", [1])
+        let gone = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? directory + "/gone" : nil })
+        listen()
+        let lost = ServiceManagerStateStore(gone, inherited: kept.map { ($0.name, dup($0.file.file)) })
+        #expect(throws: ServiceManagerError.self) { try lost.write("cart", [2]) }
+        #expect(throws: ServiceManagerError.self) { try lost.write(String(repeating: "x", count: 300), [2]) }
+        #expect(try lost.read("cart") == [1])
+    }
+
+    @Test func `files of others, and such as are meant for another process, are left alone`() {
+        #expect(ServiceManagerStateStore.inherited { ["LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"][$0] }.isEmpty)
+        let mine = ServiceManagerStateStore.inherited {
+            ["LISTEN_PID": "\(getpid())", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "http:plimsoll.state.3.cart"][$0]
+        }
+        #expect(mine.map(\.name) == ["http", "plimsoll.state.3.cart"] && mine.map(\.file) == [3, 4])
+        for label in ["http", "plimsoll.state.", "plimsoll.state.x.cart", "plimsoll.state.1.%G0", "plimsoll.state.1.%C3"] {
+            #expect(ServiceManagerStateStore.parse(label) == nil, "\(label)")
+        }
+        #expect(ServiceManagerStateStore.parse("plimsoll.state.12.a.b%25")?.name == "a.b%")
+    }
+}
