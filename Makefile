@@ -8,7 +8,7 @@ RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report bench-service \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -121,6 +121,13 @@ BENCH_PACKAGES := libcaffeine-java default-jdk-headless libtbb-dev g++ zstd
 bench-setup: ## The optional peers: as root they are installed, otherwise the command is printed
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y $(BENCH_PACKAGES); \
 	else echo "apt-get install -y $(BENCH_PACKAGES)"; fi
+
+docs: swift ## The documentation as a site in out/docs, without a warning
+	docs/build
+
+bench-service: $(RELEASE) ## From SIGTERM to the end of an idle service, and what the least program weighs
+	$(RELEASE) bench service
+	Tests/Minimal/measure
 
 clean: ## Remove what was built
 	rm -rf .build Benchmarks/.build out

@@ -144,7 +144,7 @@ let package = Package(
                 "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CAllocationCounter",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
-                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Configuration", package: "swift-configuration"), .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
             swiftSettings: rules),
         .testTarget(

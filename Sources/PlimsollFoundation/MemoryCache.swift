@@ -66,8 +66,11 @@ public final class MemoryCache<Key, Value>: CountingPurgeable {
 
     /// Keeps `object` under `key`, in place of what was there, and evicts what is least worth keeping until all fits.
     ///
-    /// - Parameter cost: what counts toward `totalCostLimit`, and as bytes under memory pressure; negative is zero. At zero the object's bytes are guessed for
-    ///   pressure, and count toward no limit.
+    /// - Parameters:
+    ///   - object: what is kept.
+    ///   - key: what it is looked up by.
+    ///   - cost: what counts toward `totalCostLimit`, and as bytes under memory pressure; negative is zero. At zero the object's bytes are guessed for
+    ///     pressure, and count toward no limit.
     /// - Returns: whether it is kept. One that costs more than `totalCostLimit`, or for which memory has no room even in place of all the others, is not;
     ///   what was under `key` has gone nonetheless, as it is out of date.
     /// - Complexity: O(1) and what is evicted, whatever the costs.

@@ -9,6 +9,7 @@ extension PurgeableCache {
     /// after a removal, a purge, an eviction or another insert.
     ///
     /// - Parameters:
+    ///   - key: what it is looked up by.
     ///   - tags: names under which `purge(tag:)` finds it.
     ///   - load: makes the value.
     /// - Returns: the value, also if it could not be kept.
@@ -52,6 +53,7 @@ extension PurgeableCache {
     /// there. A value older than `refreshAfter` is just returned.
     ///
     /// - Parameters:
+    ///   - key: what it is looked up by.
     ///   - tags: names under which `purge(tag:)` finds it.
     ///   - load: makes the value, on the calling thread.
     /// - Returns: the value, also if it could not be kept.

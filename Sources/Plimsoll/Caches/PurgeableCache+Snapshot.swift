@@ -16,7 +16,10 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     ///
     /// Looks at one shard at a time, without counting as a use; what changes meanwhile may be in it or not.
     ///
-    /// - Parameter bytes: at most about so many are written.
+    /// - Parameters:
+    ///   - store: where it is kept.
+    ///   - name: under which it is found again.
+    ///   - bytes: at most about so many are written.
     /// - Returns: number of entries written.
     /// - Throws: what `store` throws, or a value's `encode(into:)`; then nothing has changed.
     @discardableResult

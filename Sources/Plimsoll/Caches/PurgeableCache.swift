@@ -128,6 +128,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Keeps `value` under `key`, replacing what was there.
     ///
     /// - Parameters:
+    ///   - value: what is kept; its cost is what the cache's closure says.
+    ///   - key: what it is looked up by.
     ///   - tags: names under which `purge(tag:)` finds it.
     ///   - expiresAfter: age at which it counts as missing, instead of the cache's.
     /// - Returns: false, and nothing has changed, if its cost is negative or exceeds the limit, or if memory has no room

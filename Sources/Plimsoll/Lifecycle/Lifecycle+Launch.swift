@@ -61,7 +61,9 @@ extension Lifecycle {
 
     /// Loads what is big or slow while the process already serves with what it has; `readiness` tells how far it is (C20).
     ///
-    /// - Parameter body: the work; it is given a function that says how far it is, from 0 to 1.
+    /// - Parameters:
+    ///   - name: what `readiness` calls it.
+    ///   - body: the work; it is given a function that says how far it is, from 0 to 1.
     public func warmUp(_ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void) {
         launching.withLock { $0.warming[name] = 0 }
         Task(priority: .background) { @concurrent [self] in

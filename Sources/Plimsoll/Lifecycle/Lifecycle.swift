@@ -98,6 +98,9 @@ public final class Lifecycle: Sendable {
     /// (C6). All handlers of a way share one deadline, `LifecyclePolicy.backgroundDeadline`; who overruns it is named. They run on the manager's threads and may block.
     ///
     /// - Parameters:
+    ///   - name: what reports call it.
+    ///   - file: where it is registered, for reports.
+    ///   - line: the line there.
     ///   - onInactive: work stops coming; what is in flight goes on (C2).
     ///   - onActive: work comes, at launch and again after `onInactive`.
     ///   - onBackground: the last promised call before the process may be frozen or killed without a word (C4, C43).

@@ -158,6 +158,7 @@ public final class ResourceManager: Sendable {
     /// the releases, not that bound.
     ///
     /// - Parameters:
+    ///   - purgeable: what holds memory and can let go of it.
     ///   - purgesOnBackground: whether it lets go of everything on the way to the background: for what is kept for speed only (C87).
     ///   - tags: names under which `release(_:from:)` selects it.
     @discardableResult
@@ -170,6 +171,8 @@ public final class ResourceManager: Sendable {
     /// Makes anything else give way: a closure that tells how much it holds, and one that lets go of at least so much.
     ///
     /// - Parameters:
+    ///   - name: what reports call it.
+    ///   - rebuildCost: what it costs to make its contents again.
     ///   - purgesOnBackground: whether it lets go of everything on the way to the background. So registered, a pool of idle connections or buffers is emptied
     ///     there while whoever has the pool goes on having it (C88).
     ///   - byteCount: bytes held now. Called when memory is short; may be called from any thread.
@@ -195,7 +198,9 @@ public final class ResourceManager: Sendable {
 
     /// Runs `save` before the process ends itself (`PressurePolicy.terminate`), beside the others, on a thread of its own.
     ///
-    /// - Parameter save: gets the time it has. If it throws, the last line of the process says so.
+    /// - Parameters:
+    ///   - name: what the last line of the process calls it.
+    ///   - save: gets the time it has. If it throws, that line says so.
     public func beforeTermination(_ name: String, _ save: @escaping @Sendable (_ timeLeft: Duration) throws -> Void) {
         parts.saves.add(name, save)
     }

@@ -24,7 +24,14 @@ extension Lifecycle {
 
     /// The same for state whose form has changed over time: `restore` and `apply` get the version that wrote the bytes, and migrate them.
     ///
-    /// - Parameter version: of the bytes that `snapshot` returns now, `0...UInt32.max`. Bytes of a newer one are set aside, and the process starts clean.
+    /// - Parameters:
+    ///   - name: what it is kept under.
+    ///   - store: where it is kept.
+    ///   - version: of the bytes that `snapshot` returns now, `0...UInt32.max`. Bytes of a newer one are set aside, and the process starts clean.
+    ///   - snapshot: the state as bytes of that version.
+    ///   - restore: takes over what a snapshot of a version returned.
+    ///   - apply: takes over a change recorded by a version.
+    ///   - reset: undoes what was taken over so far, if one of them throws.
     @discardableResult
     public func preserve(
         _ name: String, in store: any StateStore, version: Int, snapshot: @escaping @Sendable () throws -> [UInt8],
@@ -40,7 +47,9 @@ extension Lifecycle {
     ///
     /// Without this call they are counted in the store of the first state preserved, and two may fail. Call it before launch.
     ///
-    /// - Parameter failures: at least 1.
+    /// - Parameters:
+    ///   - store: where the count is kept.
+    ///   - failures: at least 1.
     public func countLaunches(in store: any StateStore, cleanStartAfter failures: Int = 2) {
         precondition(failures >= 1, "a launch cannot start clean after \(failures) failed ones; after 1 at the least")
         preservation.countLaunches(in: store, limit: failures)

@@ -7,6 +7,7 @@ extension Lifecycle {
     ///
     /// - Parameters:
     ///   - id: what tells it from others; its snapshot is kept under it.
+    ///   - reason: why it comes up, which decides where to.
     ///   - configure: called before the scene takes its first step, to add handlers, caches and what is to be restored. It must not wait for the scene.
     @discardableResult
     public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {

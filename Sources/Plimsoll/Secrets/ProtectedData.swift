@@ -73,7 +73,9 @@ public final class ProtectedData: Sendable {
 
     /// Runs `body` if the data is there.
     ///
-    /// - Parameter patience: running time to wait for it; by default none.
+    /// - Parameters:
+    ///   - patience: running time to wait for it; by default none.
+    ///   - body: the work.
     /// - Throws: what `body` throws; `ProtectedDataError` if it is not there by then; `CancellationError` if the task was cancelled meanwhile.
     public func withProtectedData<Result>(waiting patience: Duration = .zero, _ body: () async throws -> Result) async throws -> Result {
         guard await becomesAvailable(within: patience) else {

@@ -67,6 +67,7 @@ public final class DeferredTasks: Sendable {
     /// Writes to the store, if one is set, before it returns.
     ///
     /// - Parameters:
+    ///   - id: what was registered under that name.
     ///   - earliest: time that must pass before, across restarts too, there by the time of day.
     ///   - level: it begins at no higher level of pressure.
     public func schedule(_ id: String, earliest: Duration = .zero, whenAtMost level: PressureLevel = .normal) {

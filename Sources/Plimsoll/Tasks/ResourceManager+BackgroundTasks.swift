@@ -3,6 +3,8 @@ extension ResourceManager {
     ///
     /// - Parameters:
     ///   - name: what the work is called in reports.
+    ///   - file: where it is begun, for reports of tasks that were dropped.
+    ///   - line: the line there.
     ///   - onExpiration: called on a thread of the manager's if the work must stop; it should save what is worth it and
     ///     `end()` the task it is given. It may run before this call returns.
     /// - Returns: the token. If the work may not begin now it is inactive from the start, and `refusal` says why.
@@ -18,6 +20,8 @@ extension ResourceManager {
     ///
     /// - Parameters:
     ///   - name: what the work is called in reports.
+    ///   - file: where it is begun, for reports.
+    ///   - line: the line there.
     ///   - body: the work. When it expires, the task it runs in is cancelled.
     ///   - onExpiration: runs beside the cancelled work, off the cooperative pool, bounded by the same deadline.
     /// - Returns: what `body` returns.
@@ -43,7 +47,9 @@ extension ResourceManager {
     ///
     /// Blocks the calling thread; for an operator's command or a signal, not for the cooperative pool.
     ///
-    /// - Parameter grace: by running time. If tasks are being asked already, the earlier deadline holds.
+    /// - Parameters:
+    ///   - reason: what handlers are told.
+    ///   - grace: by running time. If tasks are being asked already, the earlier deadline holds.
     /// - Returns: the names of the tasks that were still running.
     @discardableResult
     public func expireBackgroundTasks(_ reason: ExpirationReason, within grace: Duration) -> [String] {

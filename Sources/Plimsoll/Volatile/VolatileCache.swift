@@ -90,7 +90,10 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// However many callers ask for the same key, one load runs. If it throws, all who wait get the error; if its caller was
     /// cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
     ///
-    /// - Parameter tags: names under which `purge(tag:)` finds it; at most 255.
+    /// - Parameters:
+    ///   - key: what it is looked up by.
+    ///   - tags: names under which `purge(tag:)` finds it; at most 255.
+    ///   - load: makes the value.
     public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
@@ -106,7 +109,10 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
 
     /// Keeps `value` under `key`, replacing what was there.
     ///
-    /// - Parameter tags: names under which `purge(tag:)` finds it; at most 255.
+    /// - Parameters:
+    ///   - value: what is kept, as bytes.
+    ///   - key: what it is looked up by.
+    ///   - tags: names under which `purge(tag:)` finds it; at most 255.
     /// - Returns: false, and nothing has changed, if it cannot be encoded, is larger than the limit or than 4 GiB, if its key is larger
     ///   than a page, or if there is no memory for it and the cache has nothing to evict.
     @inlinable

@@ -35,8 +35,10 @@ public final class SupervisorLink: Sendable {
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
-    /// - Parameter onEnding: called, on a thread of the manager's, when the supervisor will end the process, with the time until then. By default the life
-    ///   cycle terminates in good order within that time.
+    /// - Parameters:
+    ///   - manager: whose life cycle and caches are told of.
+    ///   - onEnding: called, on a thread of the manager's, when the supervisor will end the process, with the time until then. By default the life
+    ///     cycle terminates in good order within that time.
     /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is
     ///   tried again.
     public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws {

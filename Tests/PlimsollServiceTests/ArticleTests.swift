@@ -1,0 +1,179 @@
+// The snippets of docs/Plimsoll.docc, as an application has them: no @testable here.
+import Foundation
+import Logging
+public import Plimsoll
+import PlimsollLinux
+import PlimsollService
+import PlimsollTesting
+import ServiceLifecycle
+import Synchronization
+import Testing
+import UnixSignals
+
+public final class TileRenderer: Sendable {
+    private let tiles = VolatileCache<UInt64, [UInt8]>("tiles", limit: .mebibytes(64))
+    private let registration: Registration?
+
+    public init(manager: ResourceManager? = nil) { registration = manager?.register(tiles) }
+    deinit { registration?.cancel() }
+
+    public func tile(_ number: UInt64) async throws -> [UInt8] { try await tiles.value(forKey: number) { Self.render(number) } }
+
+    private static func render(_ number: UInt64) -> [UInt8] { [UInt8(truncatingIfNeeded: number)] }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct ArticleTests {
+    struct Session: Sendable { var byteCount = 100 }
+    struct Database: Sendable {
+        var cacheSize: Int { 4096 }
+        func release(_ target: Int) -> Int { target }
+    }
+    final class Buffers: Sendable {
+        private let held = Mutex(1 << 20)
+        var count: Int { held.withLock { $0 } }
+        func drop(_ bytes: Int) -> Int {
+            held.withLock { held in
+                defer { held -= min(held, bytes) }
+                return min(held, bytes)
+            }
+        }
+    }
+    struct Idle: Service {
+        func run() async throws { try await gracefulShutdown() }
+    }
+
+    private func trim() {}
+    private func render(_ path: String) async throws -> [UInt8] { Array(path.utf8) }
+
+    @Test func `an application in four steps`() async throws {
+        let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }, server = Idle()
+        // A group waits for a signal: this one is made and not run.
+        func run() async throws {
+            let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+            let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+            let group = ServiceGroup(
+                configuration: .init(
+                    services: [.init(service: manager), .init(service: server), .init(service: manager.shutdownBeacon)],
+                    gracefulShutdownSignals: [.sigterm], logger: logger))
+            try await group.run()
+        }
+        _ = run
+        let manager = ResourceManager(source: ScriptedPressureSource()), pages = VolatileCache<String, [UInt8]>("pages"), database = Database()
+        let sessions = PurgeableCache<String, Session>(
+            "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, session in session.byteCount })
+        manager.register(pages)
+        manager.register(sessions, purgesOnBackground: false, tags: ["web"])
+        manager.register("sqlite", rebuildCost: .cheap, byteCount: { database.cacheSize }) { target in database.release(target) }
+        let chunks = [0, 1, 2]
+        @Sendable func upload(_ chunk: Int) async throws {}
+        @Sendable func checkpoint(_ reason: ExpirationReason) async {}
+        try await manager.withBackgroundTask("export") { task in
+            for chunk in chunks {
+                try await upload(chunk)
+                task.progress(completed: chunk, total: chunks.count)
+            }
+        } onExpiration: { _, reason in
+            await checkpoint(reason)
+        }
+        #expect(manager.status.holders.count == 3 && manager.status.tasks.ended == 1)
+    }
+
+    @Test func `the landing page and the library`() async throws {
+        func land() {
+            let manager = ResourceManager(source: LinuxPressureSource())
+            let thumbnails = VolatileCache<UInt64, [UInt8]>("thumbnails")
+            manager.register(thumbnails)
+            manager.observe(from: .warning) { event in print(event.level, event.shortfall, event.evidence) }
+        }
+        _ = land
+        let manager = ResourceManager(source: ScriptedPressureSource()), renderer = TileRenderer(manager: manager)
+        #expect(try await renderer.tile(7) == [7] && manager.status.holders.map(\.name) == ["tiles"])
+    }
+
+    @Test func `a cache for each`() async throws {
+        let path = "/"
+        let pages = VolatileCache<String, [UInt8]>("pages")
+        let sessions = PurgeableCache<String, Session>(
+            "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, session in session.byteCount })
+        let page = try await pages.value(forKey: path) { try await render(path) }
+        #expect(page == [47] && sessions.count == 0)
+    }
+
+    @Test func `levels on several routes`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        @Sendable func trim() {}
+        func listen() async {
+            let once = OncePerEvent()
+            manager.onMemoryWarning { event in once.run(event) { trim() } }
+            manager.observe(from: .critical, "pool") { event in once.run(event) { trim() } }
+            for await event in manager.levelSource(mask: [.warning, .critical]) { print(event.level, event.evidence) }
+        }
+        let listening = Task { await listen() }
+        listening.cancel()
+        await listening.value
+    }
+
+    @Test func `a ladder of one's own`() throws {
+        let ladder = try EscalationLadder([
+            Rung(at: .warning, .release), Rung(at: .critical, .quiesce),
+            Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),
+            Rung(at: .critical, after: .seconds(30), .terminate(grace: .seconds(10))),
+        ])
+        let policy = PressurePolicy(ladder: ladder, terminate: .afterContinuousSaturation(.seconds(30)))
+        let outcome = Simulation(policy: policy).run(PressureTrace("__--####____"))
+        print(outcome.levels, outcome.actions)
+        #expect(outcome.actions.contains("r") && outcome.actions.contains("e") && !outcome.actions.contains("t"))
+    }
+
+    @Test func `handlers under drawn pressure`() async throws {
+        let buffers = Buffers()
+        let source = ScriptedPressureSource()
+        let manager = ResourceManager(source: source)
+        manager.register("buffers", byteCount: { buffers.count }, release: { buffers.drop($0) })
+        let running = Task { try await manager.run() }
+        source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        while buffers.count > 0 { await Task.yield() }
+        running.cancel()
+        try await running.value
+        let calm = Simulation().run(PressureTrace("__-_-__"))
+        #expect(!calm.allActions.contains { $0.isDestructive })
+        for report in manager.reports {
+            print(report.level, report.evidence, report.action, report.asked, report.released, report.residentFall, report.outcome)
+        }
+        print(manager.capabilities["allocator"]?.detail ?? "unknown")
+    }
+
+    @Test func `a limiter and a token`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), path = "/"
+        @Sendable func save(_ reason: ExpirationReason) {}
+        let limiter = ConcurrencyLimiter("render", limit: 64)
+        manager.lifecycle.quiesce.add(limiter)
+        let image = try await limiter.run { try await render(path) }
+        let task = manager.beginBackgroundTask("flush") { task, reason in
+            save(reason)
+            task.end()
+        }
+        manager.expireBackgroundTasks(.operator, within: .seconds(5))
+        #expect(image == [47] && !task.isActive)
+    }
+
+    // MARK: The articles
+
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: root.appendingPathComponent("docs/Plimsoll.docc").path), "the sources are not at hand"))
+    func `what the articles show is compiled here, word for word`() throws {
+        func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
+        let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
+        let folder = Self.root.appendingPathComponent("docs/Plimsoll.docc")
+        var count = 0
+        for article in try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil) where article.pathExtension == "md" {
+            let parts = try String(contentsOf: article, encoding: .utf8).split(separator: "```", omittingEmptySubsequences: false)
+            for snippet in parts.filter({ $0.hasPrefix("swift\n") }).map({ lines(String($0)).dropFirst() }) {
+                count += 1
+                #expect(own.contains(snippet.joined(separator: "\n")), "\(article.lastPathComponent): \(snippet.first ?? "")")
+            }
+        }
+        #expect(count >= 14)
+    }
+}
