@@ -214,7 +214,8 @@ public struct ActionStatus: Sendable, Hashable, Codable {
     /// `done`, `dry run`, or `refused: …` and `overran: …` with a reason or names.
     public var outcome: String
 
-    init(_ report: ActionReport) {
+    /// What `report` says.
+    public init(_ report: ActionReport) {
         (eventID, action, mode) = (report.eventID, ActionKind(report.action).rawValue, ActionMode(report).rawValue)
         (level, origin, evidence) = ("\(report.level)", report.origin.rawValue, "\(report.evidence)")
         (beganSeconds, tookSeconds) = (report.began.inSeconds, report.took.inSeconds)
