@@ -2,6 +2,7 @@
 #ifndef CPLIMSOLL_LINUX_H
 #define CPLIMSOLL_LINUX_H
 #include "environment.h"
+#include "socket.h"
 #include <stdint.h>
 
 /// An eventfd: non-blocking, closed on exec, zero at first.
