@@ -129,6 +129,6 @@ final class AdminConnection {
         return true
     }
 
-    /// Whether an answer is on its way or being made.
-    var isOwed: Bool { !outbox.isEmpty || isBusy }
+    /// Whether an answer is on its way, being made, or yet to be made.
+    var isOwed: Bool { !outbox.isEmpty || isBusy || hasLine }
 }

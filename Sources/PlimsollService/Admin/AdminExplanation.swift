@@ -46,7 +46,7 @@ struct AdminExplanation: Sendable {
         switch ActionKind(rawValue: action.action) {
         case .warn: return "observers were told"
         case .release:
-            let asked = action.askedBytes == .max ? "all they could" : bytes(action.askedBytes)
+            let asked = action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
             var text = "holders were asked for \(asked) and let go of \(bytes(action.releasedBytes + action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
             return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")

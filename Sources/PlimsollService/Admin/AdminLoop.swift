@@ -70,10 +70,11 @@ final class AdminLoop {
                     ? AdminRefusal(
                         .busy, "\(connections.count) connections are open already, and there may be no more: try again, or end a `plimsoll top`")
                     : AdminRefusal(.forbidden, "user \(peer.user) may not: this service runs as user \(geteuid()), and answers that one and root")
+                // Before the answer: who has read it may ask for the counts.
+                server.tally.add(\.refused)
                 let line = json.line(AdminAnswer(refusal))
                 _ = line.withUnsafeBytes { send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
                 close(file)
-                server.tally.add(\.refused)
                 continue
             }
             lastID += 1
@@ -174,7 +175,7 @@ final class AdminLoop {
     }
 
     private func finish(_ id: UInt64, _ line: [UInt8], at now: Duration) {
-        guard let connection = connections.first(where: { $0.id == id }) else { return server.tally.add(\.untaken) }
+        guard let connection = connections.first(where: { $0.id == id }) else { return }
         connection.isBusy = false
         if !connection.send(line, at: now) { gone(connection) }
     }
