@@ -50,7 +50,7 @@ import Testing
     @Test func `80 by 24`() throws {
         let expected = """
             shop (4711)  active  warning (headroom)                                  q quits
-            usage      [██████████████████████████████████████▒▒▒▒c▒▒▒·]  500 MiB of 512 MiB
+            usage      [█████████████████████████████████████W▒▒▒▒c▒▒▒·]  500 MiB of 512 MiB
             available  96 MiB   resident 420 MiB   caches 100 MiB   volatile 0 B
             growth     3 MiB/s, 32 s left   stalled 3.4 %   short 12 MiB
 
@@ -72,7 +72,7 @@ import Testing
     @Test func `40 by 10: what has no room is counted`() throws {
         let expected = """
             shop (4711)  active  warning (headroom)
-            usage      [██████c]  500 MiB of 512 MiB
+            usage      [█████Wc]  500 MiB of 512 MiB
             available  96 MiB   resident 420 MiB   c
             growth     3 MiB/s, 32 s left   stalled
             CACHES  (1 more)
@@ -117,7 +117,7 @@ import Testing
     }
 
     @Test func `reclaimable memory is told from the rest, and lines stay visible`() {
-        #expect(TopView.bar(0.5, 0.9, width: 10, marks: [(0.2, "a"), (0.7, "w"), (0.95, "c")]) == "█████▒▒w▒c")
+        #expect(TopView.bar(0.5, 0.9, width: 10, marks: [(0.2, "a"), (0.7, "w"), (0.95, "c")]) == "██A██▒▒w▒c")
         #expect(TopView.bar(0, 0, width: 4, marks: []) == "····")
         #expect(TopView.bar(2, 3, width: 4, marks: [(7, "w")]) == "████")
     }

@@ -8,7 +8,7 @@ struct TopCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "top", abstract: "Show live what a running service does with its memory.",
         discussion: """
-            The bar is usage of the limit: what can't be reclaimed, then what can (shaded); w and c are where warning and critical begin. q or Ctrl-C ends it. \
+            The bar is usage of the limit: what can't be reclaimed, then what can (shaded); w and c are where warning and critical begin, capital once passed. q or Ctrl-C ends it. \
             Where there is no terminal, one frame is printed; with --json, a line for each look.
             """)
 

@@ -97,14 +97,14 @@ struct TopView {
 
     // MARK: Fitting
 
-    /// A bar in which the first part can't be taken back, and the rest up to `used` can; marks are drawn over what is left.
+    /// A bar in which the first part can't be reclaimed, and the rest up to `used` can, with marks.
     static func bar(_ fixed: Double, _ used: Double, width: Int, marks: [(at: Double, character: Character)]) -> String {
         let solid = Bar.draw(fixed, width: width), all = Bar.draw(used, width: width, marks: marks)
         var cells = zip(solid, all).map { $0 == "█" ? $0 : $1 == "█" ? "▒" : $1 }
-        // A line that reclaimable memory covers still is to be seen: it counts only what isn't.
+        // Covered by reclaimable memory a line still is to be seen, as it counts only what isn't; one that was passed is a capital letter.
         for mark in marks where (0...1).contains(mark.at) {
             let cell = min(width - 1, Int(mark.at * Double(width)))
-            if cells[cell] == "▒" { cells[cell] = mark.character }
+            if cells[cell] != "·" { cells[cell] = cells[cell] == "█" ? Character(mark.character.uppercased()) : mark.character }
         }
         return String(cells)
     }
