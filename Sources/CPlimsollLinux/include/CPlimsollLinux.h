@@ -3,6 +3,7 @@
 #define CPLIMSOLL_LINUX_H
 #include "environment.h"
 #include "notify.h"
+#include "socket.h"
 #include <stdint.h>
 
 /// An eventfd: non-blocking, closed on exec, zero at first.

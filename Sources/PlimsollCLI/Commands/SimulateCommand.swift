@@ -1,28 +1,58 @@
 import ArgumentParser
+import Plimsoll
+import PlimsollService
 import PlimsollTesting
 
-/// Runs a drawn history through the standard policy.
+/// Runs a drawn history through the standard policy, or has a running service pretend a level. No drawing has a letter in it, and every level's name has.
 struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "simulate", abstract: "Run a drawn pressure history through the standard policy.",
+        commandName: "simulate", abstract: "Run a drawn pressure history through the standard policy, or have a running service rehearse a level.",
         discussion: """
+            plimsoll simulate __--##__                  decides for a drawn history
+            plimsoll simulate critical --for 5s         has a running service pretend: everything is done for real, but nothing is ended
+
             A character a second: _ normal, - warning, # critical. Actions are drawn as . none, w warn, r release, q quiesce, \
             e expire background tasks, s suspend, t terminate. Put -- before a drawing that begins with a dash.
             """)
 
-    @Argument(help: "The history, for example __--##__--__.") var trace: String
+    @Argument(help: "The history, for example __--##__--__; or a level: warning, critical, or normal to end a rehearsal.") var trace: String
+    @Option(name: .customLong("for"), help: "Of a level: how long, for example 500ms, 5s or 2m.") var span: Span?
+    @OptionGroup var admin: AdminOptions
+
+    private var level: PressureLevel? { PressureLevel.allCases.first { "\($0)" == trace } }
 
     func validate() throws {
+        if let level {
+            guard (level == .normal) == (span == nil) else {
+                throw ValidationError(
+                    level == .normal ? "normal ends a rehearsal at once: leave --for out." : "\(level) needs --for, for example --for 5s.")
+            }
+            if let span { try Allowed.seconds(span.seconds, "--for", in: 0.001...3600) }
+            return
+        }
+        guard span == nil, admin.socket == nil, !admin.json else {
+            throw ValidationError(
+                "--for, --socket and --json go with a level (normal, warning, critical), not with a drawing, which no service is asked about.")
+        }
         guard PressureTrace(trace[...]) != nil else {
             throw ValidationError("\"\(printable(trace))\" is not a drawn trace; allowed are _ (normal), - (warning), # (critical) and blanks.")
         }
         try Allowed.count(trace.count, "The length of the trace", in: 1...100_000)
     }
 
-    func run() {
+    func run() throws {
+        if let level { return try rehearse(level) }
         guard let trace = PressureTrace(trace[...]) else { return }
         let outcome = Simulation().run(trace)
         Output.line("readings  \(trace.description)\nlevels    \(outcome.levels)\nactions   \(outcome.actions)\n")
         Output.line(History(outcome).table)
+    }
+
+    private func rehearse(_ level: PressureLevel) throws {
+        var request = AdminRequest(.simulate)
+        (request.level, request.seconds) = ("\(level)", span?.seconds)
+        try admin.ask(request) { answer in
+            answer.seconds.map { "it pretends \(level) for \(Text.number($0)) s; `plimsoll explain` tells what it does" } ?? "the rehearsal is over"
+        }
     }
 }

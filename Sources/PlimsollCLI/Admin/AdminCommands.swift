@@ -1,0 +1,64 @@
+import ArgumentParser
+import Plimsoll
+import PlimsollService
+
+/// Shows what a running service knows of its memory.
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status", abstract: "Show what a running service knows of its memory, and what it did about it.")
+    @OptionGroup var admin: AdminOptions
+
+    func run() throws { try admin.ask(AdminRequest(.status)) { $0.status.map { AdminText.status($0) } ?? "" } }
+}
+
+/// Lists what a running service holds that it could let go of.
+struct CachesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "caches", abstract: "List what a running service holds, in the order in which it is asked to let go.")
+    @OptionGroup var admin: AdminOptions
+
+    func run() throws { try admin.ask(AdminRequest(.caches)) { AdminText.caches($0.caches ?? []) } }
+}
+
+/// Lists a running service's background tasks.
+struct TasksCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "tasks", abstract: "List the background tasks of a running service.")
+    @OptionGroup var admin: AdminOptions
+
+    func run() throws { try admin.ask(AdminRequest(.tasks)) { $0.tasks.map { AdminText.tasks($0) } ?? "" } }
+}
+
+/// Has a running service let go of memory.
+struct PurgeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "purge", abstract: "Have a running service let go of what it can rebuild.",
+        discussion: "For example: plimsoll purge --bytes 64M, purge --name thumbs, purge --up-to cheap, purge --all.")
+
+    @Option(help: "How much; all that is selected by default.") var bytes: ByteCount?
+    @Option(help: "Only what has that name.") var name: String?
+    @Option(help: "Only what is in that group; names joined by slashes.") var group: String?
+    @Option(help: "Only what was registered with that tag.") var tag: String?
+    @Option(help: "Only what costs no more to make again: trivial, cheap, expensive or precious.") var upTo: String?
+    @Flag(help: "Everything.") var all = false
+    @OptionGroup var admin: AdminOptions
+
+    func validate() throws {
+        try Allowed.size(bytes, "--bytes", in: .bytes(1)...ByteCount.max)
+        guard [name, group, tag].count(where: { $0 != nil }) <= 1 else { throw ValidationError("Allowed is one of --name, --group and --tag.") }
+        let isNarrowed = name != nil || group != nil || tag != nil
+        guard isNarrowed || bytes != nil || upTo != nil || all else {
+            throw ValidationError("Everything is purged with --all; otherwise give --bytes, --up-to, or one of --name, --group and --tag.")
+        }
+        guard !all || !isNarrowed else { throw ValidationError("--all is everything: leave it out, or --name, --group and --tag.") }
+        if let upTo, !RebuildCost.allCases.contains(where: { "\($0)" == upTo }) {
+            throw ValidationError("--up-to is \"\(printable(upTo))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", ")).")
+        }
+    }
+
+    func run() throws {
+        var request = AdminRequest(.purge)
+        (request.bytes, request.name, request.group, request.tag, request.upTo) = (bytes?.bytes, name, group, tag, upTo)
+        if all { request.all = true }
+        try admin.ask(request) { $0.report.map { AdminText.purge($0) } ?? "" }
+    }
+}

@@ -1,0 +1,59 @@
+import ArgumentParser
+import Plimsoll
+import PlimsollService
+
+/// What all commands that speak with a running service take.
+struct AdminOptions: ParsableArguments {
+    @Option(help: "The service's admin socket. (default: $PLIMSOLL_SOCKET, else the one that lies in a usual place)", completion: .file())
+    var socket: String?
+    @Flag(help: "Print the service's answer, a line of JSON.") var json = false
+
+    func connect() throws -> AdminClient {
+        let path = try socket ?? AdminSockets().choose()
+        do throws(AdminError) { return try AdminClient(path: path) } catch { throw Self.failure(error) }
+    }
+
+    /// Asks, and prints what `text` makes of the answer, or the answer as it is.
+    func ask(_ request: AdminRequest, _ text: (AdminAnswer) -> String) throws {
+        try reportingFailure {
+            let client = try connect()
+            let (line, answer) = try Self.failing { () throws(AdminError) in
+                let line = try client.line(for: request)
+                return (line, try client.decode(line))
+            }
+            if json { Output.line(line) }
+            try Self.check(answer, told: json)
+            if !json { Output.line(text(answer)) }
+        }
+    }
+
+    /// - Parameter told: whether the answer was printed already; then its error is not said again.
+    static func check(_ answer: AdminAnswer, told: Bool = false) throws {
+        guard !answer.ok else { return }
+        let reason = printable(answer.error ?? "the service did not say why")
+        let isUnavailable = [AdminAnswer.Code.readOnly, .forbidden, .busy].contains { $0.rawValue == answer.code }
+        if told { throw isUnavailable ? ExitCode(69) : ExitCode.failure }
+        throw isUnavailable ? Failure.unavailable(reason) : Failure.failed(reason)
+    }
+
+    static func failing<Result>(_ body: () throws(AdminError) -> Result) throws -> Result {
+        do throws(AdminError) { return try body() } catch { throw failure(error) }
+    }
+
+    private static func failure(_ error: AdminError) -> Failure { .unavailable(printable(error.description)) }
+}
+
+/// A time with its unit, as people write it: `500ms`, `5s`, `2m`.
+struct Span: ExpressibleByArgument {
+    let seconds: Double
+
+    init?(argument: String) {
+        let units: [(String, Double)] = [("ms", 0.001), ("s", 1), ("m", 60)]
+        for (unit, factor) in units where argument.hasSuffix(unit) {
+            guard let number = Double(argument.dropLast(unit.count)), number.isFinite, number > 0 else { return nil }
+            seconds = number * factor
+            return
+        }
+        return nil
+    }
+}

@@ -1,0 +1,70 @@
+import Foundation
+import Plimsoll
+import PlimsollService
+
+/// Finds the admin socket that is meant when none is named.
+struct AdminSockets {
+    /// One that lies in a usual place.
+    struct Found: Hashable {
+        var path: String
+        /// Why it can't be used; `nil` if somebody answers there.
+        var problem: String?
+    }
+
+    static let variable = "PLIMSOLL_SOCKET"
+
+    var environment: (String) -> String? = AdminPath.variable
+    /// The names in a directory; none if it can't be read.
+    var names: (String) -> [String] = { (try? FileManager.default.contentsOfDirectory(atPath: $0)) ?? [] }
+    /// Why nobody can be spoken to at a path; `nil` if somebody can.
+    var problem: (String) -> String? = { path in
+        do throws(AdminError) {
+            _ = try AdminClient(path: path)
+            return nil
+        } catch { return error.description }
+    }
+
+    /// The socket to use.
+    func choose() throws -> String {
+        if let path = environment(Self.variable), !path.isEmpty { return path }
+        let found = candidates().map { Found(path: $0, problem: problem($0)) }
+        let usable = found.filter { $0.problem == nil }
+        if usable.count == 1 { return usable[0].path }
+        throw Failure.unavailable(Self.sentence(found, looked: places().map(\.pattern)))
+    }
+
+    private static func sentence(_ found: [Found], looked: [String]) -> String {
+        let advice = "name one with --socket PATH or $\(variable)"
+        guard !found.isEmpty else {
+            return "no admin socket was found (\(looked.joined(separator: ", "))): \(advice); a service has one once it starts an AdminEndpoint"
+        }
+        let count = found.count { $0.problem == nil }
+        let list = found.map { "\n  \(printable($0.path))" + ($0.problem.map { "  (\(printable($0)))" } ?? "") }.joined()
+        return "\(count == 0 ? "no admin socket answers" : "\(count) admin sockets answer"): \(advice)\(list)"
+    }
+
+    /// Where services have them: in directories of the service manager's making, and in the user's.
+    private func places() -> [(pattern: String, list: () -> [String])] {
+        var places: [(String, () -> [String])] = []
+        if let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first {
+            places.append(
+                ("\(directory)/\(AdminPath.name)", { names(String(directory)).filter { $0 == AdminPath.name }.map { "\(directory)/\($0)" } }))
+        }
+        if let directory = environment("XDG_RUNTIME_DIR"), !directory.isEmpty {
+            let isOurs = { (name: String) in name.hasPrefix("plimsoll-") && name.hasSuffix(".sock") }
+            places.append(("\(directory)/plimsoll-*.sock", { names(directory).filter(isOurs).map { "\(directory)/\($0)" } }))
+            places.append(("\(directory)/*/\(AdminPath.name)", { below(directory) }))
+        }
+        places.append(("/run/*/\(AdminPath.name)", { below("/run") }))
+        return places
+    }
+
+    private func below(_ directory: String) -> [String] {
+        names(directory).filter { names("\(directory)/\($0)").contains(AdminPath.name) }.map { "\(directory)/\($0)/\(AdminPath.name)" }
+    }
+
+    private func candidates() -> [String] {
+        var seen: Set<String> = []
+        return places().flatMap { $0.list() }.sorted().filter { seen.insert($0).inserted }
+    }
+}

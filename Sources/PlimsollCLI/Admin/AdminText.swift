@@ -1,0 +1,111 @@
+import Plimsoll
+import PlimsollService
+
+/// What an admin endpoint answers, as people read it. Names come from a service, so none gets to a terminal unchecked.
+enum AdminText {
+    static func status(_ status: ManagerStatus) -> String {
+        var rows = [["level", status.level + (status.isDryRun ? ", dry run: the policy only decides and reports" : "")]]
+        if let memory = status.memory {
+            let limit = memory.limitBytes.map { " of \(ByteCount($0)) (\(memory.boundary))" } ?? ", no limit known"
+            rows.append(["usage", "\(ByteCount(memory.usageBytes))\(limit), working set \(ByteCount(memory.workingSetBytes))"])
+            rows.append(["available", memory.availableBytes.map { "\(ByteCount($0)) can still be allocated" } ?? "unknown"])
+            if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
+                rows.append(["lines", "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that can't be reclaimed"])
+            }
+            rows.append(["evidence", printable(memory.evidence) + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : "")])
+            rows.append([
+                "resident",
+                "\(ByteCount(memory.residentBytes)), caches \(ByteCount(memory.chargedBytes)), volatile \(ByteCount(memory.volatileBytes))",
+            ])
+            let left = memory.timeLeftSeconds.map { ", \(Text.number($0)) s left" } ?? ""
+            rows.append(["growth", "\(ByteCount(memory.growthBytesPerSecond))/s\(left)"])
+            rows.append(["stalled", "\(Text.number(memory.stallShare * 100)) % of 10 s"])
+        } else {
+            rows.append(["memory", "not looked at yet: the manager does not run"])
+        }
+        let held = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
+        rows.append(["caches", "\(status.holders.count) hold \(held)"])
+        rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
+        let life = status.lifecycle
+        rows.append(["state", "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))"])
+        for admission in status.admissions {
+            rows.append([
+                "admission",
+                "\(printable(admission.name)): \(admission.running) of \(admission.limit) run, \(admission.waiting) wait, \(admission.refused) refused",
+            ])
+        }
+        let releases = status.counts.releases
+        rows.append([
+            "releases",
+            "\(releases.count), \(ByteCount(releases.releasedBytes + releases.releasedVolatileBytes)) let go of, the kernel took \(ByteCount(releases.takenBytes))",
+        ])
+        if let last = status.actions.last { rows.append(["last", action(last, at: status.atSeconds)]) }
+        return rows.map { Text.left($0[0], 11) + $0[1] }.joined(separator: "\n")
+    }
+
+    static func caches(_ holders: [HolderStatus]) -> String {
+        guard !holders.isEmpty else { return "nothing is registered" }
+        let rows = holders.map { holder -> [String] in
+            let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name)
+            let cost = printable(holder.rebuildCost) + (holder.releasesUnderPressure ? "" : ", kept")
+            let entries: String = holder.cache.map { "\($0.entries)" } ?? "-"
+            return [
+                name, size(holder.heldBytes), size(holder.limitBytes), size(holder.volatileBytes), entries, holder.cache.map { ratio($0) } ?? "-",
+                cost,
+            ]
+        }
+        return Text.table(["name", "held", "limit", "volatile", "entries", "hits", "cost"], rows, numeric: true)
+    }
+
+    static func tasks(_ tasks: TasksStatus) -> String {
+        var lines = [
+            "\(tasks.running) running, \(tasks.expiring) asked to end; so far \(tasks.ended) ended, \(tasks.expired) when asked, \(tasks.givenUp) given up, \(tasks.leaked) dropped, \(tasks.refused) refused"
+        ]
+        if let left = tasks.allowanceLeftSeconds { lines.append("in the background, for \(Text.number(left)) s more") }
+        if !tasks.oldest.isEmpty {
+            let rows = tasks.oldest.map {
+                [printable($0.name), age($0.ageSeconds), progress($0), $0.isExpiring ? "ending" : "", printable($0.origin)]
+            }
+            lines += ["", Text.table(["name", "age", "progress", "", "begun at"], rows)]
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    static func purge(_ report: ActionStatus) -> String {
+        var text = "let go of \(ByteCount(report.releasedBytes + report.releasedVolatileBytes))"
+        if report.releasedVolatileBytes > 0 { text += ", \(ByteCount(report.releasedVolatileBytes)) of it volatile" }
+        text +=
+            "; resident \(ByteCount(report.residentBeforeBytes)) -> \(ByteCount(report.residentAfterBytes)), \(Text.number(report.tookSeconds * 1000)) ms"
+        return report.outcome == "done" ? text : text + "; \(printable(report.outcome))"
+    }
+
+    // MARK: Parts
+
+    private static func size(_ bytes: Int?) -> String { bytes.map { ByteCount($0).description } ?? "-" }
+
+    /// `3.2 s ago  release (headroom): 41 MiB in 3 ms`.
+    static func action(_ action: ActionStatus, at now: Double) -> String {
+        let why = action.origin == "pressure" ? action.evidence : action.origin
+        var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
+        let released = action.releasedBytes + action.releasedVolatileBytes
+        if released > 0 { text += ": \(ByteCount(released)) in \(Text.number(action.tookSeconds * 1000)) ms" }
+        if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) taken by the kernel" }
+        if action.mode != "live" { text += ", \(action.mode)" }
+        return printable(action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")
+    }
+
+    static func ratio(_ cache: CacheStatus) -> String {
+        cache.hits + cache.misses == 0 ? "-" : "\(Text.number(cache.hitRatio * 100)) %"
+    }
+
+    static func progress(_ task: TaskStatus) -> String {
+        guard let completed = task.completed else { return "-" }
+        return task.total.map { "\(completed) of \($0)" } ?? "\(completed)"
+    }
+
+    /// `4.2 s`, `3 min`, `2 h`.
+    static func age(_ seconds: Double) -> String {
+        guard seconds.isFinite, seconds < 1e9 else { return "?" }
+        return seconds < 100 ? "\(Text.number(seconds)) s" : seconds < 5400 ? "\(Int(seconds / 60)) min" : "\(Int(seconds / 3600)) h"
+    }
+}

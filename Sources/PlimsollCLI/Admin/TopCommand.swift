@@ -1,0 +1,123 @@
+import ArgumentParser
+import Glibc
+import Plimsoll
+import PlimsollService
+
+/// A running service's memory, live.
+struct TopCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "top", abstract: "Show live what a running service does with its memory.",
+        discussion: """
+            The bar is usage of the limit: what can't be reclaimed, then what can (shaded); w and c are where warning and critical begin, capital once passed. q or Ctrl-C ends it. \
+            Where there is no terminal, one frame is printed; with --json, a line for each look.
+            """)
+
+    @Option(help: "Seconds between two looks.") var interval = 1.0
+    @OptionGroup var admin: AdminOptions
+
+    func validate() throws { try Allowed.seconds(interval, "--interval", in: 0.1...10) }
+
+    func run() throws {
+        try reportingFailure {
+            let signals = SignalQueue()
+            let client = try admin.connect()
+            var request = AdminRequest(Output.isTerminal || admin.json ? .watch : .status)
+            if request.command == .watch { request.milliseconds = Int(interval * 1000) }
+            let first = try AdminOptions.failing { () throws(AdminError) in try client.line(for: request) }
+            let answer = try AdminOptions.failing { () throws(AdminError) in try client.decode(first) }
+            try AdminOptions.check(answer)
+            if admin.json {
+                try printLines(first, client, signals)
+            } else if Output.isTerminal {
+                let screen = Screen()
+                defer { screen.restore() }
+                try show(answer, client, signals)
+            } else {
+                Output.line(TopView(columns: 80, rows: 24).frame(answer).joined(separator: "\n"))
+            }
+        }
+    }
+
+    private func printLines(_ first: String, _ client: AdminClient, _ signals: SignalQueue) throws {
+        var line = first
+        while Output.write(line + "\n", to: STDOUT_FILENO) {
+            while !Screen.isReadable(client.descriptor, within: .milliseconds(100)) { if signals.endingArrived() != nil { return } }
+            line = try AdminOptions.failing { () throws(AdminError) in try client.nextLine() }
+        }
+    }
+
+    private func show(_ first: AdminAnswer, _ client: AdminClient, _ signals: SignalQueue) throws {
+        var answer = first, drawn: (columns: Int, rows: Int)?
+        while signals.endingArrived() == nil {
+            let size = Screen.size
+            if drawn.map({ $0 != size }) ?? true {
+                Screen.draw(TopView(columns: size.columns, rows: size.rows).frame(answer))
+                drawn = size
+            }
+            if Screen.keys(within: .milliseconds(100), beside: client.descriptor).contains(where: { $0 == "q" || $0 == "Q" || $0 == "\u{3}" }) {
+                return
+            }
+            guard Screen.isReadable(client.descriptor, within: .zero) else { continue }
+            answer = try AdminOptions.failing { () throws(AdminError) in try client.decode(client.nextLine()) }
+            try AdminOptions.check(answer)
+            drawn = nil
+        }
+    }
+}
+
+/// The terminal's second screen, with keys that come at once. Whoever has one restores it.
+final class Screen {
+    private var before = termios()
+    private let hasKeys: Bool
+
+    init() {
+        hasKeys = isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &before) == 0
+        if hasKeys {
+            var raw = before
+            raw.c_lflag &= ~tcflag_t(ICANON | ECHO)
+            withUnsafeMutableBytes(of: &raw.c_cc) { characters in
+                // Stopped, it would leave the terminal as it is now.
+                characters[Int(VSUSP)] = 0
+                (characters[Int(VMIN)], characters[Int(VTIME)]) = (0, 0)
+            }
+            tcsetattr(STDIN_FILENO, TCSANOW, &raw)
+        }
+        // Second screen, no cursor, lines that are too wide are cut and not wrapped.
+        Output.raw("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[2J")
+    }
+
+    func restore() {
+        Output.raw("\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
+        if hasKeys { tcsetattr(STDIN_FILENO, TCSANOW, &before) }
+    }
+
+    /// From the top left, the first line set off from the others. Each is erased before and not behind it: behind a full line, that would take its last character.
+    static func draw(_ lines: [String]) {
+        let all = lines.enumerated().map { row, line in "\u{1B}[2K" + (row == 0 ? "\u{1B}[7m\(line)\u{1B}[0m" : line) }
+        Output.raw("\u{1B}[H" + all.joined(separator: "\r\n"))
+    }
+
+    static var size: (columns: Int, rows: Int) {
+        var size = winsize()
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
+        return (Int(size.ws_col), Int(size.ws_row))
+    }
+
+    static func isReadable(_ file: Int32, within limit: Duration) -> Bool {
+        var one = pollfd(fd: file, events: Int16(POLLIN), revents: 0)
+        return poll(&one, 1, Int32(limit.milliseconds)) > 0
+    }
+
+    /// What was pressed, waiting for it or for `file`.
+    static func keys(within limit: Duration, beside file: Int32) -> String {
+        var both = [
+            pollfd(fd: isatty(STDIN_FILENO) == 1 ? STDIN_FILENO : -1, events: Int16(POLLIN), revents: 0),
+            pollfd(fd: file, events: Int16(POLLIN), revents: 0),
+        ]
+        guard poll(&both, 2, Int32(limit.milliseconds)) > 0, both[0].revents != 0 else { return "" }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = read(STDIN_FILENO, &bytes, bytes.count)
+        // A terminal that is gone is an end, too.
+        return count <= 0 ? "q" : String(decoding: bytes[..<count], as: UTF8.self)
+    }
+}

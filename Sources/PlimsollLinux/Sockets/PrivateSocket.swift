@@ -1,0 +1,174 @@
+import CPlimsollLinux
+import Glibc
+import Plimsoll
+
+/// A listening UNIX socket for this user alone, whose file goes when it does.
+///
+/// Its file is never wider than 0600, not for an instant. One that a dead process left is replaced; one that somebody listens at is left alone.
+package final class PrivateSocket: Sendable {
+    package let path: String
+    /// Non-blocking.
+    package let file: Int32
+    /// Of the file at `path`, to tell it from a successor's.
+    private let inode: UInt64
+
+    /// The longest path that the kernel takes, in bytes.
+    package static var longestPath: Int { Int(plimsoll_longest_socket_path()) }
+
+    /// How many may wait to be accepted; more are told to try again by the kernel.
+    private static let backlog: Int32 = 32
+
+    /// Who is at the other end of a connection, by the kernel's word (SO_PEERCRED).
+    package struct Peer: Sendable, Hashable {
+        package var process: Int32
+        package var user: UInt32
+
+        package init(process: Int32, user: UInt32) { (self.process, self.user) = (process, user) }
+    }
+
+    /// Listens at `path`.
+    package init(at path: String) throws(PrivateSocketError) {
+        try Self.check(path)
+        self.path = path
+        let directory = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+        // Between two who find the same left-over, the second would remove the first one's new socket.
+        let hold = try Self.hold(directory, for: path)
+        defer { close(hold) }
+        try Self.clear(path)
+        file = plimsoll_listen_private(path, Self.backlog)
+        inode = Self.inode(path)
+        guard file >= 0 else { throw PrivateSocketError(listening: path, errno: -file) }
+    }
+
+    deinit {
+        // This runs also when `init` throws: what lies there is not ours then.
+        guard file >= 0 else { return }
+        remove()
+        close(file)
+    }
+
+    /// Removes its file, unless somebody else's lies there now. Nobody can connect any more.
+    package func remove() { if inode != 0, Self.inode(path) == inode { unlink(path) } }
+
+    /// The next connection, which the caller closes, and who it is; `nil` for none just now.
+    package func accept() -> (file: Int32, peer: Peer)? {
+        var (process, user): (pid_t, uid_t) = (0, 0)
+        let connection = plimsoll_accept_private(file, &process, &user)
+        return connection < 0 ? nil : (connection, Peer(process: process, user: user))
+    }
+
+    /// A blocking connection to whoever listens at `path`, to be closed by the caller, and that process.
+    package static func connect(to path: String) throws(PrivateSocketError) -> (file: Int32, process: Int32) {
+        try check(path)
+        var process: pid_t = 0
+        let file = plimsoll_connect_private(path, &process)
+        guard file >= 0 else { throw PrivateSocketError(connecting: path, errno: -file) }
+        return (file, process)
+    }
+
+    // MARK: -
+
+    private static func check(_ path: String) throws(PrivateSocketError) {
+        let length = path.utf8.count
+        if path.isEmpty || path.utf8.contains(0) {
+            throw PrivateSocketError(.path, "the path of a socket is empty or has a zero byte in it: give another")
+        }
+        guard length <= longestPath else {
+            throw PrivateSocketError(
+                .path, "\(path) has \(length) bytes; the path of a UNIX socket has at most \(longestPath): choose a shorter directory")
+        }
+    }
+
+    /// Removes what a dead process left at `path`.
+    private static func clear(_ path: String) throws(PrivateSocketError) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return }
+        guard status.st_mode & S_IFMT == S_IFSOCK else {
+            throw PrivateSocketError(.occupied, "something that is no socket lies at \(path): remove it, or choose another path")
+        }
+        do throws(PrivateSocketError) {
+            let (file, process) = try connect(to: path)
+            close(file)
+            throw PrivateSocketError(.occupied, "process \(process) listens at \(path) already: end it, or choose another path")
+        } catch {
+            switch error.number {
+            case ECONNREFUSED: unlink(path)
+            case EAGAIN: throw PrivateSocketError(.occupied, "a process that is busy listens at \(path) already: end it, or choose another path")
+            default: throw error
+            }
+        }
+    }
+
+    /// Waits at most a second for others who make a socket in `directory`, which takes each of them less than a millisecond.
+    private static func hold(_ directory: String, for path: String) throws(PrivateSocketError) -> Int32 {
+        for attempt in 0..<200 {
+            let hold = plimsoll_hold_directory(directory)
+            if hold >= 0 { return hold }
+            guard hold == -EWOULDBLOCK else { throw PrivateSocketError(listening: path, errno: -hold) }
+            if attempt < 199 { usleep(5000) }
+        }
+        throw PrivateSocketError(
+            .occupied, "another process has kept the directory \(directory) locked (flock) for a second: choose another for \(path)")
+    }
+
+    /// 0 for none.
+    private static func inode(_ path: String) -> UInt64 {
+        var status = stat()
+        return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
+    }
+}
+
+/// A private socket that can't be made or reached.
+package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConvertible {
+    package enum Kind: Sendable, Hashable {
+        /// No path for a socket.
+        case path
+        /// Something else lies there.
+        case occupied
+        /// Nobody listens there.
+        case absent
+        /// Its owner is another user.
+        case forbidden
+        /// Anything else that the kernel says.
+        case failed
+    }
+
+    package let kind: Kind
+    /// What was asked of what, why not, and what to do.
+    package let description: String
+    let number: Int32
+
+    init(_ kind: Kind, _ description: String) {
+        self.kind = kind
+        self.description = description
+        number = 0
+    }
+
+    init(listening path: String, errno number: Int32) {
+        let advice =
+            switch number {
+            case ENOENT, ENOTDIR: ": its directory must exist"
+            case EACCES, EROFS: ": its directory must be writable for this process"
+            case EMFILE, ENFILE: ": raise the limit of open files (RLIMIT_NOFILE)"
+            case EPERM: ": its file could not be kept from other users, choose another file system"
+            default: ""
+            }
+        self.init(.failed, number, "listening at \(path): \(String(cString: strerror(number)))\(advice)")
+    }
+
+    init(connecting path: String, errno number: Int32) {
+        switch number {
+        case ENOENT, ENOTDIR: self.init(.absent, number, "there is no socket at \(path)")
+        case ECONNREFUSED: self.init(.absent, number, "nobody listens at \(path): the process that made it has ended")
+        case EACCES, EPERM: self.init(.forbidden, number, "\(path) is another user's: only its owner and root may connect")
+        case EAGAIN: self.init(.failed, number, "the process at \(path) has too many connections waiting: try again")
+        default: self.init(.failed, number, "connecting to \(path): \(String(cString: strerror(number)))")
+        }
+    }
+
+    private init(_ kind: Kind, _ number: Int32, _ description: String) {
+        self.kind = kind
+        self.description = description
+        self.number = number
+    }
+}

@@ -1,0 +1,97 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+/// A connection to an admin endpoint. Blocks; one thread at a time may use it.
+public final class AdminClient {
+    /// Where it is connected to.
+    public let path: String
+    /// The process at the other end, by the kernel's word.
+    public let process: Int32
+    private let file: Int32
+    private let timeLimit: Duration
+    private var inbox: [UInt8] = []
+    private let json = AdminJSON()
+
+    /// The longest answer, in bytes: a manager of a hundred thousand caches.
+    private static let longestAnswer = 64 << 20
+
+    /// Connects to the socket at `path`.
+    ///
+    /// - Parameter timeLimit: how long each answer may take.
+    /// - Throws: `AdminError` if nobody listens there, or only others may connect.
+    public init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
+        do { (file, process) = try PrivateSocket.connect(to: path) } catch { throw AdminError(error) }
+        (self.path, self.timeLimit) = (path, timeLimit)
+    }
+
+    deinit { close(file) }
+
+    /// The file of the connection, to be polled for an answer to `watch`; readable at its end, too.
+    public var descriptor: Int32 { file }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// - Throws: `AdminError` if there is none in time, or none that can be read. An answer that refuses is none of these.
+    public func answer(to request: AdminRequest) throws(AdminError) -> AdminAnswer { try decode(line(for: request)) }
+
+    /// The same, as the line that came, without its newline.
+    public func line(for request: AdminRequest) throws(AdminError) -> String {
+        try send(json.line(request))
+        return try nextLine()
+    }
+
+    /// The answer in a line.
+    public func decode(_ line: String) throws(AdminError) -> AdminAnswer {
+        do { return try json.answer(line.utf8) } catch {
+            throw AdminError(
+                .silent, "process \(process) at \(path) answered what can't be read; is it another version, or no admin socket? \(error)")
+        }
+    }
+
+    /// Sends bytes as they are.
+    package func send(_ bytes: [UInt8]) throws(AdminError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let taken = rest.withUnsafeBytes { Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            if taken < 0, errno == EINTR { continue }
+            // Whoever refuses says so before it closes: that is read.
+            if taken < 0 { return }
+            rest = rest.dropFirst(taken)
+        }
+    }
+
+    /// Waits for the next answer: after `watch`, without another request.
+    public func nextLine() throws(AdminError) -> String {
+        let deadline = Timekeeper.machine.elapsed() + timeLimit
+        var searched = 0
+        while true {
+            if let end = inbox[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+                defer { inbox.removeSubrange(...end) }
+                return String(decoding: inbox[..<end], as: UTF8.self)
+            }
+            searched = inbox.count
+            guard inbox.count < Self.longestAnswer else {
+                throw AdminError(.silent, "process \(process) at \(path) answered more than \(Self.longestAnswer) bytes")
+            }
+            try receive(by: deadline)
+        }
+    }
+
+    private func receive(by deadline: Duration) throws(AdminError) {
+        let left = deadline - Timekeeper.machine.elapsed()
+        var ready = pollfd(fd: file, events: Int16(POLLIN), revents: 0)
+        let count = poll(&ready, 1, Int32(clamping: max(0, left.inNanoseconds / 1_000_000)))
+        if count < 0, errno == EINTR { return }
+        guard count > 0 else {
+            throw AdminError(
+                .silent, "process \(process) at \(path) has not answered for \(timeLimit): it stands still, or a holder's own code blocks")
+        }
+        let taken = withUnsafeTemporaryAllocation(byteCount: 65536, alignment: 16) { buffer in
+            let taken = recv(file, buffer.baseAddress, buffer.count, 0)
+            if taken > 0 { inbox.append(contentsOf: UnsafeRawBufferPointer(rebasing: buffer[..<taken])) }
+            return taken
+        }
+        if taken == 0 || (taken < 0 && errno != EINTR) { throw AdminError(.silent, "process \(process) closed the connection at \(path)") }
+    }
+}

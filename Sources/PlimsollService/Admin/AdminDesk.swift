@@ -1,0 +1,138 @@
+import Glibc
+import Plimsoll
+
+/// Does what requests ask of a manager. Called from any thread; `purge` and `limit` take as long as the holders do.
+struct AdminDesk: Sendable {
+    let manager: ResourceManager
+    let allowsChanges: Bool
+    let counts: @Sendable () -> AdminEndpoint.Counts
+    private let program = CommandLine.arguments.first?.split(separator: "/").last.map(String.init) ?? ""
+
+    init(manager: ResourceManager, allowsChanges: Bool, counts: @escaping @Sendable () -> AdminEndpoint.Counts) {
+        (self.manager, self.allowsChanges, self.counts) = (manager, allowsChanges, counts)
+    }
+
+    static let readOnly = AdminRefusal(
+        .readOnly, "read-only: set `allowsChanges: true` where the service makes its AdminEndpoint to let purge, simulate and limit through")
+
+    /// Everything that isn't as it must be, found before anything is done.
+    func check(_ request: AdminRequest) throws(AdminRefusal) {
+        guard allowsChanges || !request.command.isChange else { throw Self.readOnly }
+        switch request.command {
+        case .status, .caches, .tasks: break
+        case .explain: try Self.check(request.last, "last", in: 1...256)
+        case .watch: try Self.check(request.milliseconds, "milliseconds", in: 100...60_000)
+        case .purge:
+            try Self.check(request.bytes, "bytes", in: 1...Int.max)
+            _ = try selection(request)
+        case .simulate: _ = try rehearsal(request)
+        case .limit:
+            try Self.check(request.bytes, "bytes", in: 1...Int.max)
+            guard request.name != nil, request.bytes != nil else {
+                throw AdminRefusal(.malformed, "limit needs the \"name\" of a cache and \"bytes\"")
+            }
+        }
+    }
+
+    /// Carries out a request that was checked.
+    func answer(_ request: AdminRequest) -> AdminAnswer {
+        var answer = AdminAnswer()
+        do throws(AdminRefusal) {
+            switch request.command {
+            case .status, .watch:
+                sign(&answer)
+                (answer.allowsChanges, answer.status, answer.endpoint) = (allowsChanges, manager.status, counts())
+            case .caches:
+                sign(&answer)
+                answer.caches = manager.status.holders
+            case .tasks:
+                sign(&answer)
+                answer.tasks = manager.status.tasks
+            case .explain:
+                sign(&answer)
+                answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
+            case .purge: answer.report = try purge(request)
+            case .simulate:
+                let (level, duration) = try rehearsal(request)
+                guard manager.status.memory != nil else {
+                    throw AdminRefusal(
+                        .failed, "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group")
+                }
+                manager.simulate(level, for: duration)
+                (answer.level, answer.seconds) = ("\(level)", level == .normal ? nil : request.seconds)
+            case .limit:
+                let name = request.name ?? "", bytes = ByteCount(request.bytes ?? 0)
+                try setLimit(bytes, name)
+                (answer.name, answer.limitBytes) = (name, bytes.bytes)
+            }
+        } catch {
+            return AdminAnswer(error)
+        }
+        return answer
+    }
+
+    private func sign(_ answer: inout AdminAnswer) { (answer.process, answer.program) = (getpid(), program) }
+
+    private static func check(_ value: Int?, _ key: String, in range: ClosedRange<Int>) throws(AdminRefusal) {
+        guard let value, !range.contains(value) else { return }
+        throw AdminRefusal(
+            .malformed, "\"\(key)\" is \(value); allowed is \(range.lowerBound)" + (range.upperBound == .max ? " or more" : " to \(range.upperBound)")
+        )
+    }
+
+    private func rehearsal(_ request: AdminRequest) throws(AdminRefusal) -> (PressureLevel, Duration) {
+        guard let level = PressureLevel.allCases.first(where: { "\($0)" == request.level }) else {
+            throw AdminRefusal(.malformed, "simulate needs a \"level\": normal, warning or critical")
+        }
+        guard level != .normal else { return (.normal, .zero) }
+        guard let seconds = request.seconds, (0.001...3600).contains(seconds) else {
+            throw AdminRefusal(.malformed, "simulate needs \"seconds\" from 0.001 to 3600")
+        }
+        return (level, .seconds(seconds))
+    }
+
+    // MARK: Purging
+
+    private func selection(_ request: AdminRequest) throws(AdminRefusal) -> (chosen: PurgeableSelection, words: String) {
+        var choices: [(PurgeableSelection, String)] = []
+        if let name = request.name { choices.append((.named(name), "of the name \"\(AdminRefusal.quoted(name))\"")) }
+        if let group = request.group { choices.append((.group(group), "in the group \"\(AdminRefusal.quoted(group))\"")) }
+        if let tag = request.tag { choices.append((.tag(tag), "with the tag \"\(AdminRefusal.quoted(tag))\"")) }
+        guard choices.count <= 1 else { throw AdminRefusal(.malformed, "purge takes one of \"name\", \"group\" and \"tag\"") }
+        guard !choices.isEmpty || request.bytes != nil || request.upTo != nil || request.all == true else {
+            throw AdminRefusal(.malformed, #"purge of everything needs "all":true; otherwise "bytes", "upTo", or one of "name", "group" and "tag""#)
+        }
+        guard request.all != true || choices.isEmpty else { throw AdminRefusal(.malformed, "\"all\" is not \(choices[0].1): leave one of them out") }
+        let (chosen, words) = choices.first ?? (.all, "at all")
+        guard let word = request.upTo else { return (chosen, words) }
+        guard let cost = RebuildCost.allCases.first(where: { "\($0)" == word }) else {
+            throw AdminRefusal(
+                .malformed,
+                "\"upTo\" is \"\(AdminRefusal.quoted(word))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", "))")
+        }
+        return (chosen.upTo(cost), words)
+    }
+
+    private func purge(_ request: AdminRequest) throws(AdminRefusal) -> ActionStatus {
+        let (chosen, words) = try selection(request)
+        let holders = manager.status.holders
+        let isThere = holders.contains { holder in
+            (request.name.map { holder.name == $0 } ?? true) && (request.tag.map { holder.tags.contains($0) } ?? true)
+                && (request.group.map { holder.group == $0 || holder.group.hasPrefix($0 + "/") } ?? true)
+        }
+        guard isThere else {
+            let names = holders.map(\.name).prefix(20).joined(separator: ", ")
+            throw AdminRefusal(.absent, "nothing \(words) is registered; there is \(names.isEmpty ? "nothing" : names)")
+        }
+        let report: ActionReport = manager.release(request.bytes.map { ByteCount($0) } ?? .max, from: chosen)
+        return ActionStatus(report)
+    }
+
+    private func setLimit(_ limit: ByteCount, _ name: String) throws(AdminRefusal) {
+        do {
+            try manager.setLimit(limit, ofCacheNamed: name)
+        } catch {
+            throw AdminRefusal(.absent, error.description)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import Plimsoll
+
+/// What a manager sees and did, and why, in plain sentences.
+struct AdminExplanation: Sendable {
+    /// The state of memory, then one an action, oldest first.
+    let sentences: [String]
+
+    /// - Parameter last: how many actions, the last ones.
+    init(_ status: ManagerStatus, last: Int = .max) {
+        let actions = status.actions.suffix(max(0, last))
+        sentences = [Self.state(status)] + (actions.isEmpty ? ["Nothing was done yet."] : actions.map { Self.sentence($0, at: status.atSeconds) })
+    }
+
+    private static func state(_ status: ManagerStatus) -> String {
+        guard let memory = status.memory else { return "The manager has not looked at memory yet: it does not run." }
+        var text = "Memory is at level \(status.level): \(bytes(memory.usageBytes)) are used"
+        if let limit = memory.limitBytes { text += " of \(bytes(limit))" }
+        if let available = memory.availableBytes { text += ", \(bytes(available)) can still be allocated" }
+        if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
+            text += "; a warning begins at \(bytes(warning)) that can't be reclaimed, critical at \(bytes(critical))"
+        }
+        text += "."
+        if let why = reasons(memory.evidence) { text += " The last look saw \(memory.observed), because \(why)." }
+        return text + (status.isDryRun ? " The policy only decides and reports (dry run)." : "")
+    }
+
+    private static func sentence(_ action: ActionStatus, at now: Double) -> String {
+        var text = "\(seconds(max(0, now - action.beganSeconds))) ago, at level \(action.level), "
+        switch action.origin {
+        case ActionReport.Origin.operator.rawValue: text += "as an operator asked for it"
+        case ActionReport.Origin.background.rawValue: text += "on the way to the background"
+        default: text += "because \(reasons(action.evidence) ?? "memory was short")"
+        }
+        text += ": \(what(action))"
+        if action.mode == ActionMode.dryRun.rawValue { text += ", had this been no dry run" }
+        text += "."
+        if action.residentBeforeBytes != action.residentAfterBytes, action.mode != ActionMode.dryRun.rawValue {
+            text += " Resident memory went from \(bytes(action.residentBeforeBytes)) to \(bytes(action.residentAfterBytes))"
+            text += ", usage from \(bytes(action.usageBeforeBytes)) to \(bytes(action.usageAfterBytes)), in \(seconds(action.tookSeconds))."
+        }
+        if action.outcome != "done", action.outcome != "dry run" { text += " It was not all done: \(action.outcome)." }
+        return text
+    }
+
+    private static func what(_ action: ActionStatus) -> String {
+        switch ActionKind(rawValue: action.action) {
+        case .warn: return "observers were told"
+        case .release:
+            let asked = action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
+            var text = "holders were asked for \(asked) and let go of \(bytes(action.releasedBytes + action.releasedVolatileBytes))"
+            if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
+            return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")
+        case .quiesce: return "what can pause was paused"
+        case .expireBackgroundTasks: return "background tasks were asked to end"
+        case .suspend: return "the supervisor was asked to have the process stand still"
+        case .terminate: return "the process was to save and end"
+        case .makeRoom: return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
+        case .noticeDrops: return "the kernel was found to have taken \(bytes(action.takenBytes)) of volatile memory"
+        case nil: return action.action
+        }
+    }
+
+    /// Evidence, as its names separated by commas, in words; `nil` for none.
+    static func reasons(_ evidence: String) -> String? {
+        let words = evidence.split(separator: ",").map { $0.drop { $0 == " " } }.compactMap { name -> String? in
+            switch name {
+            case "none": nil
+            case "headroom": "little is left below the limit"
+            case "growth": "at its present growth it would meet the limit soon"
+            case "stall": "tasks stall on memory"
+            case "limit events": "the kernel found the group at its limit"
+            case "limit lowered": "the limit was lowered"
+            case "announced": "the service manager announced it"
+            case "simulated": "somebody rehearses it"
+            default: String(name)
+            }
+        }
+        return words.isEmpty ? nil : words.joined(separator: " and ")
+    }
+
+    private static func bytes(_ count: Int) -> String { "\(ByteCount(count))" }
+
+    /// In the unit that people would use: `4 ms`, `1.5 s`, `12 min`.
+    static func seconds(_ value: Double) -> String {
+        func tenths(_ value: Double) -> String {
+            let tenths = Int((value * 10).rounded())
+            return tenths % 10 == 0 || tenths >= 100 ? "\(Int(value.rounded()))" : "\(tenths / 10).\(tenths % 10)"
+        }
+        guard value.isFinite, value < 1e9 else { return "\(value) s" }
+        if value < 0.0995 { return "\(tenths(value * 1000)) ms" }
+        return value < 120 ? "\(tenths(value)) s" : value < 7200 ? "\(Int(value / 60)) min" : "\(tenths(value / 3600)) h"
+    }
+}

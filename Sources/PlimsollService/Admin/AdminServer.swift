@@ -1,0 +1,82 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+
+/// A socket that is listened at, and the two threads that serve it, from start to stop.
+///
+/// Shared between the threads and whoever stops them: `isStopped`, and under a lock the answers of finished changes. All about connections belongs to the loop's thread.
+final class AdminServer: Sendable {
+    let socket: PrivateSocket
+    let desk: AdminDesk
+    let bounds: AdminEndpoint.Bounds
+    let time: Timekeeper
+    let tally: AdminTally
+    let hands = AdminHands()
+    let kernel = HostKernel()
+    /// An eventfd that ends the loop's wait.
+    let bell: Int32
+    private let finished = Mutex<[(connection: UInt64, line: [UInt8])]>([])
+    // Acquired and released, so that who sees the stop sees what came before it.
+    private let stopped = Atomic<Bool>(false)
+
+    var path: String { socket.path }
+    var isStopped: Bool { stopped.load(ordering: .acquiring) }
+
+    init(path: String, desk: AdminDesk, bounds: AdminEndpoint.Bounds, time: Timekeeper, tally: AdminTally) throws(AdminError) {
+        (self.desk, self.bounds, self.time, self.tally) = (desk, bounds, time, tally)
+        guard path.hasPrefix("/") else {
+            throw AdminError(
+                .path, "the admin socket's path is \"\(path)\", which is not absolute: begin it with /, as the directory may change while it listens")
+        }
+        do { socket = try PrivateSocket(at: path) } catch { throw AdminError(error) }
+        bell = kernel.makeEvent()
+        guard bell >= 0 else {
+            throw AdminError(
+                .failed,
+                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-bell))); raise the limit of open files (RLIMIT_NOFILE)")
+        }
+    }
+
+    deinit { if bell >= 0 { close(bell) } }
+
+    func start() throws(AdminError) {
+        let isServed = Thread.start("plimsoll-admin") { [self] in AdminLoop(self).run() }
+        let hasHands =
+            isServed
+            && Thread.start("plimsoll-adm-do") { [self] in
+                hands.run(desk) { connection, line in
+                    finished.withLock { $0.append((connection, line)) }
+                    ring()
+                }
+            }
+        guard hasHands else {
+            stop()
+            throw AdminError(
+                .failed, "no thread could be started for the admin socket at \(path); is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+        }
+    }
+
+    func stop() {
+        socket.remove()
+        stopped.store(true, ordering: .releasing)
+        hands.stop()
+        ring()
+    }
+
+    /// Ends the loop's wait, the present one or else the next.
+    func ring() {
+        withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 1) { one in
+            one[0] = 1
+            one.withMemoryRebound(to: UInt8.self) { _ = kernel.write(bell, UnsafeBufferPointer($0)) }
+        }
+    }
+
+    /// The answers of changes that have been carried out since the last call.
+    func takeFinished() -> [(connection: UInt64, line: [UInt8])] {
+        finished.withLock { finished in
+            defer { finished = [] }
+            return finished
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import ArgumentParser
+import Foundation
+import Plimsoll
+import PlimsollService
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollCLI
+
+/// The commands that speak with a running service.
+@Suite struct AdminCommandTests {
+    @Test(arguments: [
+        (["purge"], "Everything is purged with --all"), (["purge", "--all", "--name", "a"], "--all is everything"),
+        (["purge", "--name", "a", "--tag", "b"], "Allowed is one of --name, --group and --tag"),
+        (["purge", "--bytes", "0"], "--bytes is 0 B"), (["purge", "--up-to", "free"], "allowed are trivial, cheap, expensive, precious"),
+        (["simulate", "critical"], "critical needs --for, for example --for 5s"), (["simulate", "critical", "--for", "5"], "--for"),
+        (["simulate", "critical", "--for", "2h"], "--for"), (["simulate", "critical", "--for", "70m"], "allowed are seconds from 0"),
+        (["simulate", "normal", "--for", "5s"], "normal ends a rehearsal at once"), (["simulate", "critial", "--for", "5s"], "go with a level"),
+        (["simulate", "__##", "--socket", "/s"], "go with a level"), (["simulate", "Critical"], "is not a drawn trace"),
+        (["explain", "unit"], "a UNIT needs --audit FILE"), (["explain", "--audit", "file"], "--audit FILE needs the UNIT"),
+        (["explain", "unit", "--audit", "file", "--socket", "/s"], "--socket, --json and --last are for a running service"),
+        (["explain", "--last", "0"], "allowed is 1 to 256"), (["top", "--interval", "0"], "allowed are seconds from 0.1 to 10"),
+    ])
+    func `what can't be meant is refused with what is allowed`(arguments: [String], sentence: String) {
+        do {
+            _ = try PlimsollCommand.parseAsRoot(arguments)
+            Issue.record("\(arguments) was accepted")
+        } catch {
+            #expect(PlimsollCommand.exitCode(for: error).rawValue == 64)
+            let message = PlimsollCommand.message(for: error)
+            #expect(message.contains(sentence), "\(arguments): \(message)")
+        }
+    }
+
+    @Test(arguments: [
+        ["simulate", "__--##"], ["simulate", "critical", "--for", "500ms", "--socket", "/s"], ["simulate", "normal"],
+        ["explain", "unit", "--audit", "file"],
+        ["explain"], ["explain", "--last", "5", "--json"], ["purge", "--all"], ["purge", "--bytes", "64M", "--up-to", "cheap"],
+        ["status", "--socket", "/s"],
+        ["top", "--interval", "0.5"], ["caches", "--json"], ["tasks"],
+    ])
+    func `the old uses and the new ones are told apart`(arguments: [String]) throws {
+        _ = try PlimsollCommand.parseAsRoot(arguments)
+    }
+
+    // MARK: Finding the socket
+
+    private func sockets(_ variables: [String: String], _ files: [String: [String]], dead: Set<String> = []) -> AdminSockets {
+        AdminSockets(environment: { variables[$0] }, names: { files[$0] ?? [] }, problem: { dead.contains($0) ? "nobody listens" : nil })
+    }
+
+    @Test func `the variable goes before what is found`() throws {
+        #expect(try sockets(["PLIMSOLL_SOCKET": "/a"], ["/run": ["x"], "/run/x": ["plimsoll.sock"]]).choose() == "/a")
+    }
+
+    @Test(arguments: [
+        ([:], ["/run": ["x", "y"], "/run/x": ["plimsoll.sock"]], "/run/x/plimsoll.sock"),
+        (["RUNTIME_DIRECTORY": "/run/x:/run/z"], ["/run": ["x"], "/run/x": ["plimsoll.sock"]], "/run/x/plimsoll.sock"),
+        (["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-7.sock", "bus"]], "/u/plimsoll-7.sock"),
+        (["XDG_RUNTIME_DIR": "/u"], ["/u": ["shop"], "/u/shop": ["plimsoll.sock"]], "/u/shop/plimsoll.sock"),
+        (["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-7.sock", "plimsoll-8.sock"]], "/u/plimsoll-7.sock"),
+    ])
+    func `the one that answers in a usual place is used`(variables: [String: String], files: [String: [String]], path: String) throws {
+        #expect(try sockets(variables, files, dead: ["/u/plimsoll-8.sock"]).choose() == path)
+    }
+
+    @Test(arguments: [
+        ([:], [:], "no admin socket was found (/run/*/plimsoll.sock): name one with --socket PATH or $PLIMSOLL_SOCKET"),
+        (
+            ["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-7.sock", "plimsoll-9.sock"]],
+            "2 admin sockets answer: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-7.sock\n  /u/plimsoll-9.sock"
+        ),
+        (
+            ["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-8.sock"]],
+            "no admin socket answers: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-8.sock  (nobody listens)"
+        ),
+    ])
+    func `none or several: what was found is told`(variables: [String: String], files: [String: [String]], sentence: String) {
+        do {
+            _ = try sockets(variables, files, dead: ["/u/plimsoll-8.sock"]).choose()
+            Issue.record("chosen")
+        } catch {
+            #expect((error as? Failure)?.reason.hasPrefix(sentence) == true, "\(error)")
+            #expect((error as? Failure)?.status.rawValue == 69)
+        }
+    }
+
+    // MARK: Against an endpoint
+
+    private func run(_ arguments: [String]) throws -> (status: Int32, output: [String]) {
+        let child = try ChildProcess(ProcessTests.program, ["plimsoll"] + arguments, readsOutput: true)
+        let ending = child.waitForEnd()
+        return (ending.status, child.output?.lines() ?? [])
+    }
+
+    static let isBuilt = access(ProcessTests.program, X_OK) == 0
+
+    @Test(.enabled(if: isBuilt, "the program has not been built"))
+    func `commands do what they say, and their status tells how it went`() throws {
+        let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let cache = PurgeableCache<Int, [UInt8]>("images") { _, bytes in bytes.count }
+        manager.register(cache)
+        for key in 0..<4 { cache.insert([UInt8](repeating: 1, count: 1 << 18), forKey: key) }
+        let open = AdminEndpoint(manager: manager, path: path, allowsChanges: true), closed = AdminEndpoint(manager: manager, path: path + "2")
+        try open.start()
+        try closed.start()
+
+        #expect(try run(["status", "--socket", path]).output.contains("caches     1 hold 1 MiB"))
+        #expect(try run(["caches", "--socket", path]).output.last?.hasPrefix("images  1 MiB") == true)
+        #expect(try run(["tasks", "--socket", path]).status == 0)
+        #expect(
+            try run(["explain", "--socket", path]).output == ["The manager has not looked at memory yet: it does not run.", "Nothing was done yet."])
+        #expect(try run(["top", "--socket", path]).output.count == 24)
+        #expect(try run(["purge", "--all", "--socket", path + "2"]).status == 69)
+        #expect(cache.count == 4)
+        #expect(try run(["purge", "--bytes", "256K", "--socket", path]).status == 0)
+        #expect(cache.count == 3)
+        #expect(try run(["purge", "--name", "imagse", "--socket", path]).status == 1)
+        #expect(try run(["simulate", "critical", "--for", "1s", "--socket", path]).status == 1)
+        let (status, output) = try run(["purge", "--name", "imagse", "--json", "--socket", path])
+        #expect(status == 1)
+        #expect(output == [#"{"code":"absent","error":"nothing of the name \"imagse\" is registered; there is images","ok":false}"#])
+        open.stop()
+        #expect(try run(["status", "--socket", path]).status == 69)
+    }
+}

@@ -1,0 +1,54 @@
+import Foundation
+import Plimsoll
+import Testing
+
+@testable import PlimsollService
+
+/// `docs/operations/admin.md` says what is so: each of its requests is sent, and what it shows of the answer is compared.
+@Suite struct AdminArticleTests {
+    static let article: String? = {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+        return try? String(contentsOf: root.appendingPathComponent("docs/operations/admin.md"), encoding: .utf8)
+    }()
+
+    @Test(.enabled(if: article != nil, "the article is not at hand"))
+    func `every example is answered as it is shown`() async throws {
+        let lines = (Self.article ?? "").split(separator: "\n").map { $0.drop { $0 == " " } }
+        try await AdminFixture.run { fixture in
+            let readOnly = AdminEndpoint(manager: fixture.manager, path: fixture.directory + "/read-only")
+            try readOnly.start()
+            var pairs = 0, isReadOnly = false
+            for (index, line) in lines.enumerated() {
+                if line.hasPrefix("and by an endpoint without") { isReadOnly = true }
+                guard line.hasPrefix("> "), lines[index + 1].hasPrefix("< ") else { continue }
+                let client = try AdminClient(path: isReadOnly ? fixture.directory + "/read-only" : fixture.path)
+                try client.send(Array((line.dropFirst(2) + "\n").utf8))
+                let answer = try JSONSerialization.jsonObject(with: Data(client.nextLine().utf8))
+                let shown = try JSONSerialization.jsonObject(with: Data(lines[index + 1].dropFirst(2).utf8))
+                let differences = Self.differences(shown, answer, "\(line.dropFirst(2)): ")
+                #expect(differences.isEmpty, "\(differences.joined(separator: "\n"))")
+                pairs += 1
+            }
+            #expect(pairs == 13)
+        }
+    }
+
+    /// What differs of service to service, and from run to run.
+    private static let changing: Set<String> = ["process", "program", "tookSeconds", "state"]
+
+    /// Where what is shown is not in the answer. Of arrays, the elements that are shown must be the first.
+    private static func differences(_ shown: Any, _ answer: Any?, _ place: String) -> [String] {
+        switch (shown, answer) {
+        case (let shown as [String: Any], let answer as [String: Any]):
+            return shown.flatMap { key, value in
+                changing.contains(key)
+                    ? (answer[key] == nil ? [place + key + " is missing"] : []) : differences(value, answer[key], "\(place).\(key)")
+            }
+        case (let shown as [Any], let answer as [Any]):
+            if shown.count > answer.count || (shown.isEmpty && !answer.isEmpty) { return ["\(place): \(answer)"] }
+            return zip(shown, answer).enumerated().flatMap { differences($1.0, $1.1, "\(place)[\($0)]") }
+        case (let shown as NSObject, let answer as NSObject): return shown == answer ? [] : ["\(place): shown \(shown), answered \(answer)"]
+        default: return ["\(place): shown \(shown), answered \(answer ?? "nothing")"]
+        }
+    }
+}

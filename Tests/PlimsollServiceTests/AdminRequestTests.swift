@@ -1,0 +1,186 @@
+import Glibc
+import Plimsoll
+import Testing
+
+@testable import PlimsollService
+
+/// What is asked and what is answered.
+@Suite struct AdminRequestTests {
+    @Test func `status tells all that the manager knows`() async throws {
+        try await AdminFixture.run { fixture in
+            let answer = try fixture.answer(#"{"command":"status"}"#)
+            #expect(answer.ok)
+            let status = try #require(answer.status)
+            #expect(status.level == "normal")
+            #expect(status.memory?.usageBytes == 300 << 20)
+            #expect(status.holders.map(\.name) == ["images", "rows"])
+            #expect(answer.allowsChanges == true)
+            #expect(answer.process == getpid())
+            #expect(answer.endpoint?.requests == 1)
+            #expect(answer.endpoint?.connections == 1)
+        }
+    }
+
+    @Test func `caches and tasks are parts of it`() async throws {
+        try await AdminFixture.run { fixture in
+            let caches = try #require(try fixture.answer(#"{"command":"caches"}"#).caches)
+            #expect(caches.map(\.heldBytes) == [400_000, 200_000])
+            #expect(caches[0].group == "media")
+            #expect(caches[0].limitBytes == 4 << 20)
+            #expect(caches[0].cache?.entries == 4)
+            let task = fixture.manager.beginBackgroundTask("export") { task, _ in task.end() }
+            let tasks = try #require(try fixture.answer(#"{"command":"tasks"}"#).tasks)
+            #expect(tasks.running == 1)
+            #expect(tasks.oldest.map(\.name) == ["export"])
+            task.end()
+        }
+    }
+
+    @Test func `purge lets go of what was selected, and of nothing else`() async throws {
+        try await AdminFixture.run { fixture in
+            let report = try #require(try fixture.answer(#"{"command":"purge","name":"images","bytes":150000}"#).report)
+            #expect(report.origin == "operator")
+            #expect(report.askedBytes == 150_000)
+            #expect(report.releasedBytes == 200_000)
+            #expect(fixture.rows.count == 4)
+            _ = try fixture.answer(#"{"command":"purge","all":true,"upTo":"cheap"}"#)
+            #expect(fixture.images.count == 0)
+            #expect(fixture.rows.count == 4)
+            #expect(try fixture.answer(#"{"command":"purge","group":"media"}"#).ok)
+            #expect(try fixture.answer(#"{"command":"purge","tag":"rebuildable"}"#).ok)
+            #expect(fixture.rows.count == 4)
+            #expect(try fixture.answer(#"{"command":"purge","all":true}"#).ok)
+            #expect(fixture.rows.count == 0)
+            #expect(fixture.endpoint.counts.requests == 5)
+        }
+    }
+
+    @Test func `a rehearsal begins, is seen, and is explained`() async throws {
+        try await AdminFixture.run { fixture in
+            let answer = try fixture.answer(#"{"command":"simulate","level":"critical","seconds":5}"#)
+            #expect(answer.ok)
+            #expect(answer.level == "critical")
+            #expect(answer.seconds == 5)
+            await fixture.until { fixture.manager.level == .critical && !fixture.manager.reports.isEmpty }
+            let sentences = try #require(try fixture.answer(#"{"command":"explain"}"#).sentences)
+            #expect(
+                sentences[0].hasPrefix("Memory is at level critical: 300 MiB are used of 1 GiB, 724 MiB can still be allocated;"), "\(sentences[0])")
+            #expect(sentences.dropFirst().allSatisfy { $0.contains("because somebody rehearses it") }, "\(sentences)")
+            #expect(try fixture.answer(#"{"command":"explain","last":1}"#).sentences?.count == 2)
+            #expect(try fixture.answer(#"{"command":"simulate","level":"normal"}"#).ok)
+        }
+    }
+
+    @Test func `a rehearsal without a running manager is refused, as nobody would carry it out`() async throws {
+        try await AdminFixture.run(runsManager: false) { fixture in
+            let answer = try fixture.answer(#"{"command":"simulate","level":"warning","seconds":1}"#)
+            #expect(answer.code == "failed")
+            #expect(answer.error?.hasPrefix("the manager does not run") == true)
+            #expect(try fixture.answer(#"{"command":"status"}"#).status?.memory == nil)
+        }
+    }
+
+    @Test func `a cache's limit can be set, by a name that one cache has`() async throws {
+        try await AdminFixture.run(holders: 1) { fixture in
+            let answer = try fixture.answer(#"{"command":"limit","name":"images","bytes":250000}"#)
+            #expect(answer.limitBytes == 250_000)
+            #expect(fixture.images.limit == .bytes(250_000))
+            #expect(fixture.images.byteCount <= .bytes(250_000))
+            let absent = try fixture.answer(#"{"command":"limit","name":"imagse","bytes":1}"#)
+            #expect(absent.code == "absent")
+            #expect(absent.error == "no cache \"imagse\" is registered; caches with a limit to set are images, rows")
+            #expect(
+                try fixture.answer(#"{"command":"limit","name":"holder-0","bytes":1}"#).error
+                    == "the limit of \"holder-0\" can't be set: it is no ResizablePurgeable")
+        }
+    }
+
+    @Test func `nothing is changed unless that is allowed`() async throws {
+        try await AdminFixture.run(allowsChanges: false) { fixture in
+            let changes = [
+                #"{"command":"purge","all":true}"#, #"{"command":"simulate","level":"critical","seconds":5}"#,
+                #"{"command":"limit","name":"images","bytes":1}"#,
+            ]
+            for change in changes {
+                let answer = try fixture.answer(change)
+                #expect(!answer.ok)
+                #expect(answer.code == "read-only")
+                #expect(answer.error?.hasPrefix("read-only: set `allowsChanges: true`") == true)
+            }
+            #expect(fixture.images.count == 4)
+            #expect(fixture.manager.level == .normal)
+            #expect(fixture.endpoint.counts.refused == 3)
+            #expect(try fixture.answer(#"{"command":"status"}"#).allowsChanges == false)
+        }
+    }
+
+    @Test(arguments: [
+        ("", "the line is empty"), ("status", "the line is not JSON"), ("[]", "a request is a JSON object"),
+        ("\"status\"", "a request is a JSON object"),
+        ("{}", "a request has a \"command\""), (#"{"command":5}"#, "\"command\" is to be text"), (#"{"command":null}"#, "\"command\" is to be text"),
+        (#"{"command":"dance"}"#, "there is no command \"dance\"; there are status, caches, tasks, explain, watch, purge, simulate, limit"),
+        (#"{"command":"status","verbose":true}"#, "status does not take \"verbose\"; it takes nothing"),
+        (#"{"command":"purge","byts":1}"#, "purge does not take \"byts\"; it takes \"name\", \"group\", \"tag\", \"upTo\", \"all\", \"bytes\""),
+        (#"{"command":"purge"}"#, "purge of everything needs \"all\":true"), (#"{"command":"purge","all":false}"#, "needs \"all\":true"),
+        (#"{"command":"purge","all":true,"name":"a"}"#, "leave one of them out"),
+        (#"{"command":"purge","name":"a","tag":"b"}"#, "purge takes one of"),
+        (#"{"command":"purge","bytes":"1"}"#, "\"bytes\" is to be a whole number"),
+        (#"{"command":"purge","bytes":1.5}"#, "\"bytes\" is to be a whole number"),
+        (#"{"command":"purge","bytes":1e300}"#, "is to be a whole number"),
+        (#"{"command":"purge","bytes":0}"#, "\"bytes\" is 0; allowed is 1 or more"), (#"{"command":"purge","bytes":-1}"#, "allowed is 1 or more"),
+        (#"{"command":"purge","upTo":"free"}"#, "allowed are trivial, cheap, expensive, precious"),
+        (#"{"command":"purge","name":"a","name":["b"]}"#, "the line is nested"), (#"{"command":{"command":"status"}}"#, "the line is nested"),
+        (#"{"command":"simulate"}"#, "needs a \"level\""), (#"{"command":"simulate","level":"critical"}"#, "needs \"seconds\" from 0.001 to 3600"),
+        (#"{"command":"simulate","level":"critical","seconds":1e9}"#, "needs \"seconds\""),
+        (#"{"command":"watch","milliseconds":1}"#, "\"milliseconds\" is 1; allowed is 100 to 60000"),
+        (#"{"command":"explain","last":0}"#, "\"last\" is 0; allowed is 1 to 256"),
+        (#"{"command":"limit","name":"images"}"#, "limit needs the \"name\""),
+        (#"{"command":"status"}{"command":"status"}"#, "the line is not JSON"), ("{\"command\":\"status\"\0}", "not UTF-8 text"),
+    ])
+    func `what is no request is told why, and what is allowed`(line: String, sentence: String) async throws {
+        try await AdminFixture.run { fixture in
+            let answer = try fixture.answer(line)
+            #expect(!answer.ok)
+            #expect(answer.code == "malformed", "\(line)")
+            #expect(answer.error?.contains(sentence) == true, "\(line): \(answer.error ?? "")")
+            #expect(fixture.endpoint.counts.malformed == 1)
+            #expect(fixture.endpoint.counts.requests == 0)
+            #expect(fixture.images.count == 4)
+        }
+    }
+
+    @Test func `what was named and isn't there is told with what is`() async throws {
+        try await AdminFixture.run { fixture in
+            let answer = try fixture.answer(#"{"command":"purge","group":"medai"}"#)
+            #expect(answer.code == "absent")
+            #expect(answer.error == "nothing in the group \"medai\" is registered; there is images, rows")
+        }
+    }
+
+    @Test func `requests on one connection are answered in order, however they arrive`() async throws {
+        try await AdminFixture.run { fixture in
+            let client = try fixture.client()
+            try client.send(Array((#"{"command":"tasks"}"# + "\n" + #"{"command":"caches"}"# + "\r\n" + #"{"comm"#).utf8))
+            #expect(try client.decode(client.nextLine()).tasks != nil)
+            #expect(try client.decode(client.nextLine()).caches != nil)
+            try client.send(Array((#"and":"status"}"# + "\n").utf8))
+            #expect(try client.decode(client.nextLine()).status != nil)
+            try client.send(Array("nonsense\n".utf8))
+            #expect(try client.decode(client.nextLine()).code == "malformed")
+            #expect(try client.answer(to: AdminRequest(.status)).ok)
+        }
+    }
+
+    @Test func `status is answered while a purge is being carried out`() async throws {
+        try await AdminFixture.run { fixture in
+            let holder = SlowHolder()
+            fixture.manager.register(holder)
+            let asker = try fixture.client(), other = try fixture.client()
+            try asker.send(Array((#"{"command":"purge","name":"slow"}"# + "\n").utf8))
+            await fixture.until { holder.isAsked }
+            #expect(try other.answer(to: AdminRequest(.status)).ok)
+            holder.letGo()
+            #expect(try asker.decode(asker.nextLine()).report?.releasedBytes == 7)
+        }
+    }
+}

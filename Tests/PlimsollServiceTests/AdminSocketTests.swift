@@ -1,0 +1,179 @@
+import Foundation
+import Plimsoll
+import PlimsollLinux
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollService
+
+/// Where an admin endpoint listens, and who may come.
+@Suite struct AdminSocketTests {
+    private let manager = ResourceManager(source: ScriptedPressureSource())
+
+    private func endpoint(_ path: String) -> AdminEndpoint { AdminEndpoint(manager: manager, path: path) }
+
+    /// What start says if it fails.
+    private func failure(_ path: String) -> AdminError? {
+        do {
+            try endpoint(path).start()
+            return nil
+        } catch { return error }
+    }
+
+    @Test(arguments: [
+        (["RUNTIME_DIRECTORY": "/run/shop"], "/run/shop/plimsoll.sock"),
+        (["RUNTIME_DIRECTORY": "/run/shop:/run/other", "XDG_RUNTIME_DIR": "/run/user/7"], "/run/shop/plimsoll.sock"),
+        (["RUNTIME_DIRECTORY": "", "XDG_RUNTIME_DIR": "/run/user/7/"], "/run/user/7/plimsoll-42.sock"),
+        (["XDG_RUNTIME_DIR": "/run/user/7"], "/run/user/7/plimsoll-42.sock"),
+    ])
+    func `the standard path is in the directory that the service manager gives`(variables: [String: String], path: String) throws {
+        #expect(try AdminPath.standard(environment: { variables[$0] }, process: 42) == path)
+    }
+
+    @Test(arguments: [
+        ([:], "neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set. Set RuntimeDirectory= in the unit, or give AdminEndpoint a path"),
+        (["RUNTIME_DIRECTORY": "shop"], "$RUNTIME_DIRECTORY is \"shop\", which is no absolute path"),
+        (["XDG_RUNTIME_DIR": "here"], "$XDG_RUNTIME_DIR is \"here\", which is no absolute path"),
+    ])
+    func `without such a directory there is no path, and what to do is said`(variables: [String: String], sentence: String) {
+        do throws(AdminError) {
+            _ = try AdminPath.standard(environment: { variables[$0] }, process: 42)
+            Issue.record("accepted")
+        } catch {
+            #expect(error.kind == .path)
+            #expect(error.description.contains(sentence), "\(error)")
+        }
+    }
+
+    @Test func `the socket is its owner's alone, whatever the umask`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let endpoint = endpoint(directory + "/s")
+            try endpoint.start()
+            var status = stat()
+            #expect(lstat(directory + "/s", &status) == 0)
+            #expect(status.st_mode & 0o7777 == 0o600)
+            #expect(status.st_mode & S_IFMT == S_IFSOCK)
+            #expect(endpoint.path == directory + "/s")
+            endpoint.stop()
+            #expect(lstat(directory + "/s", &status) != 0)
+            #expect(endpoint.path == nil)
+            try endpoint.start()
+            #expect(try AdminClient(path: directory + "/s").answer(to: AdminRequest(.status)).ok)
+        }
+    }
+
+    @Test func `an endpoint that is let go of leaves no socket`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            var one: AdminEndpoint? = endpoint(directory + "/s")
+            try one?.start()
+            one = nil
+            #expect(access(directory + "/s", F_OK) != 0)
+        }
+    }
+
+    @Test func `what a dead process left is replaced`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let path = directory + "/s"
+            leave(path)
+            #expect(access(path, F_OK) == 0)
+            #expect(throws: AdminError.self) { try AdminClient(path: path) }
+            let endpoint = endpoint(path)
+            try endpoint.start()
+            #expect(try AdminClient(path: path).answer(to: AdminRequest(.tasks)).ok)
+        }
+    }
+
+    @Test func `a socket that somebody listens at is left alone, and so is a successor's`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let path = directory + "/s", first = endpoint(path)
+            try first.start()
+            try first.start()
+            let refusal = failure(path)
+            #expect(refusal?.kind == .occupied)
+            #expect(refusal?.description == "process \(getpid()) listens at \(path) already: end it, or choose another path")
+            #expect(try AdminClient(path: path).answer(to: AdminRequest(.status)).ok)
+
+            unlink(path)
+            let second = endpoint(path)
+            try second.start()
+            first.stop()
+            #expect(try AdminClient(path: path).answer(to: AdminRequest(.status)).ok)
+        }
+    }
+
+    @Test func `no path that could not be one`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let long = directory + "/" + String(repeating: "a", count: 120)
+            #expect(
+                failure(long)?.description
+                    == "\(long) has \(long.utf8.count) bytes; the path of a UNIX socket has at most 107: choose a shorter directory")
+            let fits = directory + "/" + String(repeating: "a", count: 107 - directory.utf8.count - 1)
+            #expect(failure(fits) == nil)
+            #expect(failure("admin.sock")?.kind == .path)
+            #expect(failure("")?.kind == .path)
+            #expect(failure(directory + "/a\0b")?.kind == .path)
+            #expect(
+                failure(directory + "/none/s")?.description == "listening at \(directory)/none/s: No such file or directory: its directory must exist"
+            )
+            try Data("text".utf8).write(to: URL(fileURLWithPath: directory + "/file"))
+            #expect(failure(directory + "/file")?.description.hasPrefix("something that is no socket lies at") == true)
+            #expect(try String(contentsOfFile: directory + "/file", encoding: .utf8) == "text")
+        }
+    }
+
+    @Test func `two who find the same left-over: one listens, one is told`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            for round in 0..<20 {
+                let path = directory + "/s\(round)"
+                leave(path)
+                let all = (0..<4).map { _ in endpoint(path) }
+                let kinds = await withTaskGroup(of: AdminError.Kind?.self) { group in
+                    for endpoint in all {
+                        group.addTask {
+                            do throws(AdminError) { try endpoint.start() } catch { return error.kind }
+                            return nil
+                        }
+                    }
+                    return await group.reduce(into: []) { $0.append($1) }
+                }
+                #expect(kinds.count { $0 == nil } == 1)
+                #expect(kinds.count { $0 == .occupied } == 3)
+                let answer = try AdminClient(path: path).answer(to: AdminRequest(.status))
+                #expect(answer.ok)
+                for endpoint in all { endpoint.stop() }
+            }
+        }
+    }
+
+    @Test func `nobody there is said as it is`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            leave(directory + "/dead")
+            let expected: [(String, AdminError.Kind, String)] = [
+                (directory + "/none", .absent, "there is no socket at \(directory)/none"),
+                (directory + "/dead", .absent, "nobody listens at \(directory)/dead: the process that made it has ended"),
+            ]
+            for (path, kind, sentence) in expected {
+                do throws(AdminError) {
+                    _ = try AdminClient(path: path)
+                    Issue.record("connected")
+                } catch {
+                    #expect(error.kind == kind)
+                    #expect(error.description == sentence)
+                }
+            }
+        }
+    }
+
+    /// A socket's file without a socket.
+    private func leave(_ path: String) {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+        }
+        #expect(result == 0)
+        close(file)
+    }
+}
