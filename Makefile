@@ -8,7 +8,9 @@ RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
+
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -35,6 +37,14 @@ demo-elsewhere:
 		echo "no group can be made here; in the virtual machine:"; mkdir -p out; \
 		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
+
+# SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
+web-demo: swift
+	@touch Tests/Ecosystem/Package.swift
+	@swift build -c release --package-path Tests/Ecosystem --product WebDemo >&2
+
+demo-web: $(RELEASE) web-demo ## A web server within 256 MiB under wrk's load, with its status page; SECONDS_OF_LOAD=300 leaves time to look
+	@Tests/Ecosystem/Demo/run $(RELEASE) $(WEB_DEMO)
 
 supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
 	$(RELEASE) demo supervisor
@@ -106,6 +116,9 @@ bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best pos
 	@swift build --package-path Benchmarks --product plimsoll-benchmarksPackageTests >&2
 	@swift test --package-path Benchmarks --skip-build --quiet >&2
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
+
+bench-service: web-demo ## What being at home in the server ecosystem costs: middleware; prints figure lines
+	@$(WEB_DEMO) bench
 
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
 	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress

@@ -60,17 +60,19 @@ import Testing
         #expect(runs.all == ["late"])
     }
 
+    private func publish(_ level: PressureLevel) { manager.parts.publish(PressureReading(at: .zero), PressureAssessment(at: .zero, level: level)) }
+
     @Test func `it begins at no higher level than it says, and when the level falls`() async {
         handle("calm")
         handle("tough")
-        manager.parts.publish(.critical)
+        publish(.critical)
         deferred.schedule("calm")
         deferred.schedule("tough", whenAtMost: .critical)
         while runs.all.isEmpty { await Task.yield() }
-        manager.parts.publish(.warning)
+        publish(.warning)
         await settled()
         #expect(runs.all == ["tough"] && deferred.pending.map(\.id) == ["calm"])
-        manager.parts.publish(.normal)
+        publish(.normal)
         while runs.all.count < 2 { await Task.yield() }
         #expect(runs.all == ["tough", "calm"])
     }

@@ -13,7 +13,8 @@ struct AdminChange {
     func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
         guard isAllowed else { return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n") }
         guard Self.isOfOurs(question) else {
-            return .init(403, "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n")
+            return .init(
+                403, "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n")
         }
         do {
             return .init(200, page == .release ? try await release(question.query) : try simulate(question.query))
@@ -37,7 +38,9 @@ struct AdminChange {
         var selection = PurgeableSelection.all, target = ByteCount.max
         if let name = query["name"] { selection = .named(name) }
         if let text = query["bytes"] {
-            guard let bytes = Int(text), bytes > 0 else { throw Mistake(description: "bytes is \"\(text.prefix(32))\", allowed is a whole number from 1") }
+            guard let bytes = Int(text), bytes > 0 else {
+                throw Mistake(description: "bytes is \"\(text.prefix(32))\", allowed is a whole number from 1")
+            }
             target = ByteCount(bytes)
         }
         return await manager.release(target, from: selection).description + "\n"

@@ -152,7 +152,8 @@ public struct AdminPages: Sendable {
 
     private var metrics: Answer {
         guard let metrics = options.metrics else {
-            return Answer(404, "there are no metrics here: no writer was given (AdminPages.Options.metrics); \(Page.status.rawValue) has all numbers\n")
+            return Answer(
+                404, "there are no metrics here: no writer was given (AdminPages.Options.metrics); \(Page.status.rawValue) has all numbers\n")
         }
         return Answer(200, metrics(), type: "text/plain; version=0.0.4; charset=utf-8")
     }

@@ -17,6 +17,8 @@ public final class RequestShedder: CountingQuiescable {
     public let policy: SheddingPolicy
 
     private let terms: [SheddingPolicy.Terms]
+    /// Where the sequences begin: one for each priority's arrivals, and one for the waits.
+    private let starts: [UInt64]
     private let lanes = (Lane(), Lane(), Lane())
     // Relaxed, all three: each is looked at alone. Who decides by an extent that has just changed admits one request by the old one.
     private let published = Atomic<UInt16>(Extent.open)
@@ -49,6 +51,7 @@ public final class RequestShedder: CountingQuiescable {
         self.name = name
         self.policy = policy
         terms = policy.terms
+        starts = (0...UInt64(RequestPriority.allCases.count)).map { Spread.start($0, seed: policy.seed) }
     }
 
     // MARK: Deciding
@@ -85,7 +88,7 @@ public final class RequestShedder: CountingQuiescable {
             let terms = terms[row * 3 + Int(priority.rawValue)]
             if let threshold = terms.threshold {
                 let number = lane.arrivals.add(1, ordering: .relaxed).oldValue
-                if Spread.word(number, seed: policy.seed &+ UInt64(priority.rawValue)) >= threshold { return .arrivals }
+                if Spread.word(number, from: starts[Int(priority.rawValue)]) >= threshold { return .arrivals }
             }
             most = terms.room(of: usual.load(ordering: .relaxed))
         }
@@ -113,7 +116,7 @@ public final class RequestShedder: CountingQuiescable {
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
         let extent = Extent.read(bits), range = policy[retryAfter: extent.share]
-        let word = Spread.word(refusals.add(1, ordering: .relaxed).oldValue, seed: ~policy.seed)
+        let word = Spread.word(refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
         return RequestRefusal(shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
     }
@@ -207,5 +210,13 @@ private enum Extent {
 
 /// Words that are spread evenly whatever stretch of them is taken: multiples of the golden section (Weyl's sequence; Knuth, The Art of Computer Programming 3, 6.4).
 enum Spread {
-    static func word(_ number: UInt64, seed: UInt64) -> UInt64 { (number &+ 1) &* 0x9e37_79b9_7f4a_7c15 &+ seed }
+    static func word(_ number: UInt64, from start: UInt64) -> UInt64 { number &* 0x9e37_79b9_7f4a_7c15 &+ start }
+
+    /// Where the sequence of that number begins for a seed, far from where others do: the last step of SplitMix64 (Steele et al., OOPSLA 2014).
+    static func start(_ number: UInt64, seed: UInt64) -> UInt64 {
+        var word = seed &+ (number &+ 1) &* 0xd1b5_4a32_d192_ed03
+        word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
+        return word ^ (word >> 31)
+    }
 }

@@ -7,7 +7,7 @@ public import Plimsoll
 /// | plentiful | all | all | all |
 /// | `warning` | all | at most ½ at once | every 2nd, at most ¼ at once |
 /// | `critical` | all | every 2nd, at most ¼ at once | none |
-/// | the ladder quiesces; in the background | at most ½ at once | every 10th, one at once | none |
+/// | the ladder quiesces; in the background | at most ½ at once | every 4th, at most ⅛ at once | none |
 ///
 /// "At once" is of `limit`, or, without one, of the most requests that ran at once while memory was plentiful: what the service is used to.
 public struct SheddingPolicy: Sendable, Hashable {
@@ -44,10 +44,10 @@ public struct SheddingPolicy: Sendable, Hashable {
         rows = [
             .half: [.normal: .init(concurrency: 0.5), .sheddable: .init(arrivals: 0.5, concurrency: 0.25)],
             .quarter: [.normal: .init(arrivals: 0.5, concurrency: 0.25), .sheddable: .none],
-            .least: [.critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.1, concurrency: 0), .sheddable: .none],
+            .least: [.critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.25, concurrency: 0.125), .sheddable: .none],
         ]
-        // A warning is over in 5 s at the earliest (`PressureThresholds`), a critical level falls by two such steps; the spread is wider than the wait, so that
-        // what comes back is thinner than what was refused.
+        // A warning is over in 5 s at the earliest (`PressureThresholds`), a critical level falls by two such steps; the spread is wider than the wait, so
+        // that what comes back is thinner than what was refused.
         waits = [.whole: 1...3, .half: 2...8, .quarter: 5...20, .least: 10...40]
     }
 
@@ -68,7 +68,8 @@ public struct SheddingPolicy: Sendable, Hashable {
         if let limit, limit < 1 { return "limit is \(limit), allowed is 1 and more, or nil for no limit" }
         for (share, row) in rows {
             for (priority, admission) in row where !(0...1).contains(admission.arrivals) || !(0...1).contains(admission.concurrency) {
-                return "\(priority) at \(share) admits \(admission.arrivals) of arrivals and \(admission.concurrency) of concurrency; allowed is 0...1"
+                return
+                    "\(priority) at \(share) admits \(admission.arrivals) of arrivals and \(admission.concurrency) of concurrency; allowed is 0...1"
             }
         }
         for (share, wait) in waits where wait.lowerBound < 0 || wait.upperBound > 86_400 {

@@ -1,8 +1,5 @@
-#if canImport(FoundationEssentials)
+// The half of Foundation that comes without its tables of the world's languages.
 import FoundationEssentials
-#else
-import Foundation
-#endif
 public import Plimsoll
 
 /// A manager's status as text for programs. The one place that knows how.

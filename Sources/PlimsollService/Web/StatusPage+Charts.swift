@@ -17,11 +17,18 @@ extension StatusPage {
         function percent(share) { return (share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0) + " %"; }
 
         function span(seconds) {
+          if (seconds < 0.000001) return "below 1 µs";
           if (seconds < 0.001) return (seconds * 1e6).toFixed(0) + " µs";
           if (seconds < 1) return (seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0) + " ms";
           if (seconds < 120) return seconds.toFixed(seconds < 10 ? 1 : 0) + " s";
           if (seconds < 7200) return (seconds / 60).toFixed(0) + " min";
           return (seconds / 3600).toFixed(1) + " h";
+        }
+
+        // To 1, 2 or 5 times a power of ten.
+        function roundUp(value) {
+          const power = 10 ** Math.floor(Math.log10(value));
+          return power * [1, 2, 5, 10].find(factor => factor * power >= value);
         }
 
         function setText(element, text) { if (element.textContent !== text) element.textContent = text; }
@@ -49,38 +56,28 @@ extension StatusPage {
           });
         }
 
-        // history: [{ at, value }], lines: [{ value, kind }], marks: seconds at which something was done.
-        function drawChart(place, history, top, lines, marks, label, name) {
+        // points: [{ at, ... }]; series: [{ key, kind, isFilled }]; lines: [{ value, kind }]; marks: seconds at which something was done.
+        function drawChart(place, points, series, top, lines, marks, label, name) {
           const width = Math.max(240, place.clientWidth), height = Number(place.getAttribute("height"));
-          const left = 62, right = width - 6, roof = 8, floor = height - 22;
-          const now = history.length ? history[history.length - 1].at : 0;
-          const x = at => right - (now - at) / SHOWN_SECONDS * (right - left);
-          const y = value => floor - Math.min(1, Math.max(0, value / top)) * (floor - roof);
+          const left = 66, right = width - 6, roof = 8, floor = height - 22;
+          const now = points.length ? points[points.length - 1].at : 0;
+          const x = at => (right - (now - at) / SHOWN_SECONDS * (right - left)).toFixed(1);
+          const y = value => (floor - Math.min(1, Math.max(0, value / top)) * (floor - roof)).toFixed(1);
           const parts = [];
+          const write = (text, at, height, anchor) => {
+            const element = make("text", { x: at, y: height, "text-anchor": anchor });
+            element.textContent = text;
+            parts.push(element);
+          };
           for (const share of [0, 0.5, 1]) {
             parts.push(make("path", { class: "grid", d: `M${left} ${y(share * top)}H${right}` }));
-            const text = make("text", { x: left - 6, y: y(share * top) + 4, "text-anchor": "end" });
-            text.textContent = label(share * top);
-            parts.push(text);
+            write(label(share * top), left - 6, Number(y(share * top)) + 4, "end");
           }
-          for (const ago of [120, 60, 0]) {
-            const text = make("text", { x: x(now - ago), y: height - 6, "text-anchor": ago === 0 ? "end" : ago === 120 ? "start" : "middle" });
-            text.textContent = ago === 0 ? "now" : `${ago} s ago`;
-            parts.push(text);
-          }
-          // While nobody looked there is a gap, not a line.
-          let line = "", area = "", start = null, last = null;
-          const close = () => { if (start !== null) area += `L${x(last.at)} ${floor}L${x(start)} ${floor}Z`; };
-          for (const point of history) {
-            if (now - point.at > SHOWN_SECONDS) continue;
-            const breaks = last === null || point.at - last.at > 4;
-            if (breaks) { close(); start = point.at; }
-            line += `${breaks ? "M" : "L"}${x(point.at)} ${y(point.value)}`;
-            area += `${breaks ? "M" : "L"}${x(point.at)} ${y(point.value)}`;
-            last = point;
-          }
-          close();
-          parts.push(make("path", { class: "area", d: area || "M0 0" }), make("path", { class: "line usage", d: line || "M0 0" }));
+          write("120 s ago", left, height - 6, "start");
+          write("60 s ago", (left + right) / 2, height - 6, "middle");
+          write("now", right, height - 6, "end");
+          const shown = points.filter(point => now - point.at <= SHOWN_SECONDS);
+          for (const { key, kind, isFilled } of series) parts.push(...drawSeries(shown, key, kind, isFilled, x, y, floor));
           for (const { value, kind } of lines) parts.push(make("path", { class: "line " + kind, d: `M${left} ${y(value)}H${right}` }));
           for (const at of marks) {
             if (now - at < SHOWN_SECONDS && at <= now) parts.push(make("path", { class: "mark", d: `M${x(at)} ${floor - 8}l4 8h-8z` }));
@@ -88,6 +85,25 @@ extension StatusPage {
           place.setAttribute("viewBox", `0 0 ${width} ${height}`);
           place.setAttribute("aria-label", name);
           place.replaceChildren(...parts);
+        }
+
+        // One stroke for each stretch without a gap: while nobody looked there is nothing, not a line.
+        function drawSeries(points, key, kind, isFilled, x, y, floor) {
+          const stretches = [];
+          let last = null;
+          for (const point of points) {
+            if (point[key] === undefined) continue;
+            if (last === null || point.at - last > 4) stretches.push([]);
+            stretches[stretches.length - 1].push(`${x(point.at)} ${y(point[key])}`);
+            last = point.at;
+          }
+          const parts = [];
+          for (const stretch of stretches) {
+            const ends = [stretch[0], stretch[stretch.length - 1]].map(point => point.split(" ")[0]);
+            if (isFilled) parts.push(make("path", { class: "area", d: `M${stretch.join("L")}L${ends[1]} ${floor}L${ends[0]} ${floor}Z` }));
+            parts.push(make("path", { class: "line " + kind, d: "M" + stretch.join("L") }));
+          }
+          return parts;
         }
 
         // A table of texts in place: columns are [heading, class], rows lists of text or of { progress, text }. Without rows, a sentence that says so.

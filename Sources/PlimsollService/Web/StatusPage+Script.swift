@@ -1,7 +1,7 @@
 extension StatusPage {
     /// Asking each second, and what is shown where.
     static let script = #"""
-        const POLL_MILLISECONDS = 1000, PATIENCE_MILLISECONDS = 5000;
+        const POLL_MILLISECONDS = 1000, PATIENCE_MILLISECONDS = 5000, SHOWN_ACTIONS = 16;
         const base = location.pathname.replace(/\/ui\/?$/, "");
         const place = id => document.getElementById(id);
         let past = [], last = null, lastAt = null, timer = null, isAsking = false;
@@ -10,7 +10,7 @@ extension StatusPage {
           if (isAsking || document.hidden) return;
           isAsking = true;
           try {
-            const answer = await fetch(base + "?actions=50", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MILLISECONDS) });
+            const answer = await fetch(base + "?actions=64", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MILLISECONDS) });
             if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
             show(await answer.json());
             lastAt = new Date();
@@ -39,7 +39,19 @@ extension StatusPage {
           if (last && status.atSeconds < last.atSeconds) past = [];
           last = status;
           const memory = status.memory;
-          if (memory) past.push({ at: status.atSeconds, usage: memory.usageBytes, stall: memory.stallShare });
+          const point = { at: status.atSeconds };
+          if (memory) {
+            [point.usage, point.stall] = [memory.usageBytes, memory.stallShare];
+            if (memory.limitBytes !== undefined && memory.availableBytes !== undefined) point.firm = memory.limitBytes - memory.availableBytes;
+          }
+          const sum = key => status.admissions.reduce((sum, one) => sum + one[key], 0);
+          [point.admitted, point.refused] = [sum("admitted"), sum("refused") + sum("expired")];
+          const before = past[past.length - 1], passed = before ? point.at - before.at : 0;
+          if (passed > 0) {
+            point.served = Math.max(0, point.admitted - before.admitted) / passed;
+            point.shed = Math.max(0, point.refused - before.refused) / passed;
+          }
+          past.push(point);
           past = past.filter(point => status.atSeconds - point.at <= SHOWN_SECONDS + 5);
           const level = place("level");
           setText(level, status.level + (status.isDryRun ? ", dry run" : ""));
@@ -60,11 +72,12 @@ extension StatusPage {
             setText(place("memory-note"), "The manager has not looked at memory yet. Does it run?");
             return;
           }
+          const firm = past[past.length - 1].firm;
           const numbers = [
-            ["Usage", bytes(memory.usageBytes)], ["Limit", memory.limitBytes === undefined ? "none known" : bytes(memory.limitBytes)],
-            ["Working set", bytes(memory.workingSetBytes)], ["Resident", bytes(memory.residentBytes)],
-            ["Available", bytes(memory.availableBytes)], ["Volatile", bytes(memory.volatileBytes)],
-            ["To be freed", bytes(memory.shortfallBytes)], ["Growth", bytes(memory.growthBytesPerSecond) + "/s"],
+            ["Not reclaimable", bytes(firm)], ["Limit", memory.limitBytes === undefined ? "none known" : bytes(memory.limitBytes)],
+            ["Available", bytes(memory.availableBytes)], ["Usage", bytes(memory.usageBytes)],
+            ["Volatile", bytes(memory.volatileBytes)], ["Resident", bytes(memory.residentBytes)],
+            ["Growth", bytes(memory.growthBytesPerSecond) + "/s"], ["To be freed", bytes(memory.shortfallBytes)],
           ];
           const list = place("numbers");
           while (list.children.length < numbers.length) {
@@ -78,20 +91,22 @@ extension StatusPage {
           });
           const lines = [["limit", memory.limitBytes], ["critical", memory.criticalLineBytes], ["warning", memory.warningLineBytes]]
             .filter(([, value]) => value !== undefined).map(([kind, value]) => ({ kind, value }));
-          drawLegend(place("usage-legend"), [["usage", "usage " + bytes(memory.usageBytes)]].concat(
+          drawLegend(place("usage-legend"), [["usage", "not reclaimable " + bytes(firm)], ["whole", "usage " + bytes(memory.usageBytes)]].concat(
             lines.slice().reverse().map(({ kind, value }) => [kind, `${kind === "limit" ? "limit" : kind + " from"} ${bytes(value)}`])));
-          const most = Math.max(...past.map(point => point.usage), ...lines.map(line => line.value), 1);
+          const most = Math.max(...past.map(point => point.usage ?? 0), ...lines.map(line => line.value), 1);
           const marks = status.actions.filter(action => action.action !== "warn").map(action => action.beganSeconds);
-          drawChart(place("usage-chart"), past.map(({ at, usage }) => ({ at, value: usage })), most, lines, marks, bytes,
-            `Usage over the last two minutes: now ${bytes(memory.usageBytes)}` + lines.map(({ kind, value }) => `, ${kind} ${bytes(value)}`).join("") + ".");
+          drawChart(place("usage-chart"), past, [{ key: "firm", kind: "usage", isFilled: true }, { key: "usage", kind: "whole" }], most, lines, marks, bytes,
+            `The last two minutes: now ${bytes(firm)} not reclaimable, usage ${bytes(memory.usageBytes)}`
+            + lines.map(({ kind, value }) => `, ${kind} ${bytes(value)}`).join("") + ".");
           const life = memory.timeLeftSeconds === undefined ? "" : ` At this growth the limit is met in ${span(memory.timeLeftSeconds)}.`;
           const why = memory.evidence === "none" ? "" : ` Evidence: ${memory.evidence}.`;
-          const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines to stay under." : `The tightest limit is of the kind "${memory.boundary}".`;
+          const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines to stay under."
+            : `The limit is of the kind "${memory.boundary}". What is compared with the lines is what the kernel can't take back: usage without volatile memory and clean page cache.`;
           setText(place("memory-note"), lack + why + life + (marks.length ? " Triangles mark actions." : ""));
           const stall = "share of the last 10 s in which a task waited for memory: " + percent(memory.stallShare);
           drawLegend(place("stall-legend"), [["usage", memory.stallSomeSeconds === undefined ? "this kernel keeps no stall times" : stall]]);
-          const worst = Math.max(0.1, ...past.map(point => point.stall));
-          drawChart(place("stall-chart"), past.map(({ at, stall }) => ({ at, value: stall })), worst, [], [], percent, "Stall, " + stall + ".");
+          const worst = Math.max(0.1, ...past.map(point => point.stall ?? 0));
+          drawChart(place("stall-chart"), past, [{ key: "stall", kind: "usage", isFilled: true }], worst, [], [], percent, "Stall, " + stall + ".");
         }
 
         function showTasks(tasks) {
@@ -110,7 +125,7 @@ extension StatusPage {
         function showHolders(holders) {
           drawTable(place("caches"), "Caches and other holders of memory",
             [["Name", ""], ["Held", "number"], ["Limit", "number"], ["Entries", "number"], ["Hit ratio", "number"], ["Evicted", "number"], ["Purged", "number"],
-             ["Taken by the kernel", "number"], ["To rebuild", ""]],
+             ["Kernel took", "number"], ["Rebuild", ""]],
             holders.map(holder => {
               const cache = holder.cache, asked = cache ? cache.hits + cache.misses : 0;
               const held = bytes(holder.heldBytes) + (holder.volatileBytes ? `, ${bytes(holder.volatileBytes)} volatile` : "");
@@ -123,18 +138,25 @@ extension StatusPage {
         }
 
         function showAdmissions(admissions) {
+          const point = past[past.length - 1], rate = value => value === undefined ? "not known yet" : Math.round(value).toLocaleString("en") + "/s";
+          place("rates").hidden = admissions.length === 0;
+          drawLegend(place("rates-legend"), [["usage", "admitted " + rate(point.served)], ["critical", "refused " + rate(point.shed)]]);
+          const most = roundUp(Math.max(10, ...past.map(point => Math.max(point.served ?? 0, point.shed ?? 0))));
+          drawChart(place("rates-chart"), past, [{ key: "served", kind: "usage", isFilled: true }, { key: "shed", kind: "critical" }], most, [], [],
+            rate, `Work over the last two minutes: now admitted ${rate(point.served)}, refused ${rate(point.shed)}.`);
           drawTable(place("admissions"), "What admits work",
-            [["Name", ""], ["Running", "number"], ["May run now", "number"], ["Waiting", "number"], ["Admitted", "number"], ["Refused", "number"], ["Waited in vain", "number"]],
+            [["Name", ""], ["Running", "number"], ["May run", "number"], ["Waiting", "number"], ["Admitted", "number"], ["Refused", "number"], ["Timed out", "number"]],
             admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), whole(one.refused), whole(one.expired)]),
             "Nothing that counts what it admits is in the quiesce set.");
         }
 
         function showActions(status) {
           drawTable(place("actions"), "Actions", [["What", ""], ["Level", ""], ["Ago", "number"], ["Evidence", ""], ["Asked", "number"], ["Released", "number"],
-            ["Resident fell", "number"], ["Took", "number"], ["Outcome", ""]],
-            status.actions.slice().reverse().map(action => {
+            ["Fell by", "number"], ["Took", "number"], ["Outcome", ""]],
+            status.actions.slice(-SHOWN_ACTIONS).reverse().map(action => {
               const frees = action.askedBytes || action.releasedBytes || action.releasedVolatileBytes || action.takenBytes;
-              const released = bytes(action.releasedBytes + action.releasedVolatileBytes) + (action.takenBytes ? `, kernel took ${bytes(action.takenBytes)}` : "");
+              const given = action.releasedBytes + action.releasedVolatileBytes, taken = action.takenBytes ? `kernel took ${bytes(action.takenBytes)}` : "";
+              const released = [given || !taken ? bytes(given) : "", taken].filter(text => text).join(", ");
               const why = action.origin === "pressure" ? action.evidence : action.origin;
               return [action.action + (action.mode === "live" ? "" : ` (${action.mode})`), { kind: action.level, text: action.level },
                 span(Math.max(0, status.atSeconds - action.beganSeconds)), why, action.askedBytes ? bytes(action.askedBytes) : "", frees ? released : "",

@@ -39,6 +39,7 @@ extension StatusPage {
         .grid { stroke: var(--edge); stroke-width: 1; }
         .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
         .usage { stroke: var(--usage); }
+        .line.whole { stroke: var(--dim); stroke-width: 1.5; stroke-dasharray: 1 3; stroke-linecap: round; }
         .area { fill: var(--fill); }
         .line.warning { stroke: var(--warning); stroke-dasharray: 7 4; }
         .line.critical { stroke: var(--critical); stroke-dasharray: 3 3; }
@@ -51,7 +52,9 @@ extension StatusPage {
         th { text-align: left; font-weight: 500; color: var(--dim); font-size: 13px; padding: 2px 14px 4px 0; border-bottom: 1px solid var(--edge); vertical-align: bottom; }
         td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--edge); vertical-align: top; overflow-wrap: anywhere; }
         tr:last-child td { border-bottom: 0; }
-        .number { text-align: right; white-space: nowrap; }
+        .number { text-align: right; white-space: nowrap; padding-right: 30px; }
+        td:last-child, th:last-child { padding-right: 0; }
+        figure + div { margin-top: 14px; }
         progress { width: 100%; max-width: 160px; height: 10px; accent-color: var(--usage); }
         .buttons { display: flex; flex-wrap: wrap; gap: 8px; margin: 0; }
         button { font: inherit; color: var(--text); background: var(--ground); border: 1px solid var(--limit); border-radius: 6px; padding: 6px 12px; }
@@ -66,13 +69,14 @@ extension StatusPage {
           section { padding: 12px; }
           dl { grid-template-columns: repeat(2, minmax(0, 1fr)); }
           thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-          table, tbody, tr, td { display: block; }
-          tr { padding: 6px 0; border-bottom: 1px solid var(--edge); }
+          table, tbody { display: block; }
+          tr { display: grid; grid-template-columns: 1fr 1fr; gap: 1px 16px; padding: 6px 0; border-bottom: 1px solid var(--edge); }
           tr:last-child { border-bottom: 0; }
-          td, td.number { border: 0; padding: 1px 0; display: flex; justify-content: space-between; gap: 16px; text-align: right; white-space: normal; }
-          td::before { content: attr(data-label); color: var(--dim); text-align: left; flex: none; }
-          td:first-child { font-weight: 600; text-align: left; }
+          td, td.number { border: 0; padding: 1px 0; display: flex; justify-content: space-between; gap: 10px; text-align: right; white-space: normal; overflow-wrap: break-word; }
+          td::before { content: attr(data-label); color: var(--dim); text-align: left; flex: none; max-width: 60%; }
+          td:first-child { font-weight: 600; text-align: left; grid-column: 1 / -1; }
           td:first-child::before { content: none; }
+          #caches td:nth-child(2), #actions td:last-child, #tasks td:nth-child(3), #signals td:last-child { grid-column: 1 / -1; }
           td:empty { display: none; }
         }
         @media print { body { background: #fff; } section { break-inside: avoid; } }

@@ -87,10 +87,14 @@ struct StatusPage {
         </section>
         <section class="wide" aria-labelledby="admissions-title">
         <h2 id="admissions-title">Admission of work</h2>
+        <figure id="rates" hidden>
+        <figcaption id="rates-legend" class="legend"></figcaption>
+        <svg id="rates-chart" role="img" height="120"></svg>
+        </figure>
         <div id="admissions"></div>
         </section>
         <section class="wide" aria-labelledby="actions-title">
-        <h2 id="actions-title">What was done, newest first</h2>
+        <h2 id="actions-title">The last actions, newest first</h2>
         <div id="actions"></div>
         </section>
         <section class="wide" aria-labelledby="signals-title">
