@@ -68,25 +68,25 @@ struct AdminRoutesTests {
             let cache = PurgeableCache<Int, Int>("numbers", cost: { _, _ in 1000 })
             harness.manager.register(cache)
             for key in 0..<10 { cache.insert(key, forKey: key) }
-            try await harness.application(.init(allowsChanges: true)).test(.live) { client in
-                let port = try #require(client.port)
-                func post(_ path: String, _ origin: String?) async throws -> TestResponse {
-                    var headers: HTTPFields = [:]
-                    headers[.origin] = origin
-                    return try await client.execute(uri: path, method: .post, headers: headers)
+            try await harness.application(.init(allowsChanges: true)).test(.live) { tester in
+                let port = try #require(tester.port), ours = "http://127.0.0.1:\(port)"
+                try await TestClient.withClient(host: "127.0.0.1", port: port) { client in
+                    func post(_ path: String, _ origin: String?) async throws -> (status: HTTPResponse.Status, text: String) {
+                        var headers: HTTPFields = [:]
+                        headers[.origin] = origin
+                        let response = try await client.execute(.init(path, method: .post, authority: "127.0.0.1:\(port)", headers: headers))
+                        return (response.status, response.body.map { String(buffer: $0) } ?? "")
+                    }
+                    for origin in [nil, "null", "http://evil.example", "http://localhost:\(port)", "http://127.0.0.1:1"] {
+                        #expect(try await post("/plimsoll/release", origin).status == .forbidden)
+                    }
+                    #expect(cache.statistics.count == 10)
+                    #expect(try await post("/plimsoll/release?bytes=-5", ours).status == .badRequest)
+                    #expect(try await post("/plimsoll/simulate?level=normal", ours).text == "normal for 5 s\n")
+                    let release = try await post("/plimsoll/release?name=numbers", ours)
+                    #expect(release.status == .ok && release.text.contains("released"), "\(release.text)")
+                    #expect(cache.statistics.count == 0)
                 }
-                for origin in [nil, "null", "http://evil.example", "http://localhost:1"] {
-                    #expect(try await post("/plimsoll/release", origin).status == .forbidden)
-                }
-                #expect(cache.statistics.count == 10)
-                var ours = ""
-                for host in ["localhost", "127.0.0.1"] where try await post("/plimsoll/simulate?level=normal", "http://\(host):\(port)").status == .ok
-                {
-                    ours = "http://\(host):\(port)"
-                }
-                #expect(try await post("/plimsoll/release?bytes=-5", ours).status == .badRequest)
-                #expect(try await post("/plimsoll/release?name=numbers", ours).text.contains("released"))
-                #expect(cache.statistics.count == 0)
             }
             try await harness.application().test(.router) { client in
                 let response = try await client.execute(uri: "/plimsoll/release", method: .post, headers: [.origin: "http://localhost"])
@@ -103,7 +103,8 @@ struct AdminRoutesTests {
                 #expect(response.status == .methodNotAllowed && response.headers[.allow] == "GET, HEAD", "\(method)")
             }
             #expect(try await client.execute(uri: "/plimsoll/release", method: .get).status == .methodNotAllowed)
-            #expect(try await client.execute(uri: "/healthz", method: .init("BREW")!).status == .notFound)
+            // Over a socket the server's parser refuses it, and ends the connection.
+            if way == .router { #expect(try await client.execute(uri: "/healthz", method: .init("BREW")!).status == .notFound) }
             let head = try await client.execute(uri: "/healthz", method: .head)
             #expect(head.status == .ok && head.text.isEmpty && head.headers[.contentLength] == "3")
             for query in ["?actions=many", "?actions=-1", "?actions=9999999999999999999999"] {
