@@ -98,7 +98,7 @@ extension StatusPage {
           drawChart(place("usage-chart"), past, [{ key: "firm", kind: "usage", isFilled: true }, { key: "usage", kind: "whole" }], most, lines, marks, bytes,
             `The last two minutes: now ${bytes(firm)} not reclaimable, usage ${bytes(memory.usageBytes)}`
             + lines.map(({ kind, value }) => `, ${kind} ${bytes(value)}`).join("") + ".");
-          const life = memory.timeLeftSeconds === undefined ? "" : ` At this growth the limit is met in ${span(memory.timeLeftSeconds)}.`;
+          const life = memory.timeLeftSeconds === undefined || memory.timeLeftSeconds > 600 ? "" : ` At this growth the limit is met in ${span(memory.timeLeftSeconds)}.`;
           const why = memory.evidence === "none" ? "" : ` Evidence: ${memory.evidence}.`;
           const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines to stay under."
             : `The limit is of the kind "${memory.boundary}". What is compared with the lines is what the kernel can't take back: usage without volatile memory and clean page cache.`;

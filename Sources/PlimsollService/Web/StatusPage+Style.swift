@@ -74,7 +74,10 @@ extension StatusPage {
           tr:last-child { border-bottom: 0; }
           td, td.number { border: 0; padding: 1px 0; display: flex; justify-content: space-between; gap: 10px; text-align: right; white-space: normal; overflow-wrap: break-word; }
           td::before { content: attr(data-label); color: var(--dim); text-align: left; flex: none; max-width: 60%; }
-          td:first-child { font-weight: 600; text-align: left; grid-column: 1 / -1; }
+          td:first-child { font-weight: 600; text-align: left; grid-column: 1 / -1; overflow-wrap: anywhere; }
+          td:last-child { overflow-wrap: anywhere; }
+          #signals td:last-child { display: block; text-align: left; }
+          #signals td:last-child::before { content: none; }
           td:first-child::before { content: none; }
           #caches td:nth-child(2), #actions td:last-child, #tasks td:nth-child(3), #signals td:last-child { grid-column: 1 / -1; }
           td:empty { display: none; }
