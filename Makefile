@@ -8,7 +8,9 @@ RELEASE := .build/release/plimsoll
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
-.PHONY: help setup swift demo demo-elsewhere lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report bench-service \
+WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
+
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -35,6 +37,14 @@ demo-elsewhere:
 		echo "no group can be made here; in the virtual machine:"; mkdir -p out; \
 		$(VM)/vm-run --mem 1G --timeout 180 --pull /tmp/out/demo.svg:out/demo.svg -- $(RELEASE) demo --real --limit 96M --seconds 30; \
 	else $(RELEASE) demo --simulate; fi
+
+# SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
+web-demo: swift
+	@touch Tests/Ecosystem/Package.swift
+	@swift build -c release --package-path Tests/Ecosystem --product WebDemo >&2
+
+demo-web: $(RELEASE) web-demo ## A web server within 256 MiB under wrk's load, with its status page; SECONDS_OF_LOAD=300 leaves time to look
+	@Tests/Ecosystem/Demo/run $(RELEASE) $(WEB_DEMO)
 
 supervisor: $(RELEASE) ## Three services under one limit, without a supervisor and with one; drawn in out/supervisor.svg
 	$(RELEASE) demo supervisor
@@ -107,6 +117,12 @@ bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best pos
 	@swift test --package-path Benchmarks --skip-build --quiet >&2
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 
+bench-service: $(RELEASE) web-demo ## What being at home in the server ecosystem costs: middleware, admin socket, end, the least program; prints figure lines
+	@$(WEB_DEMO) bench
+	@$(RELEASE) bench admin || [ $$? -eq 69 ]
+	@$(RELEASE) bench service
+	@Tests/Minimal/measure
+
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
 	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress
 
@@ -124,10 +140,6 @@ bench-setup: ## The optional peers: as root they are installed, otherwise the co
 
 docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
-
-bench-service: $(RELEASE) ## From SIGTERM to the end of an idle service, and what the least program weighs
-	$(RELEASE) bench service
-	Tests/Minimal/measure
 
 clean: ## Remove what was built
 	rm -rf .build Benchmarks/.build out

@@ -1,1 +1,1 @@
-// The trait Hummingbird fills this product.
+// The trait Hummingbird fills this product: `.package(…, traits: ["Hummingbird"])`.

@@ -105,7 +105,7 @@ import Testing
                 let answer = try fixture.answer(change)
                 #expect(!answer.ok)
                 #expect(answer.code == "read-only")
-                #expect(answer.error?.hasPrefix("read-only: set `allowsChanges: true`") == true)
+                #expect(answer.error?.hasPrefix("read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true`") == true)
             }
             #expect(fixture.images.count == 4)
             #expect(fixture.manager.level == .normal)

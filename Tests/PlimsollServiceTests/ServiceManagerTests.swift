@@ -94,7 +94,7 @@ import Testing
             link.stopping()
             link.look()
         }
-        #expect(book.entries.map(\.message) == ["the service manager cannot be told"])
+        #expect(book.entries.map(\.message) == ["cannot tell the service manager"])
     }
 }
 

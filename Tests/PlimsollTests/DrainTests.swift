@@ -3,7 +3,7 @@ import Testing
 
 @testable import Plimsoll
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct DrainTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct DrainTests {
     let stage = Stage()
     let saved = Log<Int>()
     var lifecycle: Lifecycle { stage.lifecycle }

@@ -37,6 +37,12 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         public var refused: UInt64
         /// Callers who waited in vain so far.
         public var expired: UInt64
+
+        /// These numbers, for what else admits work and counts it (`CountingQuiescable`).
+        public init(running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64) {
+            (self.running, self.waiting, self.limit) = (running, waiting, limit)
+            (self.admitted, self.refused, self.expired) = (admitted, refused, expired)
+        }
     }
 
     public let name: String

@@ -79,7 +79,8 @@ extension HolderStatus {
         releasesUnderPressure = entry.isReleasable
         (heldBytes, volatileBytes) = (held.bytes, volatileHeld?.bytes)
         limitBytes = counting?.holdsAtMost?.bytes
-        rebuildNanosecondsPerByte = entry.lastRate
+        // A holder may tell any number; JSON has none for this one.
+        rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
         cache = counting.map { CacheStatus($0.statistics) }
     }
 }

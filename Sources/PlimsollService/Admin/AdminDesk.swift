@@ -13,7 +13,9 @@ struct AdminDesk: Sendable {
     }
 
     static let readOnly = AdminRefusal(
-        .readOnly, "read-only: set `allowsChanges: true` where the service makes its AdminEndpoint to let purge, simulate and limit through")
+        .readOnly,
+        "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to let purge, simulate and limit through"
+    )
 
     /// Everything that isn't as it must be, found before anything is done.
     func check(_ request: AdminRequest) throws(AdminRefusal) {

@@ -71,6 +71,19 @@ extension Setting {
         duration("metrics.interval", "5s", .zero ... .seconds(3600), "0 for never, to 1h", "how often instruments are brought up to date") {
             $0.metricsInterval = $1
         },
+        Setting(
+            key: "admin.socket", type: "path, auto or off", standard: "auto", range: "an absolute path of at most 107 bytes, auto, or off",
+            meaning: "where operators ask: auto is `plimsoll.sock` in `$RUNTIME_DIRECTORY`, else `plimsoll-PID.sock` in `$XDG_RUNTIME_DIR`",
+            isLive: false
+        ) { text, settings throws(Refusal) in
+            switch text {
+            case "auto": settings.adminSocket = .automatic
+            case "off": settings.adminSocket = .off
+            case _ where text.hasPrefix("/") && text.utf8.count <= 107: settings.adminSocket = .path(text)
+            default: throw Refusal(allowed: "an absolute path of at most 107 bytes, auto, or off")
+            }
+        },
+        boolean("admin.allowsChanges", false, "whether they may purge, rehearse pressure and set limits there") { $0.adminAllowsChanges = $1 },
         boolean("notify", true, "whether the service manager is told how the process is") { $0.notifiesServiceManager = $1 },
     ]
 }

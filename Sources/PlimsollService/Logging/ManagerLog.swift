@@ -90,8 +90,11 @@ final class ManagerLog: Sendable {
             defer { last = error.description }
             return last != error.description
         }
-        if isNews { logger.info("the service manager cannot be told", metadata: ["plimsoll.reason": "\(error)"]) }
+        if isNews { cannot("tell the service manager", "\(error)") }
     }
+
+    /// Something besides memory that does not work; the service goes on without.
+    func cannot(_ what: String, _ reason: String) { logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"]) }
 
     /// How many warnings were left out before this one; `nil` if it is to be left out too.
     private func mayWarn() -> Int? {

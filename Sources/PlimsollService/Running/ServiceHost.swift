@@ -39,9 +39,11 @@ final class ServiceHost: ManagerHost {
         #if Tracing
         ManagerSpans(InstrumentationSystem.tracer).begin(manager)
         #endif
+        let admin = makeAdminEndpoint(log)
         let reports = ReportThread { Self.duties(manager, settings, link) }
         defer {
             reports?.stop()
+            admin?.stop()
             for registration in registrations { registration.cancel() }
         }
         try await withGracefulShutdownHandler {
@@ -69,6 +71,25 @@ final class ServiceHost: ManagerHost {
             return try ServiceManager().map { ServiceManagerLink(manager, $0) { log.cannotTell($0) } }
         } catch {
             log.cannotTell(error)
+            return nil
+        }
+    }
+
+    private func makeAdminEndpoint(_ log: ManagerLog) -> AdminEndpoint? {
+        let settings = settings, path: String?
+        switch settings.adminSocket {
+        case .off: return nil
+        case .path(let given): path = given
+        case .automatic: path = try? AdminPath.standard()
+        }
+        // Nobody has named a place for it: no loss.
+        guard let path else { return nil }
+        let admin = AdminEndpoint(manager: manager, path: path, allowsChanges: settings.adminAllowsChanges)
+        do throws(AdminError) {
+            try admin.start()
+            return admin
+        } catch {
+            log.cannot("listen at the admin socket", "\(error)")
             return nil
         }
     }

@@ -21,8 +21,22 @@ public struct ServiceSettings: Sendable {
     public var metricsFactory: (any MetricsFactory)?
     /// How often instruments are brought up to date; zero for never.
     public var metricsInterval = Duration.seconds(5)
+    /// Where operators ask (`AdminEndpoint`).
+    public var adminSocket = AdminSocket.automatic
+    /// Whether they may purge, rehearse and set limits there.
+    public var adminAllowsChanges = false
     /// Whether the service manager is told, if there is one (`$NOTIFY_SOCKET`).
     public var notifiesServiceManager = true
+
+    /// Where the admin socket is.
+    public enum AdminSocket: Sendable, Hashable {
+        /// There is none.
+        case off
+        /// At `AdminPath.standard`, if the environment names a directory for it.
+        case automatic
+        /// At that path; that it can't be there is logged, and the service goes on without.
+        case path(String)
+    }
 
     /// As the defaults are, with that policy.
     public init(policy: PressurePolicy = .standard) { self.policy = policy }

@@ -1,0 +1,52 @@
+#if Hummingbird
+import HTTPTypes
+public import Hummingbird
+public import Plimsoll
+public import PlimsollService
+
+extension RouterMethods {
+    /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics` and `/plimsoll/ui`.
+    ///
+    ///     router.addPlimsollRoutes(manager)
+    ///     router.add(middleware: LoadSheddingMiddleware(manager))
+    ///
+    /// Added before other middleware, they are reached whatever that does. They tell much: add them to a group behind a check of your own, or to a router on a
+    /// port of its own, unless nobody else reaches this one.
+    @discardableResult
+    public func addPlimsollRoutes(_ manager: ResourceManager, _ options: AdminPages.Options = .init()) -> Self {
+        let pages = AdminPages(manager, options)
+        // All that a browser or a probe sends, so that what is not allowed is told so; the rest gets 404.
+        let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]
+        for page in AdminPages.Page.allCases {
+            for method in methods {
+                on(RouterPath(page.rawValue), method: method) { request, _ in
+                    Response(await pages.answer(page, AdminPages.Question(request)), isHead: request.method == .head)
+                }
+            }
+        }
+        return self
+    }
+}
+
+extension AdminPages.Question {
+    init(_ request: Request) {
+        let query = request.uri.queryParameters.reduce(into: [:]) { $0[String($1.key)] = String($1.value) }
+        self.init(
+            method: request.method.rawValue, query: query, host: request.head.authority, origin: request.headers[.origin],
+            fetchSite: HTTPField.Name("Sec-Fetch-Site").flatMap { request.headers[$0] })
+    }
+}
+
+extension Response {
+    init(_ answer: AdminPages.Answer, isHead: Bool) {
+        var headers: HTTPFields = [.contentType: answer.contentType, .contentLength: "\(answer.body.utf8.count)"]
+        for (name, value) in answer.headers {
+            guard let name = HTTPField.Name(name) else { preconditionFailure("\(name) is no name of a header") }
+            headers[name] = value
+        }
+        self.init(
+            status: .init(code: answer.status), headers: headers,
+            body: isHead ? ResponseBody() : ResponseBody(byteBuffer: ByteBuffer(string: answer.body)))
+    }
+}
+#endif

@@ -1,0 +1,59 @@
+import Plimsoll
+
+/// Carries out what an operator asks for over HTTP, if that is allowed and comes from a page of ours.
+struct AdminChange {
+    private let manager: ResourceManager
+    private let isAllowed: Bool
+
+    init(_ manager: ResourceManager, isAllowed: Bool) {
+        self.manager = manager
+        self.isAllowed = isAllowed
+    }
+
+    func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
+        guard isAllowed else { return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n") }
+        guard Self.isOfOurs(question) else {
+            return .init(
+                403, "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n")
+        }
+        do {
+            return .init(200, page == .release ? try await release(question.query) : try simulate(question.query))
+        } catch {
+            return .init(400, "\(error.description)\n")
+        }
+    }
+
+    /// A page of another site can make a browser send a `POST` here, but not with our origin; what is no browser says what it likes, and is kept off by others.
+    static func isOfOurs(_ question: AdminPages.Question) -> Bool {
+        guard let origin = question.origin, let host = question.host, !host.isEmpty else { return false }
+        guard question.fetchSite == nil || question.fetchSite == "same-origin" else { return false }
+        return origin == "http://" + host || origin == "https://" + host
+    }
+
+    private struct Mistake: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    private func release(_ query: [String: String]) async throws(Mistake) -> String {
+        var selection = PurgeableSelection.all, target = ByteCount.max
+        if let name = query["name"] { selection = .named(name) }
+        if let text = query["bytes"] {
+            guard let bytes = Int(text), bytes > 0 else {
+                throw Mistake(description: "bytes is \"\(text.prefix(32))\", allowed is a whole number from 1")
+            }
+            target = ByteCount(bytes)
+        }
+        return await manager.release(target, from: selection).description + "\n"
+    }
+
+    private func simulate(_ query: [String: String]) throws(Mistake) -> String {
+        guard let level = PressureLevel.allCases.first(where: { "\($0)" == query["level"] }) else {
+            throw Mistake(description: "level is \"\(query["level"]?.prefix(32) ?? "")\", allowed is normal, warning or critical")
+        }
+        guard let seconds = Int(query["seconds"] ?? "5"), (1...300).contains(seconds) else {
+            throw Mistake(description: "seconds is \"\(query["seconds"]?.prefix(32) ?? "")\", allowed is 1...300")
+        }
+        manager.simulate(level, for: .seconds(seconds))
+        return "\(level) for \(seconds) s\n"
+    }
+}

@@ -1,0 +1,37 @@
+import Foundation
+
+/// Headless Chromium, where it is installed.
+enum Browser {
+    static let path = ["chromium", "chromium-browser", "google-chrome"].lazy
+        .flatMap { name in ["/usr/bin/", "/usr/local/bin/"].map { $0 + name } }.first { FileManager.default.isExecutableFile(atPath: $0) }
+
+    /// What a page has become after some seconds of its own time, and what it wrote to the console.
+    struct Result {
+        var document: String
+        var console: [String]
+    }
+
+    /// Loads `url` in a browser that has nothing else to do. Its clock runs ahead while nothing is under way, so that this takes no seconds of ours.
+    static func load(_ url: String) async throws -> Result {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-browser-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let output = directory.appendingPathComponent("document"), errors = directory.appendingPathComponent("errors")
+        for file in [output, errors] { FileManager.default.createFile(atPath: file.path, contents: nil) }
+        let process = Process()
+        // A browser that hangs ends all the same.
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/timeout")
+        process.arguments = [
+            "--kill-after=5", "90", path ?? "", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run",
+            "--user-data-dir=\(directory.path)/profile", "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", url,
+        ]
+        process.standardOutput = try FileHandle(forWritingTo: output)
+        process.standardError = try FileHandle(forWritingTo: errors)
+        try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+            process.terminationHandler = { _ in done.resume() }
+            do { try process.run() } catch { done.resume(throwing: error) }
+        }
+        let console = try String(contentsOf: errors, encoding: .utf8).split(separator: "\n").filter { $0.contains(":CONSOLE") }.map(String.init)
+        return Result(document: try String(contentsOf: output, encoding: .utf8), console: console)
+    }
+}

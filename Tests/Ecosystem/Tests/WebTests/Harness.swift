@@ -1,0 +1,104 @@
+import Hummingbird
+import HummingbirdTesting
+import NIOCore
+import Plimsoll
+import PlimsollHummingbird
+import PlimsollService
+import PlimsollTesting
+import Synchronization
+import Testing
+
+/// A manager that runs on readings a test pushes, and the router in front of it.
+struct Harness: Sendable {
+    let source = ScriptedPressureSource()
+    let manager: ResourceManager
+    let shedding: LoadSheddingMiddleware<BasicRequestContext>
+
+    init(limit: Int? = nil) {
+        manager = ResourceManager(source: source)
+        shedding = LoadSheddingMiddleware(manager, policy: SheddingPolicy(limit: limit, seed: 42)) { request, _ in
+            request.uri.path == "/pay" ? .critical : request.uri.path == "/export" ? .sheddable : .normal
+        }
+    }
+
+    func application(_ options: AdminPages.Options = .init()) -> some ApplicationProtocol {
+        let router = Router()
+        // Behind the middleware, so that only the exemption keeps these pages reachable.
+        router.add(middleware: shedding)
+        router.addPlimsollRoutes(manager, options)
+        for path in ["/", "/pay", "/export"] { router.get(RouterPath(path)) { _, _ in "served\n" } }
+        return Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
+    }
+
+    /// Runs `body` while the manager runs and has looked once, at 100 MiB of 256 MiB.
+    func running(_ body: @Sendable (Harness) async throws -> Void) async throws {
+        source.push(usage: .mebibytes(100), limit: .mebibytes(256))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            await source.settled()
+            try await manager.lifecycle.launch()
+            try await body(self)
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
+    /// Rehearses `level` and returns when the shedder has been told.
+    func reach(_ level: PressureLevel) async {
+        let probe = ShareProbe()
+        // Narrowing reaches members in the order of addition, so that the shedder knows before the probe.
+        let registration = manager.lifecycle.quiesce.add(probe)
+        manager.simulate(level, for: .seconds(600))
+        await probe.reached(level == .warning ? .half : .quarter)
+        registration.cancel()
+    }
+}
+
+/// Hears of shares.
+final class ShareProbe: Quiescable {
+    let name = "probe"
+    private let state = Mutex<(share: QuiesceExtent.Share, waiting: [(QuiesceExtent.Share, CheckedContinuation<Void, Never>)])>((.whole, []))
+
+    func quiesce(to extent: QuiesceExtent) {
+        let done = state.withLock { state in
+            state.share = extent.share
+            let done = state.waiting.filter { $0.0.rawValue <= extent.share.rawValue }
+            state.waiting.removeAll { $0.0.rawValue <= extent.share.rawValue }
+            return done
+        }
+        for (_, continuation) in done { continuation.resume() }
+    }
+
+    /// Returns when no more than `share` is left.
+    func reached(_ share: QuiesceExtent.Share) async {
+        await withCheckedContinuation { continuation in
+            let isReached = state.withLock { state in
+                if state.share.rawValue < share.rawValue { state.waiting.append((share, continuation)) }
+                return state.share.rawValue >= share.rawValue
+            }
+            if isReached { continuation.resume() }
+        }
+    }
+}
+
+extension TestClientProtocol {
+    func get(_ uri: String, headers: HTTPFields = [:]) async throws -> TestResponse { try await execute(uri: uri, method: .get, headers: headers) }
+
+    /// How many of `count` requests are served.
+    func served(_ uri: String, of count: Int) async throws -> Int {
+        var served = 0
+        for _ in 0..<count where try await get(uri).status == .ok { served += 1 }
+        return served
+    }
+}
+
+extension TestResponse {
+    var text: String { String(buffer: body) }
+}
+
+/// Requests past the router alone, and over a socket.
+enum Way: String, CaseIterable, Sendable {
+    case router, live
+
+    var setup: TestingSetup { self == .router ? .router : .live }
+}

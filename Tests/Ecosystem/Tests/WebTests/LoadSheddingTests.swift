@@ -1,0 +1,94 @@
+import HTTPTypes
+import Hummingbird
+import HummingbirdTesting
+import NIOCore
+import Plimsoll
+import PlimsollHummingbird
+import PlimsollService
+import Synchronization
+import Testing
+
+struct LoadSheddingTests {
+    @Test(arguments: Way.allCases)
+    func `requests are served by priority as the level rises`(way: Way) async throws {
+        try await Harness().running { harness in
+            try await harness.application().test(way.setup) { client in
+                for path in ["/", "/pay", "/export"] { #expect(try await client.served(path, of: 20) == 20) }
+                await harness.reach(.warning)
+                for (path, expected) in [("/", 20), ("/pay", 20), ("/export", 10)] {
+                    #expect(abs(try await client.served(path, of: 20) - expected) <= 1, "\(path) at warning")
+                }
+                await harness.reach(.critical)
+                // By the ladder's rung `quiesce`, which may come with the level, at least a quarter.
+                let normal = try await client.served("/", of: 40)
+                #expect((9...21).contains(normal), "\(normal) at critical")
+                let (pay, export) = (try await client.served("/pay", of: 20), try await client.served("/export", of: 20))
+                #expect(pay == 20 && export == 0)
+            }
+            let counts = harness.shedding.shedder.counts
+            #expect(counts.refused["sheddable"]?["arrivals"] ?? 0 >= 29 && counts.refused["critical"]?.values.allSatisfy { $0 == 0 } == true)
+            #expect(harness.shedding.shedder.statistics.running == 0)
+        }
+    }
+
+    @Test(arguments: Way.allCases)
+    func `a refusal is 503 with Retry-After in seconds, and nobody keeps it`(way: Way) async throws {
+        try await Harness().running { harness in
+            await harness.reach(.critical)
+            try await harness.application().test(way.setup) { client in
+                var waits: Set<Int> = []
+                for _ in 0..<40 {
+                    let response = try await client.get("/export")
+                    #expect(response.status == .serviceUnavailable && response.headers[.cacheControl] == "no-store")
+                    #expect(response.text.hasPrefix("not served: memory is short"))
+                    waits.insert(try #require(response.headers[.retryAfter].flatMap { Int($0) }))
+                }
+                #expect(waits.allSatisfy { (5...40).contains($0) } && waits.count > 8, "\(waits)")
+            }
+        }
+    }
+
+    @Test(arguments: Way.allCases)
+    func `health, status and page are served whatever the level`(way: Way) async throws {
+        try await Harness().running { harness in
+            await harness.reach(.critical)
+            harness.shedding.shedder.quiesce(to: .paused)
+            try await harness.application().test(way.setup) { client in
+                let refused = try await client.get("/")
+                #expect(refused.status == .serviceUnavailable)
+                for path in ["/healthz", "/readyz", "/plimsoll", "/plimsoll/ui"] { #expect(try await client.get(path).status == .ok, "\(path)") }
+                #expect(try await client.get("/plimsoll/none").status == .notFound)
+            }
+            #expect(harness.shedding.shedder.counts.exempted == 5)
+        }
+    }
+
+    @Test func `a handler that throws has ended, and one that streams ends with its body`() async throws {
+        let shedder = RequestShedder(policy: SheddingPolicy(limit: 1)), router = Router()
+        router.add(middleware: LoadSheddingMiddleware(shedder))
+        router.get("/throws") { _, _ -> String in throw HTTPError(.conflict) }
+        router.get("/stream") { _, _ in
+            Response(
+                status: .ok,
+                body: ResponseBody { writer in
+                    for _ in 0..<4 { try await writer.write(ByteBuffer(string: "running \(shedder.statistics.running)\n")) }
+                    try await writer.finish(nil)
+                })
+        }
+        for way in Way.allCases {
+            try await Application(router: router).test(way.setup) { client in
+                for _ in 0..<3 { #expect(try await client.get("/throws").status == .conflict) }
+                let streamed = try await client.get("/stream").text
+                #expect(streamed == "running 1\nrunning 1\nrunning 1\nrunning 1\n")
+            }
+            // The client has its answer a moment before the server lets go of the body.
+            while shedder.statistics.running > 0 { await Task.yield() }
+            #expect(shedder.statistics.refused == 0)
+        }
+    }
+
+    @Test func `the one line that adds it shows it in the status`() async throws {
+        let harness = Harness(limit: 64)
+        #expect(harness.manager.status.admissions.map(\.name) == ["http"] && harness.manager.status.admissions.first?.limit == 64)
+    }
+}

@@ -1,0 +1,71 @@
+import Hummingbird
+import HummingbirdTesting
+import Plimsoll
+import PlimsollHummingbird
+import PlimsollService
+import Testing
+
+/// The page in a browser: what stands in it once its script has run.
+@Suite(
+    .serialized,
+    .enabled(if: Browser.path != nil, "no Chromium is installed here (Debian's package is chromium); the page's text is tested elsewhere"))
+struct StatusPageTests {
+    @Test func `live numbers are in the page and the browser has nothing to complain about`() async throws {
+        try await Harness().running { harness in
+            let numbers = PurgeableCache<Int, Int>("numbers", limit: .mebibytes(8), cost: { _, _ in 1 << 20 })
+            harness.manager.register(numbers)
+            for key in 0..<3 { numbers.insert(key, forKey: key) }
+            #expect(numbers.value(forKey: 1) == 1 && numbers.value(forKey: 9) == nil)
+            await harness.manager.release(.mebibytes(1))
+            let task = harness.manager.beginBackgroundTask("nightly report") { task, _ in task.end() }
+            task.progress(completed: 30, total: 40)
+            try await harness.application(.init(title: "shop <1>", allowsChanges: true)).test(.live) { client in
+                let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
+                #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
+                let text = page.document
+                for part in [
+                    "shop &lt;1&gt;", "usage 100 MiB", "limit 256 MiB", "ready, active", ">normal<", ">numbers<", ">2.0 MiB<", ">8.0 MiB<", ">50 %<",
+                    ">nightly report<", ">75 %<", ">release<", ">operator<", ">http<", "live, updated", "Rehearse a warning",
+                ] { #expect(text.contains(part), "\(part)") }
+                #expect(
+                    text.contains("<progress") && text.contains("The last two minutes: now 100 MiB not reclaimable, usage 100 MiB, limit 256 MiB"))
+                #expect(text.contains("id=\"trouble\" role=\"alert\" hidden"))
+                // More than one look has been drawn as a line.
+                #expect(text.contains("class=\"line usage\" d=\"M") && harness.shedding.shedder.counts.admitted["normal"] ?? 0 > 2)
+            }
+            task.end()
+        }
+    }
+
+    @Test func `where there is nothing it says so`() async throws {
+        try await Harness().application().test(.live) { client in
+            let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
+            #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
+            for part in [
+                "The manager has not looked at memory yet", "No background task runs.", "Nothing is registered with this manager.",
+                "Nothing has had to be done so far.", "not ready: not launched",
+            ] { #expect(page.document.contains(part), "\(part)") }
+            let hasButtons = page.document.contains("<button")
+            #expect(!hasButtons)
+        }
+    }
+
+    @Test func `a server that does not answer is named as that`() async throws {
+        let router = Router(), pages = AdminPages(Harness().manager)
+        router.get("/plimsoll/ui") { _, _ in
+            let answer = await pages.answer(.ui, .init())
+            return Response(
+                status: .ok, headers: [.contentType: answer.contentType, .contentSecurityPolicy: answer.headers["content-security-policy"] ?? ""],
+                body: .init(byteBuffer: ByteBuffer(string: answer.body)))
+        }
+        router.get("/plimsoll") { _, _ -> String in throw HTTPError(.badGateway) }
+        let application = Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
+        try await application.test(.live) { client in
+            let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
+            #expect(
+                page.document.contains(
+                    "The server can't be reached: the server answers 502. Nothing has been received yet. Trying again each second."))
+            #expect(page.document.contains("not connected"))
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Plimsoll
+import PlimsollService
+import PlimsollTesting
+import Testing
+
+/// The shedder as a member of a manager's quiesce set, and the pages about the manager.
+struct ShedStatusTests {
+    private let manager = ResourceManager(source: ScriptedPressureSource())
+
+    @Test func `a shedder in the quiesce set is among what admits work`() throws {
+        let shedder = RequestShedder("front")
+        manager.lifecycle.quiesce.add(shedder)
+        #expect(shedder.begin(.normal) == nil)
+        let admission = try #require(manager.status.admissions.first)
+        #expect(admission.name == "front" && admission.running == 1 && admission.admitted == 1)
+        let decoded = try StatusJSON.decode(try StatusJSON.encode(manager.status))
+        #expect(decoded.admissions == [admission])
+    }
+
+    @Test func `levels reach the shedder through the set`() {
+        let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
+        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: false)
+        #expect(shedder.extent == .narrowed(to: .quarter) && shedder.begin(.sheddable) != nil)
+        manager.lifecycle.quiesce.setPressure(.normal, isQuiescing: false)
+        #expect(shedder.extent == .open && shedder.begin(.sheddable) == nil)
+    }
+
+    @Test func `health depends on nothing and readiness says why not`() async {
+        let pages = AdminPages(manager)
+        manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: true)
+        #expect(await pages.answer(.health, .init()).status == 200)
+        let readiness = await pages.answer(.readiness, .init())
+        #expect(readiness.status == 503 && readiness.body == "not ready: not launched\n" && readiness.headers["retry-after"] != nil)
+    }
+
+    @Test func `pressure makes a service unready only where that is configured, and then after it has shed`() async throws {
+        try await manager.lifecycle.launch()
+        let pages = AdminPages(manager), strict = AdminPages(manager, .init(isUnreadyWhenQuiescing: true))
+        for (level, isQuiescing, expected) in [
+            (PressureLevel.normal, false, 200), (.warning, false, 200), (.critical, false, 200), (.critical, true, 503), (.normal, false, 200),
+        ] {
+            manager.lifecycle.quiesce.setPressure(level, isQuiescing: isQuiescing)
+            #expect(await pages.answer(.readiness, .init()).status == 200)
+            #expect(await strict.answer(.readiness, .init()).status == expected, "\(level)")
+        }
+        manager.lifecycle.quiesce.setPressure(.warning, isQuiescing: false)
+        #expect(await pages.answer(.readiness, .init()).body == "ready (complete), shedding requests: open, half\n")
+        await manager.lifecycle.terminate()
+    }
+
+    @Test func `changes are refused unless they are allowed and asked for by our own page`() async {
+        let closed = AdminPages(manager), open = AdminPages(manager, .init(allowsChanges: true))
+        func status(_ pages: AdminPages, origin: String?, host: String? = "demo:8080", site: String? = nil, level: String = "normal") async -> Int {
+            await pages.answer(
+                .simulate, .init(method: "POST", query: ["level": level], host: host, origin: origin, fetchSite: site)
+            ).status
+        }
+        #expect(await status(closed, origin: "http://demo:8080") == 403)
+        #expect(await status(open, origin: "http://demo:8080") == 200)
+        #expect(await status(open, origin: "https://demo:8080", site: "same-origin") == 200)
+        for origin in [
+            nil, "", "null", "http://demo", "http://demo:80800", "http://evil.example", "http://demo:8080/", "http://demo:8080@evil.example",
+        ] {
+            #expect(await status(open, origin: origin) == 403, "\(origin ?? "none")")
+        }
+        #expect(await status(open, origin: "http://demo:8080", site: "cross-site") == 403)
+        #expect(await status(open, origin: "http://", host: "") == 403)
+        #expect(await status(open, origin: "http://demo:8080", host: nil) == 403)
+        #expect(await status(open, origin: "http://demo:8080", level: "panic") == 400)
+    }
+
+    @Test func `each page names the methods that it allows`() async {
+        let pages = AdminPages(manager, .init(allowsChanges: true))
+        for page in AdminPages.Page.allCases {
+            let answer = await pages.answer(page, .init(method: "BREW"))
+            #expect(answer.status == 405 && answer.headers["allow"]?.isEmpty == false, "\(page)")
+        }
+        #expect(await pages.answer(.release, .init(method: "GET")).status == 405)
+        #expect(await pages.answer(.status, .init(method: "POST")).status == 405)
+    }
+
+    @Test func `the status can be had with fewer actions`() async throws {
+        for _ in 0..<5 { await manager.release(ByteCount(1)) }
+        let pages = AdminPages(manager)
+        for (text, count) in [("0", 0), ("3", 3), ("256", 5)] {
+            let answer = await pages.answer(.status, .init(query: ["actions": text]))
+            #expect(try StatusJSON.decode(answer.body).actions.count == count)
+        }
+        for text in ["-1", "257", "many", ""] { #expect(await pages.answer(.status, .init(query: ["actions": text])).status == 400) }
+    }
+
+    @Test func `the page has no reference outside itself and a word of its own each time`() async throws {
+        let pages = AdminPages(manager, .init(title: "a <b>\"&"))
+        let first = await pages.answer(.ui, .init()), second = await pages.answer(.ui, .init())
+        #expect(first.headers["content-security-policy"] != second.headers["content-security-policy"])
+        let policy = try #require(first.headers["content-security-policy"])
+        #expect(policy.hasPrefix("default-src 'none'; ") && !policy.contains("unsafe") && !policy.contains("*"))
+        #expect(first.body.contains("<title>a &lt;b&gt;&quot;&amp;</title>"))
+        // The name of the language that charts are drawn in is no address that anybody asks for.
+        let text = first.body.replacing("http://www.w3.org/2000/svg", with: "")
+        for outside in ["http:", "https:", "//cdn", "src=", "@import", "url(", "eval(", "innerHTML", "style=", "onclick"] {
+            #expect(!text.contains(outside), "\(outside)")
+        }
+        #expect(!first.body.contains("data-change=") && first.body.utf8.count < 64 << 10)
+    }
+
+    @Test func `paths are exempt only where they are ours`() {
+        for path in ["/healthz", "/readyz", "/plimsoll", "/plimsoll/ui", "/plimsoll/metrics"] { #expect(AdminPages.isExempt(path: path[...])) }
+        for path in ["/", "/healthz/more", "/plimsolls", "/healthzz", "/a/plimsoll", ""] { #expect(!AdminPages.isExempt(path: path[...])) }
+    }
+}
