@@ -41,6 +41,8 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: rules),
+        // Servers that a test starts and stops: real ones, one that never answers, one that lies.
+        .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: rules),
         .testTarget(
             name: "NIOTests",
             dependencies: [
@@ -52,11 +54,12 @@ let package = Package(
             name: "DatabaseTests",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
-                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDB", package: "GRDB.swift"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
-            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting")], swiftSettings: rules),
+            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers"],
+            swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]
 )
