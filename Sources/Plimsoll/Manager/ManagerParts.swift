@@ -32,6 +32,7 @@ final class ManagerParts: Sendable {
     let exit: @Sendable (Int32, String) -> Void
 
     let published = PublishedLevel()
+    let room = PublishedRoom()
     let deferred: DeferredTasks
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
@@ -129,6 +130,19 @@ final class PublishedLevel: Sendable {
         bits.store(level.rawValue, ordering: .relaxed)
         return falls
     }
+}
+
+/// The room that the loop last saw, for whoever asks.
+final class PublishedRoom: Sendable {
+    // Relaxed: a number on its own; it orders nothing. Negative for not known.
+    private let bytes = Atomic<Int>(-1)
+
+    var room: ByteCount? {
+        let bytes = bytes.load(ordering: .relaxed)
+        return bytes < 0 ? nil : ByteCount(bytes)
+    }
+
+    func publish(_ room: ByteCount?) { bytes.store(room.map { max(0, $0.bytes) } ?? -1, ordering: .relaxed) }
 }
 
 /// What others ask of the loop.
