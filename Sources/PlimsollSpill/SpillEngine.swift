@@ -24,6 +24,8 @@
 
         struct State {
             var queue = SpillQueue<Key, Value>()
+            /// What is being written: as good as waiting for who looks up, who might else find what is just being removed.
+            var writing: (key: Key, work: SpillQueue<Key, Value>.Work)?
             var breaker: CircuitBreaker
             var generation: UInt64
             /// Keys whose put may still be carried out behind our back.
@@ -170,7 +172,7 @@
             await withCheckedContinuation { (waiting: CheckedContinuation<Found, Never>) in
                 let now = time.elapsed()
                 let (found, isFirst): (Found?, Bool) = state.withLock { state in
-                    switch state.queue.work(for: key) {
+                    switch state.queue.work(for: key) ?? (state.writing?.key == key ? state.writing?.work : nil) {
                     case .put(let value, _):
                         state.statistics.queueHits += 1
                         return (.value(value), false)

@@ -41,10 +41,13 @@
                 let (work, pause, generation): ((key: Key, work: SpillQueue<Key, Value>.Work)?, Duration?, UInt64) = state.withLock { state in
                     if state.queue.isEmpty { return (nil, nil, 0) }
                     guard state.breaker.mayTry(at: now) else { return (nil, max(.milliseconds(1), state.breaker.retryIn(at: now)), 0) }
-                    return (state.queue.next(), nil, state.generation)
+                    state.writing = state.queue.next()
+                    return (state.writing, nil, state.generation)
                 }
                 if let work {
                     carryOut(work.key, work.work, generation, &connection)
+                    // `work` has it still, so that no value ends under the lock.
+                    state.withLock { $0.writing = nil }
                     meter.load()?.give(work.work.bytes)
                 } else {
                     writing.park(atMost: pause)

@@ -47,7 +47,7 @@ let package = Package(
             name: "NIOTests",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(

@@ -48,7 +48,6 @@ import Testing
 
     @Test func `C88 a pool's readers give way too, and readers that are reading go on`() async throws {
         let directory = try TemporaryDirectory("grdb")
-        // The snippet of docs/Adapters.md.
         let path = directory.path("db"), manager = ResourceManager(source: ScriptedPressureSource())
         var configuration = Configuration()
         let limit = DatabaseCacheLimit(.mebibytes(64), for: &configuration)
@@ -85,4 +84,6 @@ import Testing
         }
         await until { purgeable.heldBytes < .mebibytes(1) }
     }
+
+    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "GRDB", in: #filePath) == []) }
 }

@@ -5,6 +5,7 @@ import Plimsoll
 import PlimsollNIO
 import PlimsollTesting
 import Synchronization
+import TestServers
 import Testing
 
 /// A server on loopback that answers each request with a body of so many bytes, and counts its connections.
@@ -93,11 +94,10 @@ final class BodyServer: Sendable {
     @Test func `a body longer than that is refused, and one that fits is collected`() async throws {
         let server = try await BodyServer()
         try await with(.mebibytes(900)) { manager, source in
+            server.byteCount.store(1 << 20, ordering: .relaxed)
+            let url = server.url
             let http = ScaledHTTPClient(manager: manager)
             defer { http.shutdown() }
-            server.byteCount.store(1 << 20, ordering: .relaxed)
-            // The snippet of docs/Adapters.md.
-            let url = server.url
             let page = try await http.withClient { client in
                 let response = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(300))
                 return try await response.body.collect(upTo: manager.collectLimit())
@@ -160,4 +160,6 @@ final class BodyServer: Sendable {
         let small = configuration.scaled(for: .critical).connectionPool
         #expect(small.idleTimeout == .milliseconds(5) && small.concurrentHTTP1ConnectionsPerHostSoftLimit == 1)
     }
+
+    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "NIO", in: #filePath) == []) }
 }

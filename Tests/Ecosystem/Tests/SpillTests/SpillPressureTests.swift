@@ -99,6 +99,25 @@ import Testing
         for key in 3..<5 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
     }
 
+    @Test func `what is just being removed is not found any more, and what is just being written is`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store)
+        texts.spill(0..<1)
+        await texts.written()
+        store.hold(true)
+        let calls = store.calls
+        texts.spilled.removeValue(forKey: "key 0")
+        await until { store.calls > calls }
+        #expect(texts.spilled.statistics.queuedCount == 0, "it is on its way")
+        #expect(try await texts.text("key 0", loaded: "loaded") == "loaded")
+        store.hold(false)
+        await until { texts.spilled.statistics.removed == 1 }
+        store.hold(true)
+        texts.spill(1..<2)
+        await until { texts.spilled.statistics.queuedCount == 0 }
+        #expect(try await texts.text("key 1", loaded: "loaded").hasPrefix("text 1"))
+        store.hold(false)
+    }
+
     @Test func `a put that may still be carried out behind our back is never found after the next change`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         store.fail(.unanswered)
