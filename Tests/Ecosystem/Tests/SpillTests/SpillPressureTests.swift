@@ -111,6 +111,8 @@ import Testing
         #expect(try await texts.text("key 0", loaded: "loaded") == "loaded")
         store.hold(false)
         await until { texts.spilled.statistics.removed == 1 }
+        #expect(texts.cache.removeValue(forKey: "key 0") == "loaded")
+        await until { texts.spilled.statistics.removed == 2 }
         store.hold(true)
         texts.spill(1..<2)
         await until { texts.spilled.statistics.queuedCount == 0 }
