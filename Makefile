@@ -10,7 +10,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test unit sanitize allocators vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -52,13 +52,29 @@ supervisor: $(RELEASE) ## Three services under one limit, without a supervisor a
 lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle
 
-test: setup unit allocators vm ## Every layer of tests, the virtual machine included
+test: setup unit ecosystem allocators vm ## Every layer of tests, the virtual machine included
 
 unit: swift
 	swift build --build-tests
 	swift test --skip-build --skip PlimsollSupervisorTests
 # In a process of its own: it starts and kills children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
 	swift test --skip-build --filter PlimsollSupervisorTests
+
+# Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
+ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
+ECOSYSTEM_SERVERS := postgresql redis-server memcached
+ecosystem: swift ## The adapters' tests against real servers; installs what they need as root
+	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS); do \
+		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	[ -z "$$missing" ] || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends $$missing; \
+		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without: tests of what is missing are skipped" >&2; fi; }
+# SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
+	@if [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
+		{ [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }; then \
+		touch Tests/Ecosystem/Package.swift; swift build --build-tests --package-path Tests/Ecosystem && \
+		swift test --skip-build --package-path Tests/Ecosystem; \
+	else echo "skipped: the adapters' libraries are not installed" >&2; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotChunks|GhostTable
@@ -142,4 +158,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build out
+	rm -rf .build Benchmarks/.build Tests/Ecosystem/.build out

@@ -103,7 +103,11 @@ let package = Package(
             swiftSettings: rules),
         .target(
             name: "PlimsollGRDB",
-            dependencies: ["Plimsoll", .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["GRDB"]))], swiftSettings: rules),
+            dependencies: [
+                "Plimsoll", .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["GRDB"])),
+                .product(name: "GRDBSQLite", package: "GRDB.swift", condition: .when(traits: ["GRDB"])),
+            ],
+            swiftSettings: rules),
         .target(
             name: "PlimsollPostgreSQL",
             dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))], swiftSettings: rules),

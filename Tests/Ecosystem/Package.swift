@@ -41,22 +41,25 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: rules),
+        // Servers that a test starts and stops: real ones, one that never answers, one that lies.
+        .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: rules),
         .testTarget(
             name: "NIOTests",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "DatabaseTests",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
-                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDB", package: "GRDB.swift"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
-            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting")], swiftSettings: rules),
+            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers"],
+            swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -95,7 +95,7 @@ extension PurgeableCache {
     /// Takes out everything. Nobody waits long: contents go as a whole, and if there are many, a thread of its own ends them. With a listener, who hears of each,
     /// it is done here, in slices.
     public func removeAll() {
-        if hasListeners { return removeEach() }
+        if hasListeners { return invalidating { removeEach() } }
         var remains: [CacheRemains<Key, Value>] = [], count = 0
         directory.forEach { shard in
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
@@ -140,7 +140,9 @@ extension PurgeableCache {
     /// - Returns: number of entries taken out.
     /// - Complexity: O(entries with that tag).
     @discardableResult
-    public func purge(tag: String) -> Int {
+    public func purge(tag: String) -> Int { invalidating { purgeEach(tag) } }
+
+    private func purgeEach(_ tag: String) -> Int {
         for key in taggedLoads.revoke(tag) { loads.forget(key) }
         let batch = takeBatch()
         var count = 0

@@ -21,7 +21,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     //   each shard           its own mutex; trivial keys and values are also read without it, see CacheShard
     //   directory            atomics, written under the lock of the shard that splits
     //   counters             relaxed atomics: numbers that publish nothing else
-    //   listeners, loads     their own mutexes
+    //   listeners, loads     their own mutexes, as those of invalidation
     //   loadRecord, claims   relaxed atomics, as the counters
     //   batch                taken out by whoever releases, so never shared
     @usableFromInline let hasher: CacheHash
@@ -32,6 +32,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     let time: Timekeeper
     let meter = AtomicLazyReference<ChargeMeter>()
     let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
+    let invalidationListeners = Mutex<[@Sendable () -> Void]>([])
     let loads = SingleFlight<Key, Value>()
     let taggedLoads = TaggedLoads<Key>()
     let loadRecord = LoadRecord()
@@ -171,6 +172,17 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
         listeners.withLock { $0.append(listener) }
         counters.use(.listeners)
+    }
+
+    /// Calls `listener` before entries leave because what they say may not be true any more: by `purge(tag:)` or `removeAll()`. `CacheInvalidation.isRunning`
+    /// tells removal listeners of those entries the same.
+    package func onInvalidation(_ listener: @escaping @Sendable () -> Void) { invalidationListeners.withLock { $0.append(listener) } }
+
+    func invalidating<Result>(_ body: () -> Result) -> Result {
+        let listeners = invalidationListeners.withLock { $0 }
+        guard !listeners.isEmpty else { return body() }
+        for listener in listeners { listener() }
+        return CacheInvalidation.$isRunning.withValue(true) { body() }
     }
 
     // MARK: Size

@@ -55,38 +55,8 @@ public final class ReconnectLimiter: Sendable {
 
     // MARK: Waiting
 
-    /// A waiter that is either woken or cancelled, whichever comes first.
-    private final class Pause: Sendable {
-        private let state = Mutex<(continuation: CheckedContinuation<Bool, Never>?, outcome: Bool?)>((nil, nil))
-
-        func wait(_ continuation: CheckedContinuation<Bool, Never>) {
-            let early = state.withLock { state in
-                if state.outcome == nil { state.continuation = continuation }
-                return state.outcome
-            }
-            if let early { continuation.resume(returning: early) }
-        }
-
-        func end(_ outcome: Bool) {
-            let continuation = state.withLock { state in
-                guard state.outcome == nil else { return nil as CheckedContinuation<Bool, Never>? }
-                state.outcome = outcome
-                defer { state.continuation = nil }
-                return state.continuation
-            }
-            continuation?.resume(returning: outcome)
-        }
-    }
-
     private func pause(_ delay: Duration) async throws {
-        let pause = Pause()
-        let alarm = alarms.set(.timer, after: delay) { pause.end(true) }
-        let isOver = await withTaskCancellationHandler {
-            await withCheckedContinuation { pause.wait($0) }
-        } onCancel: {
-            pause.end(false)
-        }
-        alarm.cancel()
+        let isOver = await Pause().wait(delay, on: alarms)
         if !isOver { throw CancellationError() }
     }
 

@@ -39,6 +39,7 @@ final class ManagerParts: Sendable {
     let published = PublishedLevel()
     /// What the loop saw last, and made of it.
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
+    let room = PublishedRoom()
     let deferred: DeferredTasks
 
     init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
@@ -118,6 +119,7 @@ final class ManagerParts: Sendable {
     /// What the loop has just seen, and made of it. Called by it alone.
     func publish(_ reading: PressureReading, _ assessment: PressureAssessment) {
         lastTurn.withLock { $0 = (reading, assessment) }
+        room.publish(assessment.room)
         publish(assessment.level, assessment.evidence)
     }
 
@@ -145,6 +147,19 @@ final class PublishedLevel: Sendable {
         bits.store(level.rawValue, ordering: .relaxed)
         return falls
     }
+}
+
+/// The room that the loop last saw, for whoever asks.
+final class PublishedRoom: Sendable {
+    // Relaxed: a number on its own; it orders nothing. Negative for not known.
+    private let bytes = Atomic<Int>(-1)
+
+    var room: ByteCount? {
+        let bytes = bytes.load(ordering: .relaxed)
+        return bytes < 0 ? nil : ByteCount(bytes)
+    }
+
+    func publish(_ room: ByteCount?) { bytes.store(room.map { max(0, $0.bytes) } ?? -1, ordering: .relaxed) }
 }
 
 /// What others ask of the loop.

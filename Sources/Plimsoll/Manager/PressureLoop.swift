@@ -21,6 +21,8 @@ struct PressureLoop {
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
         defer { comeBy(next: nil) }
+        // What was known is not true for long.
+        defer { parts.room.publish(nil) }
         let environment = parts.lifecycle.environment
         defer { environment.limit.ended() }
         while !parts.inbox.isStopped {

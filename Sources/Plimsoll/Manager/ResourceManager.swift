@@ -113,6 +113,12 @@ public final class ResourceManager: Sendable {
     /// The level in force: one relaxed load, from any thread.
     public var level: PressureLevel { parts.level }
 
+    /// Bytes that may still be taken before memory counts as short, as the last reading saw it; zero at or past that line. `nil` while the manager doesn't run, and
+    /// where no limit is known. One relaxed load, from any thread.
+    ///
+    /// For whoever takes memory that no cache holds, such as buffers for a body. It is everybody's: take a share of it.
+    public var room: ByteCount? { parts.room.room }
+
     /// Pretends `level` for `duration`: everything on the path is done for real and labelled, but no process is ended.
     /// `.normal` ends a rehearsal at once. Does nothing unless the manager runs.
     public func simulate(_ level: PressureLevel, for duration: Duration) {

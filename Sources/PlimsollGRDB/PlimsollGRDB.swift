@@ -1,1 +1,0 @@
-// The trait GRDB fills this product.

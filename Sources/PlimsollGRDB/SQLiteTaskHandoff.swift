@@ -1,0 +1,240 @@
+#if GRDB
+import Foundation
+public import GRDB
+import Glibc
+public import Plimsoll
+
+/// Hand-over through a database file, for replicas on one machine: the next start of a service, or several processes beside each other.
+///
+/// Leases are measured by the time of day: somebody who sets it forward by more than a lease may have work done twice. Everything runs on GRDB's queue of the
+/// database, so no thread of the cooperative pool waits for the disk or for another process's lock.
+public final class SQLiteTaskHandoff: TaskHandoff {
+    public let limits: TaskHandoffLimits
+    public let name: String
+
+    private let database: any DatabaseWriter
+    private let now: @Sendable () -> Duration
+
+    /// A file of its own.
+    ///
+    /// - Parameter busyTimeout: how long a call waits while another process writes.
+    /// - Throws: what GRDB throws if it cannot be opened, or the table not be made.
+    public convenience init(path: String, limits: TaskHandoffLimits = TaskHandoffLimits(), busyTimeout: Duration = .seconds(2)) throws {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(busyTimeout.inSeconds)
+        configuration.label = "plimsoll-handoff"
+        // The log beside the database: whoever reads does not hold up who writes.
+        configuration.journalMode = .wal
+        try self.init(DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
+    }
+
+    /// Tables in a database that is open. Its busy mode is how long calls wait for other processes, its own writes for what else is written.
+    ///
+    /// - Throws: what GRDB throws if the table cannot be made.
+    public convenience init(_ database: any DatabaseWriter, name: String = "SQLite database", limits: TaskHandoffLimits = TaskHandoffLimits())
+        throws
+    {
+        try self.init(database, name: name, limits: limits) {
+            var time = timespec()
+            clock_gettime(CLOCK_REALTIME, &time)
+            return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+        }
+    }
+
+    /// - Parameter now: the time of day, since 1970.
+    package init(_ database: any DatabaseWriter, name: String, limits: TaskHandoffLimits, now: @escaping @Sendable () -> Duration) throws {
+        (self.database, self.name, self.limits, self.now) = (database, name, limits, now)
+        try database.write { database in
+            try database.execute(
+                sql: """
+                    CREATE TABLE IF NOT EXISTS plimsoll_handoff (
+                      number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, checkpoint BLOB NOT NULL, checksum INTEGER NOT NULL,
+                      reason TEXT NOT NULL, attempts INTEGER NOT NULL, fence INTEGER NOT NULL, owner TEXT, due INTEGER NOT NULL,
+                      set_aside INTEGER NOT NULL DEFAULT 0, problem TEXT);
+                    CREATE INDEX IF NOT EXISTS plimsoll_handoff_due ON plimsoll_handoff (set_aside, due);
+                    """)
+        }
+    }
+
+    // MARK: TaskHandoff
+
+    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim {
+        if let problem = limits.problem(offer, owner, in: name) { throw problem }
+        let due = after(lease), most = limits.count
+        let isThere = try await write("offer task \"\(offer.name)\"") { database in
+            try database.execute(
+                sql: """
+                    INSERT INTO plimsoll_handoff (id, name, checkpoint, checksum, reason, attempts, fence, owner, due)
+                    SELECT ?, ?, ?, ?, ?, ?, 1, ?, ? WHERE (SELECT COUNT(*) FROM plimsoll_handoff) < ? ON CONFLICT (id) DO NOTHING
+                    """,
+                arguments: [
+                    offer.id, offer.name, Self.blob(offer.checkpoint), Int64(CRC32C.checksum(offer.checkpoint)), offer.reason.rawValue,
+                    offer.attempts, owner, due,
+                    most,
+                ])
+            return try Bool.fetchOne(database, sql: "SELECT EXISTS (SELECT 1 FROM plimsoll_handoff WHERE id = ?)", arguments: [offer.id]) ?? false
+        }
+        guard isThere else {
+            throw TaskHandoffError(.refused, "offer of task \"\(offer.name)\" to \(name): \(most) lie there already, which is the limit")
+        }
+        return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
+    }
+
+    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
+        guard !names.isEmpty else { return nil }
+        let now = after(.zero), due = after(lease), attempts = limits.attempts, most = limits.checkpoint.bytes
+        let free = "NOT set_aside AND due <= ? AND name IN (\(names.map { _ in "?" }.joined(separator: ", ")))"
+        let taken: Result<HandedOffTask?, Damaged> = try await write("take a task") { database in
+            let arguments = StatementArguments([now]) + StatementArguments(names)
+            try database.execute(
+                sql: """
+                    UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, problem = COALESCE(problem, 'taken ' || attempts || ' times and never ended')
+                    WHERE \(free) AND attempts >= ?
+                    """, arguments: arguments + [attempts])
+            let row = try Row.fetchOne(
+                database,
+                sql: """
+                    UPDATE plimsoll_handoff SET owner = ?, due = ?, fence = fence + 1, attempts = attempts + 1
+                    WHERE number = (SELECT number FROM plimsoll_handoff WHERE \(free) ORDER BY number LIMIT 1)
+                    RETURNING id, name, fence, attempts, reason, checksum, checkpoint
+                    """, arguments: StatementArguments([owner]) + [due] + arguments)
+            guard let row else { return .success(nil) }
+            let (id, name): (String, String) = (row[0], row[1])
+            let checkpoint = try row.withUnsafeData(atIndex: 6) { $0.map { Array($0) } } ?? []
+            guard checkpoint.count <= most, row[5] == Int64(CRC32C.checksum(checkpoint)), let reason = ExpirationReason(rawValue: row[4]) else {
+                try database.execute(
+                    sql:
+                        "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'its checkpoint is damaged' WHERE id = ?",
+                    arguments: [id])
+                return .failure(Damaged(id: id, name: name))
+            }
+            let claim = TaskHandoffClaim(id: id, name: name, owner: owner, fence: row[2])
+            return .success(HandedOffTask(claim: claim, checkpoint: checkpoint, reason: reason, attempt: row[3]))
+        }
+        switch taken {
+        case .success(let task): return task
+        case .failure(let damaged):
+            throw TaskHandoffError(.nonsense, "take a task in \(name): task \"\(damaged.name)\" (\(damaged.id)) is damaged, and is set aside")
+        }
+    }
+
+    private struct Damaged: Error {
+        var id: String
+        var name: String
+    }
+
+    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError) {
+        try await change(claim, "renew", checkpoint, "due = ?", [after(lease)])
+    }
+
+    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
+        let gone = try await write("complete task \"\(claim.name)\"") { database in
+            try database.execute(
+                sql: "DELETE FROM plimsoll_handoff WHERE id = ? AND owner = ? AND fence = ? AND NOT set_aside",
+                arguments: [claim.id, claim.owner, claim.fence])
+            return database.changesCount
+        }
+        guard gone == 1 else { throw .lost(claim, "complete", in: name) }
+    }
+
+    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
+        switch release {
+        case .expired(let reason):
+            // The offering itself was no attempt.
+            try await change(
+                claim, "release", checkpoint, "owner = NULL, due = ?, reason = ?, attempts = attempts - (fence > 1)",
+                [after(.zero), reason.rawValue])
+        case .failed(let problem, let after):
+            try await change(
+                claim, "release", checkpoint, "owner = NULL, due = ?, problem = ?, set_aside = attempts >= ?",
+                [self.after(after), problem, limits.attempts])
+        }
+    }
+
+    public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
+        try await write("list what is set aside") { database in
+            try Row.fetchAll(
+                database,
+                sql: "SELECT id, name, checkpoint, attempts, COALESCE(problem, '') FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
+                arguments: [max(0, most)]
+            ).map { row in
+                try SetAsideTask(
+                    id: row[0], name: row[1], checkpoint: row.withUnsafeData(atIndex: 2) { $0.map { Array($0) } } ?? [], attempts: row[3],
+                    problem: row[4])
+            }
+        }
+    }
+
+    public func retry(_ id: String) async throws(TaskHandoffError) -> Bool {
+        let now = after(.zero)
+        return try await write("retry \(id)") { database in
+            try database.execute(
+                sql: "UPDATE plimsoll_handoff SET set_aside = 0, attempts = 0, due = ? WHERE id = ? AND set_aside", arguments: [now, id])
+            return database.changesCount == 1
+        }
+    }
+
+    public func census() async throws(TaskHandoffError) -> TaskHandoffCensus {
+        let now = after(.zero)
+        return try await write("count tasks") { database in
+            func count(_ condition: String, _ arguments: StatementArguments) throws -> Int {
+                try Int.fetchOne(database, sql: "SELECT COUNT(*) FROM plimsoll_handoff WHERE \(condition)", arguments: arguments) ?? 0
+            }
+            return TaskHandoffCensus(
+                waiting: try count("NOT set_aside AND (owner IS NULL OR due <= ?)", [now]),
+                held: try count("NOT set_aside AND owner IS NOT NULL AND due > ?", [now]), setAside: try count("set_aside", []))
+        }
+    }
+
+    // MARK: Parts
+
+    /// Microseconds since 1970, that much later than now.
+    private func after(_ time: Duration) -> Int64 { (now() + time).inNanoseconds / 1000 }
+
+    /// As SQLite takes it: an array of bytes would be taken for JSON.
+    private static func blob(_ bytes: [UInt8]) -> DatabaseValue {
+        bytes.withUnsafeBytes { Data($0) }.databaseValue
+    }
+
+    private func change(
+        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: StatementArguments
+    ) async throws(TaskHandoffError) {
+        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
+        let changed = try await write("\(verb) task \"\(claim.name)\"") { database in
+            try database.execute(
+                sql: """
+                    UPDATE plimsoll_handoff SET checkpoint = COALESCE(?, checkpoint), checksum = COALESCE(?, checksum), \(assignments)
+                    WHERE id = ? AND owner = ? AND fence = ? AND NOT set_aside
+                    """,
+                arguments: [checkpoint.map { Self.blob($0) }, checkpoint.map { Int64(CRC32C.checksum($0)) }] + parameters
+                    + [claim.id, claim.owner, claim.fence])
+            return database.changesCount
+        }
+        guard changed == 1 else { throw .lost(claim, verb, in: name) }
+    }
+
+    /// Runs `body` in a transaction on the database's queue. Not by GRDB's asynchronous form, which cancelling the task would end.
+    private func write<Value: Sendable>(_ verb: String, _ body: @escaping @Sendable (Database) throws -> Value) async throws(TaskHandoffError)
+        -> Value
+    {
+        let result: Result<Value, any Error> = await withCheckedContinuation { continuation in
+            database.asyncWrite(body) { _, result in continuation.resume(returning: result) }
+        }
+        do { return try result.get() } catch { throw problem(verb, error) }
+    }
+
+    private func problem(_ verb: String, _ error: any Error) -> TaskHandoffError {
+        let text = "\(verb) in \(name): "
+        guard let error = error as? DatabaseError else { return TaskHandoffError(.refused, text + "\(error)") }
+        switch error.resultCode {
+        case .SQLITE_BUSY, .SQLITE_LOCKED:
+            return TaskHandoffError(
+                .unreachable, text + "another connection kept it locked for longer than the busy timeout; \(error.message ?? "")")
+        case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
+            return TaskHandoffError(.unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB: return TaskHandoffError(.nonsense, text + "the file is damaged: \(error.message ?? "")")
+        default: return TaskHandoffError(.refused, text + "\(error.message ?? "") (\(error.extendedResultCode))")
+        }
+    }
+}
+#endif

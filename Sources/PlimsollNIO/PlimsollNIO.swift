@@ -1,1 +1,0 @@
-// The trait NIO fills this product.

@@ -1,1 +1,0 @@
-// The trait PostgreSQL fills this product.

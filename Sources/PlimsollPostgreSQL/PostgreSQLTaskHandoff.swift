@@ -1,0 +1,276 @@
+#if PostgreSQL
+public import Plimsoll
+
+/// Time limits of a hand-over store in PostgreSQL.
+public struct PostgreSQLSettings: Sendable, Hashable {
+    /// How long connecting may take.
+    public var connectTimeout = Duration.seconds(2)
+    /// How long a statement may take, here and in the server, and how long one may wait for its turn.
+    public var statementTimeout = Duration.seconds(2)
+    /// How long the server is left alone after a failure; doubled with each further one.
+    public var shortestPause = Duration.milliseconds(100)
+    /// For how long at most.
+    public var longestPause = Duration.seconds(10)
+    /// The table: letters, digits and `_`. Made if it isn't there.
+    public var table = "plimsoll_handoff"
+
+    /// The defaults.
+    public init() {}
+
+    /// What does not make sense; `nil` if all does.
+    var problem: String? {
+        for (name, value) in [("connectTimeout", connectTimeout), ("statementTimeout", statementTimeout), ("shortestPause", shortestPause)]
+        where value < .milliseconds(1) {
+            return "\(name) is \(value), allowed is a millisecond or more"
+        }
+        if longestPause < shortestPause { return "longestPause is \(longestPause), allowed is shortestPause (\(shortestPause)) or more" }
+        let isName =
+            !table.isEmpty && table.utf8.count <= 50 && table.utf8.allSatisfy { $0 == 95 || (48...57).contains($0) || (97...122).contains($0) }
+        if !isName || (table.utf8.first.map { (48...57).contains($0) } ?? true) {
+            return "table is \"\(table)\", allowed are 1 to 50 small letters, digits and _, the first no digit"
+        }
+        return nil
+    }
+}
+
+/// What a store's connection has been through, counted since the start.
+public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
+    /// Connections made.
+    public var connections = 0
+    /// Requests answered.
+    public var answered = 0
+    /// Requests for which there was no connection.
+    public var unreachable = 0
+    /// Requests without an answer in time, or whose connection broke.
+    public var unanswered = 0
+    /// Requests that the server said no to.
+    public var refused = 0
+    /// Requests whose answer made no sense.
+    public var nonsense = 0
+    /// Requests not made, since the server had failed just before.
+    public var skipped = 0
+    /// What went wrong last; `nil` if nothing did.
+    public var lastProblem: String?
+}
+
+/// Hand-over through a PostgreSQL server (9.5 or later), for replicas on any number of machines.
+///
+/// Replicas take work by `FOR UPDATE SKIP LOCKED`, so that none waits for another, and leases are measured by the server's clock alone. All of it happens on one
+/// thread of its own with one connection, made when first needed and again after it broke, with growing pauses; each request ends within its time limit.
+public final class PostgreSQLTaskHandoff: TaskHandoff {
+    public let limits: TaskHandoffLimits
+    public let name: String
+
+    private let worker: PostgreSQLWorker
+    private let table: String
+
+    /// - Parameters:
+    ///   - conninfo: where and how to connect, as for libpq: `"host=10.0.0.5 dbname=jobs user=export"` or a URI. An address spares the resolver, whose time no limit bounds.
+    ///   - name: how errors name the server; by default without what `conninfo` may keep secret.
+    ///   - settings: time limits, and the table's name.
+    /// - Precondition: the settings make sense.
+    public init(
+        _ conninfo: String, name: String = "PostgreSQL", limits: TaskHandoffLimits = TaskHandoffLimits(),
+        settings: PostgreSQLSettings = PostgreSQLSettings()
+    ) {
+        if let problem = settings.problem { preconditionFailure("PostgreSQLTaskHandoff: \(problem)") }
+        (self.limits, self.name, table) = (limits, "\(name), table \(settings.table)", settings.table)
+        let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000)
+        worker = PostgreSQLWorker(
+            name: self.name, conninfo: conninfo, settings: settings,
+            prepare: [
+                "set statement_timeout = \(timeout)", "set client_min_messages = error",
+                // Replicas start together, and `if not exists` does not keep two of them apart.
+                "select pg_advisory_lock(\(Self.lock))",
+                """
+                create table if not exists \(table) (
+                  number bigserial primary key, id text not null unique, name text not null, checkpoint bytea not null, checksum bigint not null,
+                  reason text not null, attempts integer not null, fence bigint not null, owner text, due timestamptz not null,
+                  set_aside boolean not null default false, problem text)
+                """,
+                "create index if not exists \(table)_due on \(table) (set_aside, due)",
+                "select pg_advisory_unlock(\(Self.lock))",
+            ])
+    }
+
+    deinit { worker.stop() }
+
+    /// Any number that others hardly use.
+    private static let lock = 0x506c_696d_736f
+
+    /// What the connection has been through.
+    public var statistics: PostgreSQLHandoffStatistics { worker.statistics }
+
+    // MARK: TaskHandoff
+
+    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim {
+        if let problem = limits.problem(offer, owner, in: name) { throw problem }
+        let inserted = try await rows(
+            "offer task \"\(offer.name)\"",
+            """
+            with new as (
+              insert into \(table) (id, name, checkpoint, checksum, reason, attempts, fence, owner, due)
+              select $1, $2, decode($3, 'hex'), $4::bigint, $5, $6::integer, 1, $7, clock_timestamp() + $8::float8 * interval '1 second'
+              where (select count(*) from (select 1 from \(table) limit $9::bigint) lying) < $9::bigint
+              on conflict (id) do nothing returning id)
+            select (select count(*) from new) + (select count(*) from \(table) where id = $1)
+            """,
+            [
+                offer.id, offer.name, Self.digits(offer.checkpoint), "\(CRC32C.checksum(offer.checkpoint))", offer.reason.rawValue,
+                "\(offer.attempts)", owner,
+                "\(lease.inSeconds)", "\(limits.count)",
+            ], columns: 1, most: 1)
+        guard inserted.first?.first != "0" else {
+            throw TaskHandoffError(.refused, "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit")
+        }
+        return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
+    }
+
+    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
+        // One more parameter a name: an array's text form would need quoting.
+        let list = names.indices.map { "$\($0 + 4)" }.joined(separator: ", ")
+        guard !names.isEmpty else { return nil }
+        let free = "not set_aside and due <= clock_timestamp() and name in (\(list))"
+        let found = try await rows(
+            "take a task",
+            """
+            with poison as (
+              update \(table) set set_aside = true, owner = null, problem = coalesce(problem, 'taken ' || attempts || ' times and never ended')
+              where number in (select number from \(table) where \(free) and attempts >= $3::integer limit 10 for update skip locked)),
+            next as (
+              select number from \(table) where \(free) and attempts < $3::integer order by number limit 1 for update skip locked)
+            update \(table) t set owner = $1, fence = fence + 1, attempts = attempts + 1, due = clock_timestamp() + $2::float8 * interval '1 second'
+            from next where t.number = next.number
+            returning t.id, t.name, t.fence, t.attempts, t.reason, t.checksum, encode(t.checkpoint, 'hex')
+            """, [owner, "\(lease.inSeconds)", "\(limits.attempts)"] + names, columns: 7, most: 1)
+        guard let row = found.first else { return nil }
+        guard let fence = Int64(row[2]), let attempt = Int(row[3]), attempt > 0, let checkpoint = Self.bytes(row[6]), names.contains(row[1]),
+            checkpoint.count <= limits.checkpoint.bytes, row[5] == "\(CRC32C.checksum(checkpoint))",
+            let reason = ExpirationReason(rawValue: row[4])
+        else {
+            _ = try? await rows(
+                "set a damaged task aside",
+                "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'its checkpoint is damaged' where id = $1",
+                [row[0]], columns: 0, most: 0)
+            throw TaskHandoffError(
+                .nonsense, "take a task in \(name): task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) came back damaged, and is set aside")
+        }
+        let claim = TaskHandoffClaim(id: row[0], name: row[1], owner: owner, fence: fence)
+        return HandedOffTask(claim: claim, checkpoint: checkpoint, reason: reason, attempt: attempt)
+    }
+
+    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError) {
+        try await change(claim, "renew", checkpoint, "due = clock_timestamp() + $6::float8 * interval '1 second'", ["\(lease.inSeconds)"])
+    }
+
+    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
+        let gone = try await rows(
+            "complete task \"\(claim.name)\"",
+            "delete from \(table) where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1",
+            [claim.id, claim.owner, "\(claim.fence)"],
+            columns: 1, most: 1)
+        guard gone.count == 1 else { throw .lost(claim, "complete", in: name) }
+    }
+
+    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
+        switch release {
+        case .expired(let reason):
+            // The offering itself was no attempt.
+            try await change(
+                claim, "release", checkpoint,
+                "owner = null, due = clock_timestamp(), reason = $6, attempts = attempts - case when fence > 1 then 1 else 0 end",
+                [reason.rawValue])
+        case .failed(let problem, let after):
+            try await change(
+                claim, "release", checkpoint,
+                """
+                owner = null, due = clock_timestamp() + $6::float8 * interval '1 second', problem = $7, set_aside = attempts >= $8::integer
+                """, ["\(after.inSeconds)", problem.filter { $0 != "\0" }, "\(limits.attempts)"])
+        }
+    }
+
+    public func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask] {
+        let most = max(0, min(most, limits.count))
+        let found = try await rows(
+            "list what is set aside",
+            """
+            select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex') from \(table) where set_aside order by number limit $1::bigint
+            """, ["\(most)"], columns: 5, most: most)
+        return found.map { SetAsideTask(id: $0[0], name: $0[1], checkpoint: Self.bytes($0[4]) ?? [], attempts: Int($0[2]) ?? 0, problem: $0[3]) }
+    }
+
+    public func retry(_ id: String) async throws(TaskHandoffError) -> Bool {
+        try await rows(
+            "retry \(id)", "update \(table) set set_aside = false, attempts = 0, due = clock_timestamp() where id = $1 and set_aside returning 1",
+            [id], columns: 1,
+            most: 1
+        ).count == 1
+    }
+
+    public func census() async throws(TaskHandoffError) -> TaskHandoffCensus {
+        let found = try await rows(
+            "count tasks",
+            """
+            select count(*) filter (where not set_aside and (owner is null or due <= clock_timestamp())),
+              count(*) filter (where not set_aside and owner is not null and due > clock_timestamp()), count(*) filter (where set_aside) from \(table)
+            """, [], columns: 3, most: 1)
+        let numbers = found.first?.compactMap { Int($0) } ?? []
+        guard numbers.count == 3 else { throw TaskHandoffError(.nonsense, "count tasks in \(name): \(found) are not three numbers") }
+        return TaskHandoffCensus(waiting: numbers[0], held: numbers[1], setAside: numbers[2])
+    }
+
+    // MARK: Parts
+
+    /// Changes the row of a claim that holds. `$1` to `$5` are taken.
+    private func change(
+        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: [String]
+    ) async throws(TaskHandoffError) {
+        if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
+        let changed = try await rows(
+            "\(verb) task \"\(claim.name)\"",
+            """
+            update \(table) set checkpoint = coalesce(decode($4, 'hex'), checkpoint), checksum = coalesce($5::bigint, checksum), \(assignments)
+            where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1
+            """,
+            [claim.id, claim.owner, "\(claim.fence)", checkpoint.map { Self.digits($0) }, checkpoint.map { "\(CRC32C.checksum($0))" }]
+                + parameters, columns: 1,
+            most: 1)
+        guard changed.count == 1 else { throw .lost(claim, verb, in: name) }
+    }
+
+    private func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int) async throws(TaskHandoffError)
+        -> [[String]]
+    {
+        try await worker.rows(verb, statement, parameters, columns: columns, most: most)
+    }
+
+    private static func digits(_ bytes: [UInt8]) -> String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(unsafeUninitializedCapacity: 2 * bytes.count) { buffer in
+            for (index, byte) in bytes.enumerated() {
+                (buffer[2 * index], buffer[2 * index + 1]) = (digits[Int(byte >> 4)], digits[Int(byte & 15)])
+            }
+            return 2 * bytes.count
+        }
+    }
+
+    private static func bytes(_ digits: String) -> [UInt8]? {
+        func value(_ digit: UInt8) -> UInt8? {
+            switch digit {
+            case 48...57: digit - 48
+            case 97...102: digit - 87
+            default: nil
+            }
+        }
+        let digits = Array(digits.utf8)
+        guard digits.count % 2 == 0 else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(digits.count / 2)
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let high = value(digits[index]), let low = value(digits[index + 1]) else { return nil }
+            bytes.append(high << 4 | low)
+        }
+        return bytes
+    }
+}
+#endif

@@ -1,0 +1,164 @@
+#if PostgreSQL
+import Plimsoll
+import Synchronization
+
+/// One thread with one connection, and a short line before it. It lives as long as its owner, and connects when first asked.
+final class PostgreSQLWorker: Sendable {
+    typealias Work = @Sendable (PostgreSQLConnection) throws(PostgreSQLProblem) -> Void
+
+    struct Job: Sendable {
+        var verb: String
+        var deadline: Duration
+        var work: Work
+        var done: @Sendable (TaskHandoffError?) -> Void
+    }
+
+    struct State {
+        var jobs: [Job] = []
+        var breaker: CircuitBreaker
+        var statistics = PostgreSQLHandoffStatistics()
+        var hasThread = false
+        var isStopped = false
+    }
+
+    static let mostWaiting = 256
+
+    let name: String
+    private let conninfo: String
+    private let prepare: [String]
+    private let settings: PostgreSQLSettings
+    private let state: Mutex<State>
+    private let parker = Parker()
+    private let time = Timekeeper.running
+
+    init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: [String]) {
+        (self.name, self.conninfo, self.settings, self.prepare) = (name, conninfo, settings, prepare)
+        // Each failure costs a time limit, so one is enough to leave the server alone for a moment.
+        state = Mutex(State(breaker: CircuitBreaker(.init(failures: 1, shortest: settings.shortestPause, longest: settings.longestPause))))
+    }
+
+    var statistics: PostgreSQLHandoffStatistics { state.withLock { $0.statistics } }
+
+    /// The rows that `statement` gives.
+    func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int) async throws(TaskHandoffError)
+        -> [[String]]
+    {
+        let result = ResultBox<[[String]]>(), timeout = settings.statementTimeout
+        try await run(verb) { connection throws(PostgreSQLProblem) in
+            result.put(try connection.rows(statement, parameters, columns: columns, most: most, within: timeout))
+        }
+        guard let rows = result.value else { throw error(.nonsense, verb, "nothing came of it") }
+        return rows
+    }
+
+    private final class ResultBox<Result: Sendable>: Sendable {
+        private let result = Mutex<Result?>(nil)
+        var value: Result? { result.withLock { $0 } }
+        func put(_ value: Result) { result.withLock { $0 = value } }
+    }
+
+    /// Has `work` done by the thread. It is begun within the statement's time limit, or not at all.
+    func run(_ verb: String, _ work: @escaping Work) async throws(TaskHandoffError) {
+        let problem: TaskHandoffError? = await withCheckedContinuation { continuation in
+            let job = Job(verb: verb, deadline: time.elapsed() + settings.statementTimeout, work: work) { continuation.resume(returning: $0) }
+            enum Turn { case added(starts: Bool), full, stopped }
+            let turn: Turn = state.withLock { state in
+                if state.isStopped { return .stopped }
+                if state.jobs.count >= Self.mostWaiting { return .full }
+                state.jobs.append(job)
+                defer { state.hasThread = true }
+                return .added(starts: !state.hasThread)
+            }
+            switch turn {
+            case .added(let starts):
+                if starts, !Thread.start("plimsoll-pq", { [self] in serve() }) {
+                    stop("no thread could be started; is the limit of processes reached?")
+                }
+                parker.unpark()
+            case .full: job.done(error(.unreachable, verb, "\(Self.mostWaiting) requests wait already, which is the limit"))
+            case .stopped: job.done(error(.unreachable, verb, "it is not in use any more"))
+            }
+        }
+        if let problem { throw problem }
+    }
+
+    /// Ends the thread; what waits gets an error.
+    func stop(_ reason: String = "it is not in use any more") {
+        let jobs = state.withLock { state in
+            state.isStopped = true
+            defer { state.jobs = [] }
+            return state.jobs
+        }
+        for job in jobs { job.done(error(.unreachable, job.verb, reason)) }
+        parker.unpark()
+    }
+
+    private func error(_ kind: TaskHandoffError.Kind, _ verb: String, _ reason: String) -> TaskHandoffError {
+        TaskHandoffError(kind, "\(verb) in \(name): \(reason)")
+    }
+
+    // MARK: The thread
+
+    private func serve() {
+        var connection: PostgreSQLConnection?
+        while !state.withLock({ $0.isStopped }) {
+            guard let job = state.withLock({ $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }) else {
+                parker.park()
+                continue
+            }
+            job.done(carryOut(job, &connection))
+        }
+    }
+
+    private func carryOut(_ job: Job, _ connection: inout PostgreSQLConnection?) -> TaskHandoffError? {
+        let now = time.elapsed()
+        guard now < job.deadline else { return noted(error(.unreachable, job.verb, "its turn did not come within \(settings.statementTimeout)")) }
+        let (mayTry, retryIn) = state.withLock { ($0.breaker.mayTry(at: now), $0.breaker.retryIn(at: now)) }
+        guard mayTry else {
+            let last = statistics.lastProblem ?? "unknown"
+            state.withLock { $0.statistics.skipped += 1 }
+            return error(.unreachable, job.verb, "it failed lately and is left alone for another \(retryIn); last problem: \(last)")
+        }
+        do throws(PostgreSQLProblem) {
+            let open = if let connection { connection } else { try connect() }
+            connection = open
+            try job.work(open)
+            state.withLock { state in
+                state.breaker.succeeded()
+                state.statistics.answered += 1
+            }
+            return nil
+        } catch {
+            // A server that says no is there.
+            let isThere = error.kind == .refused || error.kind == .lostClaim || !error.endsConnection
+            if error.endsConnection { connection = nil }
+            let failed = time.elapsed(), share = Double.random(in: 0.5...1)
+            state.withLock { state in if isThere { state.breaker.succeeded() } else { state.breaker.failed(at: failed, share: share) } }
+            return noted(self.error(error.kind, job.verb, error.reason))
+        }
+    }
+
+    private func noted(_ error: TaskHandoffError) -> TaskHandoffError {
+        guard error.kind != .lostClaim else { return error }
+        state.withLock { state in
+            switch error.kind {
+            case .unreachable: state.statistics.unreachable += 1
+            case .unanswered: state.statistics.unanswered += 1
+            case .refused, .lostClaim: state.statistics.refused += 1
+            case .nonsense: state.statistics.nonsense += 1
+            }
+            state.statistics.lastProblem = error.description
+        }
+        return error
+    }
+
+    private func connect() throws(PostgreSQLProblem) -> PostgreSQLConnection {
+        let connection = try PostgreSQLConnection(conninfo, within: settings.connectTimeout)
+        for statement in prepare {
+            _ = try connection.rows(statement, [], columns: 1, most: 1, within: settings.statementTimeout)
+        }
+        state.withLock { $0.statistics.connections += 1 }
+        return connection
+    }
+}
+#endif

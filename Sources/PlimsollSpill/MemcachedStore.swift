@@ -1,0 +1,126 @@
+#if Spill
+import CSpill
+import Glibc
+import Plimsoll
+
+/// A memcached server, by libmemcached.
+public struct MemcachedStore: SpillStore {
+    private let endpoint: SpillEndpoint
+    public let mostBytes: Int
+
+    /// A server on the network.
+    ///
+    /// - Parameters:
+    ///   - host: a name or an address. A name is resolved by the system, which may take longer than the timeouts say.
+    ///   - mostBytes: the largest record. 1,000,000 by default: memcached takes items of 1 MiB (`-I`), its own header included.
+    public init(host: String, port: UInt16 = 11211, mostBytes: Int = 1_000_000) {
+        (endpoint, self.mostBytes) = (.host(host, port: port), mostBytes)
+    }
+
+    /// A server on this machine, by the path of its socket.
+    public init(socket path: String, mostBytes: Int = 1_000_000) { (endpoint, self.mostBytes) = (.socket(path), mostBytes) }
+
+    public var name: String { "memcached at \(endpoint)" }
+
+    public func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection {
+        try MemcachedConnection(endpoint, name: name, most: mostBytes, within: timeout)
+    }
+}
+
+/// One connection. libmemcached's timeouts hold for each wait, not for all of an exchange; look-ups have a watch of their own.
+private final class MemcachedConnection: SpillConnection {
+    private let handle: UnsafeMutablePointer<memcached_st>
+    private let name: String
+    private var timeout = Duration.zero
+
+    init(_ endpoint: SpillEndpoint, name: String, most: Int, within timeout: Duration) throws(SpillError) {
+        self.name = name
+        guard let made = memcached_create(nil) else { throw SpillError(.unreachable, "\(name): no memory for a connection") }
+        handle = made
+        let added =
+            switch endpoint {
+            case .host(let host, let port): memcached_server_add(made, host, in_port_t(port))
+            case .socket(let path): memcached_server_add_unix_socket(made, path)
+            }
+        guard added == MEMCACHED_SUCCESS else { throw SpillError(.unreachable, "\(name): \(Self.text(made, added))") }
+        // The limit of an answer is kept where it would be stored: a server that announces gigabytes gets none.
+        let limit = UnsafeMutableRawPointer(bitPattern: UInt(2 * most + 65536))
+        memcached_set_memory_allocators(
+            made, { _, size, limit in size <= Int(bitPattern: limit) ? malloc(size) : nil }, { _, block, _ in free(block) },
+            { _, block, size, limit in size <= Int(bitPattern: limit) ? realloc(block, size) : nil },
+            { _, count, size, limit in
+                let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
+                return !overflow && bytes <= Int(bitPattern: limit) ? calloc(count, size) : nil
+            }, limit)
+        // With the text protocol libmemcached 1.1.4 ends the process (an assertion) over an answer that is no answer to a `set`.
+        memcached_behavior_set(made, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1)
+        // Only so does it wait for a connection by a timeout.
+        memcached_behavior_set(made, MEMCACHED_BEHAVIOR_NO_BLOCK, 1)
+        memcached_behavior_set(made, MEMCACHED_BEHAVIOR_TCP_NODELAY, 1)
+        // We decide when a server is tried again.
+        memcached_behavior_set(made, MEMCACHED_BEHAVIOR_SERVER_FAILURE_LIMIT, 0)
+        set(timeout)
+        // The first request connects, so that an unreachable server is told from one that doesn't answer.
+        let status = memcached_version(made)
+        guard status == MEMCACHED_SUCCESS else {
+            throw SpillError(.unreachable, "\(name): no connection within \(timeout): \(Self.text(made, status))")
+        }
+    }
+
+    deinit { memcached_free(handle) }
+
+    func put(_ key: String, _ bytes: [UInt8], age: Duration, within timeout: Duration) throws(SpillError) {
+        set(timeout)
+        // More than 30 days would be taken for a date.
+        let seconds = min(max(1, age.components.seconds), 30 * 86400)
+        let status = bytes.withUnsafeBytes { bytes in
+            memcached_set(handle, key, key.utf8.count, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count, time_t(seconds), 0)
+        }
+        guard status == MEMCACHED_SUCCESS || status == MEMCACHED_STORED else { throw problem(status, "set") }
+    }
+
+    func get(_ key: String, most: Int, within timeout: Duration) throws(SpillError) -> [UInt8]? {
+        set(timeout)
+        var count = 0, flags: UInt32 = 0, status = MEMCACHED_SUCCESS
+        let found = memcached_get(handle, key, key.utf8.count, &count, &flags, &status)
+        defer { free(found) }
+        if status == MEMCACHED_NOTFOUND { return nil }
+        guard status == MEMCACHED_SUCCESS else { throw problem(status, "get") }
+        guard count <= most else { throw SpillError(.nonsense, "\(name): the answer has \(count) bytes, and a record at most \(most)") }
+        return Array(UnsafeRawBufferPointer(start: found, count: count))
+    }
+
+    func remove(_ key: String, within timeout: Duration) throws(SpillError) {
+        set(timeout)
+        let status = memcached_delete(handle, key, key.utf8.count, 0)
+        guard status == MEMCACHED_SUCCESS || status == MEMCACHED_DELETED || status == MEMCACHED_NOTFOUND else { throw problem(status, "delete") }
+    }
+
+    private func set(_ timeout: Duration) {
+        guard timeout != self.timeout else { return }
+        self.timeout = timeout
+        let milliseconds = UInt64(timeout.milliseconds)
+        memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, milliseconds)
+        memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, milliseconds)
+        memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_SND_TIMEOUT, milliseconds * 1000)
+        memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_RCV_TIMEOUT, milliseconds * 1000)
+    }
+
+    private func problem(_ status: memcached_return_t, _ verb: String) -> SpillError {
+        let text = Self.text(handle, status)
+        let kind: SpillError.Kind =
+            switch status {
+            case MEMCACHED_SERVER_ERROR, MEMCACHED_NOTSTORED, MEMCACHED_E2BIG, MEMCACHED_SERVER_MEMORY_ALLOCATION_FAILURE, MEMCACHED_CLIENT_ERROR:
+                .refused
+            case MEMCACHED_PROTOCOL_ERROR, MEMCACHED_UNKNOWN_READ_FAILURE, MEMCACHED_PARTIAL_READ, MEMCACHED_MEMORY_ALLOCATION_FAILURE: .nonsense
+            default: .unanswered
+            }
+        return SpillError(kind, "\(name): \(verb): \(text)")
+    }
+
+    private static func text(_ handle: UnsafeMutablePointer<memcached_st>, _ status: memcached_return_t) -> String {
+        let last = memcached_last_error_message(handle).map { String(cString: $0) } ?? ""
+        return last.isEmpty ? String(cString: memcached_strerror(handle, status)) : last
+    }
+}
+#endif

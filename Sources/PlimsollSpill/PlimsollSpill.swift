@@ -1,1 +1,0 @@
-// The trait Spill fills this product.

@@ -1,0 +1,109 @@
+#if Spill
+/// What a store is yet to be told: one piece of work a key, oldest first, within a bound of bytes and of pieces.
+///
+/// A value: whoever owns it guards it, and releases what its methods return outside the lock.
+struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
+    enum Work {
+        case put(Value, bytes: Int)
+        case remove
+
+        var bytes: Int { if case .put(_, let bytes) = self { bytes } else { 0 } }
+    }
+
+    private struct Entry {
+        var number: UInt64
+        var work: Work
+    }
+
+    /// What an addition did.
+    struct Addition {
+        /// Values that are not written now: replaced, or pushed out as the oldest.
+        var gone: [Value] = []
+        /// How many were pushed out.
+        var dropped = 0
+        /// A removal was pushed out, so that the store may go on having what it should not: nothing it has may be used any more.
+        var hasLostRemoval = false
+    }
+
+    private(set) var bytes = 0
+    private var entries: [Key: Entry] = [:]
+    /// Keys by number, oldest first, from `first` on; those that have come again stand there twice, the first time in vain.
+    private var order: [(key: Key, number: UInt64)] = []
+    private var first = 0
+    private var last: UInt64 = 0
+
+    var count: Int { entries.count }
+    var isEmpty: Bool { entries.isEmpty }
+
+    func work(for key: Key) -> Work? { entries[key]?.work }
+
+    mutating func add(_ key: Key, _ work: Work, mostBytes: Int, mostCount: Int) -> Addition {
+        var addition = Addition()
+        if let old = takeOut(key), case .put(let value, _) = old { addition.gone.append(value) }
+        while !entries.isEmpty, bytes + work.bytes > mostBytes || entries.count >= mostCount {
+            // A removal has no bytes to give.
+            let wantsBytes = bytes + work.bytes > mostBytes
+            guard let (_, oldest) = next(where: { !wantsBytes || $0.bytes > 0 }) else { break }
+            switch oldest {
+            case .put(let value, _): addition.gone.append(value)
+            case .remove: addition.hasLostRemoval = true
+            }
+            addition.dropped += 1
+        }
+        last += 1
+        entries[key] = Entry(number: last, work: work)
+        order.append((key, last))
+        bytes += work.bytes
+        if order.count > 2 * entries.count + 64 { compact() }
+        return addition
+    }
+
+    /// Takes out the oldest.
+    mutating func next() -> (key: Key, work: Work)? { next { _ in true } }
+
+    /// Lets go of values, oldest first, until `target` bytes have gone or none is left. Removals stay.
+    mutating func dropValues(_ target: Int) -> [Value] {
+        var gone: [Value] = [], freed = 0
+        while freed < target, let (_, work) = next(where: { if case .put = $0 { true } else { false } }), case .put(let value, let bytes) = work {
+            gone.append(value)
+            freed += bytes
+        }
+        return gone
+    }
+
+    /// Forgets the removals: for when nothing that they are about can be found any more.
+    mutating func forgetRemovals() {
+        entries = entries.filter { if case .put = $0.value.work { true } else { false } }
+        compact()
+    }
+
+    private mutating func takeOut(_ key: Key) -> Work? {
+        guard let entry = entries.removeValue(forKey: key) else { return nil }
+        bytes -= entry.work.bytes
+        return entry.work
+    }
+
+    private mutating func next(where isWanted: (Work) -> Bool) -> (key: Key, work: Work)? {
+        var index = first
+        while index < order.count {
+            let (key, number) = order[index]
+            if let entry = entries[key], entry.number == number {
+                if isWanted(entry.work) {
+                    if index == first { first += 1 }
+                    return takeOut(key).map { (key, $0) }
+                }
+            } else if index == first {
+                first += 1
+            }
+            index += 1
+        }
+        if entries.isEmpty { compact() }
+        return nil
+    }
+
+    private mutating func compact() {
+        order = order[first...].filter { entries[$0.key]?.number == $0.number }
+        first = 0
+    }
+}
+#endif

@@ -1,0 +1,176 @@
+#if Spill
+import Plimsoll
+import Synchronization
+
+/// Three threads: one that writes, one that looks up, and one that tells those who look up when their time is over, however the store dallies.
+extension SpillEngine {
+    func startThreads() {
+        let hasAll =
+            Thread.start("plimsoll-spill") { [self] in write() } && Thread.start("plimsoll-find") { [self] in read() }
+            && Thread.start("plimsoll-wait") { [self] in watchTime() }
+        if !hasAll {
+            stop()
+            noted(
+                SpillError(
+                    .unreachable,
+                    "spill to \(store.name): no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"))
+        }
+    }
+
+    private var isStopped: Bool { state.withLock { $0.isStopped } }
+
+    private func noted(_ problem: SpillError) { state.withLock { $0.statistics.lastProblem = problem.description } }
+
+    private func succeeded() { state.withLock { $0.breaker.succeeded() } }
+
+    private func failed(_ problem: SpillError) {
+        let now = time.elapsed(), share = Double.random(in: 0.5...1)
+        state.withLock { state in
+            state.breaker.failed(at: now, share: share)
+            state.statistics.failures += 1
+            state.statistics.lastProblem = problem.description
+        }
+    }
+
+    // MARK: Writing
+
+    private func write() {
+        var connection: (any SpillConnection)?
+        while !isStopped {
+            let now = time.elapsed()
+            let (work, pause, generation): ((key: Key, work: SpillQueue<Key, Value>.Work)?, Duration?, UInt64) = state.withLock { state in
+                if state.queue.isEmpty { return (nil, nil, 0) }
+                guard state.breaker.mayTry(at: now) else { return (nil, max(.milliseconds(1), state.breaker.retryIn(at: now)), 0) }
+                state.writing = state.queue.next()
+                return (state.writing, nil, state.generation)
+            }
+            if let work {
+                carryOut(work.key, work.work, generation, &connection)
+                // `work` has it still, so that no value ends under the lock.
+                state.withLock { $0.writing = nil }
+                meter.load()?.give(work.work.bytes)
+            } else {
+                writing.park(atMost: pause)
+            }
+        }
+    }
+
+    private func carryOut(_ key: Key, _ work: SpillQueue<Key, Value>.Work, _ generation: UInt64, _ connection: inout (any SpillConnection)?) {
+        let record = SpillRecord(version: version, generation: generation)
+        let keyBytes = encodeKey(key), name = record.name(of: keyBytes, prefix: prefix)
+        var bytes: [UInt8]?
+        if case .put(let value, _) = work {
+            bytes = (try? codec.encode(value)).map { record.bytes(keyBytes, $0) }
+            guard let bytes, bytes.count <= store.mostBytes else {
+                state.withLock { $0.statistics.unfit += 1 }
+                // It went by as the one that asks whether the store is back.
+                state.withLock { if !$0.breaker.isClosed { $0.breaker.failed(at: time.elapsed()) } }
+                return
+            }
+        }
+        do throws(SpillError) {
+            let open = if let connection { connection } else { try store.connect(within: limits.writeTimeout) }
+            connection = open
+            if let bytes {
+                try open.put(name, bytes, age: limits.age, within: limits.writeTimeout)
+            } else {
+                try open.remove(name, within: limits.writeTimeout)
+            }
+            state.withLock { state in if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 } }
+            succeeded()
+        } catch {
+            if error.kind != .refused { connection = nil }
+            failed(error)
+            state.withLock { state in
+                guard state.generation == generation else { return }
+                if bytes == nil {
+                    // It may lie there still.
+                    forget(&state)
+                } else if error.kind == .unanswered || error.kind == .nonsense {
+                    state.unsure.insert(key)
+                    if state.unsure.count > Self.mostUnsure { forget(&state) }
+                }
+            }
+        }
+    }
+
+    // MARK: Looking up
+
+    private func read() {
+        var connection: (any SpillConnection)?
+        while !isStopped {
+            let next: (number: UInt64, key: Key, generation: UInt64)? = state.withLock { state in
+                while !state.readOrder.isEmpty {
+                    let number = state.readOrder.removeFirst()
+                    if let read = state.reads[number] { return (number, read.key, state.generation) }
+                }
+                return nil
+            }
+            guard let next else {
+                reading.park()
+                continue
+            }
+            answer(next.number, find(next.key, next.generation, &connection))
+        }
+    }
+
+    private func find(_ key: Key, _ generation: UInt64, _ connection: inout (any SpillConnection)?) -> Found {
+        let record = SpillRecord(version: version, generation: generation)
+        let keyBytes = encodeKey(key)
+        do throws(SpillError) {
+            let open = if let connection { connection } else { try store.connect(within: limits.readTimeout) }
+            connection = open
+            let bytes = try open.get(record.name(of: keyBytes, prefix: prefix), most: store.mostBytes, within: limits.readTimeout)
+            succeeded()
+            guard let bytes else {
+                state.withLock { $0.statistics.misses += 1 }
+                return .absent
+            }
+            guard let encoded = try? record.value(of: keyBytes, in: bytes), let value = try? codec.decode(encoded) else {
+                state.withLock { state in
+                    state.statistics.damaged += 1
+                    state.statistics.lastProblem =
+                        "spill to \(store.name): \(bytes.count) bytes came back that are not what was stored; the value is loaded instead"
+                }
+                return .unknown
+            }
+            return .value(value)
+        } catch {
+            if error.kind != .refused { connection = nil }
+            failed(error)
+            return .unknown
+        }
+    }
+
+    private func answer(_ number: UInt64, _ found: Found) {
+        let read = state.withLock { state -> Read? in
+            let read = state.reads.removeValue(forKey: number)
+            if read != nil, case .value = found { state.statistics.hits += 1 }
+            if read != nil, case .unknown = found { state.statistics.unanswered += 1 }
+            return read
+        }
+        read?.waiting.resume(returning: found)
+    }
+
+    // MARK: Time
+
+    private func watchTime() {
+        while !isStopped {
+            let now = time.elapsed(), share = Double.random(in: 0.5...1)
+            let (late, next): ([Read], Duration?) = state.withLock { state in
+                let late = state.reads.filter { $0.value.deadline <= now }
+                for number in late.keys { state.reads[number] = nil }
+                if !late.isEmpty {
+                    state.statistics.unanswered += late.count
+                    state.statistics.lastProblem = "spill to \(store.name): no answer to a look-up within \(limits.readTimeout)"
+                    // Once, however many waited: one store was slow once.
+                    state.breaker.failed(at: now, share: share)
+                }
+                return (Array(late.values), state.reads.values.map(\.deadline).min())
+            }
+            for read in late { read.waiting.resume(returning: .unknown) }
+            timing.park(atMost: next.map { max(.milliseconds(1), $0 - now) })
+        }
+    }
+}
+#endif

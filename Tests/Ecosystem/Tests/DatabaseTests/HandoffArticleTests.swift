@@ -1,0 +1,38 @@
+import Plimsoll
+import PlimsollGRDB
+import PlimsollTesting
+import Synchronization
+import TestServers
+import Testing
+
+/// The snippets of `docs/Adapters.md` about handing tasks over.
+@Suite(.timeLimit(.minutes(5))) struct HandoffArticleTests {
+    @Test func `work is finished here, or handed over and finished there`() async throws {
+        let directory = try TemporaryDirectory("article"), path = directory.path("tasks"), manager = ResourceManager(source: ScriptedPressureSource())
+        let exported = Mutex<[[UInt8]?]>([])
+        @Sendable func export(from start: [UInt8]?, _ save: ([UInt8]) -> Void) async throws {
+            exported.withLock { $0.append(start) }
+            save([1])
+        }
+        let store = try SQLiteTaskHandoff(path: path)
+        let outcome = try await manager.withBackgroundTask("export", handoff: store) { task, checkpoint in
+            try await export(from: checkpoint.start) { checkpoint.save($0) }
+        }
+        guard case .finished = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        _ = try await store.offer(TaskHandoffOffer(name: "export", checkpoint: [7], reason: .shutdown), heldBy: "another", for: .zero)
+        let replica = Task {
+            await manager.resumeHandedOff(from: store, names: ["export"]) { task, checkpoint in
+                try await export(from: checkpoint.start) { checkpoint.save($0) }
+            }
+        }
+        try await until { try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
+        replica.cancel()
+        await replica.value
+        #expect(exported.withLock { $0 } == [nil, [7]])
+    }
+
+    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "Handing tasks over", in: #filePath) == []) }
+}

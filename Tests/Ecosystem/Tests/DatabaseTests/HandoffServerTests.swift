@@ -1,0 +1,207 @@
+import Foundation
+import GRDB
+import Plimsoll
+import PlimsollGRDB
+import PlimsollPostgreSQL
+import PlimsollTesting
+import Synchronization
+import TestServers
+import Testing
+
+/// Replicas that hand work over through a real server, and a server that goes away, stands still or lies.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct HandoffServerTests {
+    /// Work of several steps, of which it is known who does it when.
+    private final class Ledger: Sendable {
+        private let state = Mutex((running: [String: Int](), most: 0, done: [String: Int](), steps: 0))
+        func enter(_ work: String) {
+            state.withLock { state in
+                state.running[work, default: 0] += 1
+                state.most = max(state.most, state.running[work] ?? 0)
+            }
+        }
+        func leave(_ work: String) { state.withLock { $0.running[work, default: 0] -= 1 } }
+        func step() { state.withLock { $0.steps += 1 } }
+        func finish(_ work: String) { state.withLock { $0.done[work, default: 0] += 1 } }
+        var most: Int { state.withLock { $0.most } }
+        var done: [String: Int] { state.withLock { $0.done } }
+        var steps: Int { state.withLock { $0.steps } }
+    }
+
+    private static let steps: UInt8 = 40
+
+    /// Forty steps, each noted; the name of the work and the number of steps done are the checkpoint.
+    private static func work(_ checkpoint: HandoffCheckpoint, _ name: String, _ ledger: Ledger) async throws {
+        ledger.enter(name)
+        defer { ledger.leave(name) }
+        var done = checkpoint.start?.first ?? 0
+        while done < steps {
+            try Task.checkCancellation()
+            poll(nil, 0, 1)
+            await Task.yield()
+            done += 1
+            ledger.step()
+            checkpoint.save([done] + Array(name.utf8))
+        }
+        ledger.finish(name)
+    }
+
+    private static func resume(_ manager: ResourceManager, _ store: any TaskHandoff, _ owner: String, _ ledger: Ledger, _ events: Events) async {
+        var policy = TaskHandoffPolicy()
+        (policy.lease, policy.poll, policy.longestPause, policy.retry) = (.seconds(20), .milliseconds(5), .milliseconds(50), .milliseconds(1))
+        await manager.resumeHandedOff(from: store, names: ["export"], as: owner, policy: policy, onEvent: { events.add($0) }) { _, checkpoint in
+            let name = String(decoding: (checkpoint.start ?? []).dropFirst(), as: UTF8.self)
+            try await work(checkpoint, name, ledger)
+        }
+    }
+
+    private final class Events: Sendable {
+        private let all = Mutex<[TaskHandoffEvent]>([])
+        func add(_ event: TaskHandoffEvent) { all.withLock { $0.append(event) } }
+        func count(_ isWanted: (TaskHandoffEvent) -> Bool) -> Int { all.withLock { $0.count(where: isWanted) } }
+        var problems: [TaskHandoffError] { all.withLock { $0.compactMap { if case .storeFailed(let error) = $0 { error } else { nil } } } }
+    }
+
+    private static func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource()) }
+
+    /// One replica begins the works and is asked to stop in the midst of them.
+    private func begin(_ names: [String], on manager: ResourceManager, _ store: any TaskHandoff, _ ledger: Ledger) async throws -> [HandoffOutcome<
+        Void
+    >] {
+        try await withThrowingTaskGroup(of: HandoffOutcome<Void>.self) { group in
+            for name in names {
+                group.addTask {
+                    try await manager.withBackgroundTask("export", handoff: store, from: [0] + Array(name.utf8), as: "first") { _, checkpoint in
+                        try await Self.work(checkpoint, name, ledger)
+                    }
+                }
+            }
+            await until { ledger.steps >= names.count }
+            manager.expireBackgroundTasks(.pressure, within: .seconds(60))
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+    }
+
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `C73 what one replica had to stop others finish, through a server that is killed meanwhile`() async throws {
+        let server = try await PostgreSQLServer(), ledger = Ledger(), events = Events()
+        let names = (0..<6).map { "work \($0)" }
+        let first = Self.manager(), firstStore = server.store()
+        let outcomes = try await begin(names, on: first, firstStore, ledger)
+        let handed = outcomes.count { if case .handedOff = $0 { true } else { false } }
+        #expect(handed >= 1 && handed + ledger.done.count == 6)
+
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for owner in ["second", "third"] {
+                group.addTask { await Self.resume(Self.manager(), server.store(), owner, ledger, events) }
+            }
+            await until { events.count { if case .taken = $0 { true } else { false } } >= 1 }
+            server.kill()
+            await until { !events.problems.isEmpty }
+            try await server.restart()
+            await until { ledger.done.count == 6 }
+            // Also the last word has got through, so that nobody does it again.
+            await until { (try? await firstStore.census()) == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        #expect(ledger.done == Dictionary(uniqueKeysWithValues: names.map { ($0, 1) }) && ledger.most == 1, "each once, and by one at a time")
+        #expect(events.problems.allSatisfy { [.unreachable, .unanswered].contains($0.kind) })
+        #expect(events.count { if case .lost = $0 { true } else { false } } == 0)
+    }
+
+    @Test func `C73 what one process had to stop the next finishes, through a file`() async throws {
+        let directory = try TemporaryDirectory("handoff"), ledger = Ledger(), events = Events()
+        let names = (0..<4).map { "work \($0)" }
+        let outcomes = try await begin(names, on: Self.manager(), SQLiteTaskHandoff(path: directory.path("tasks")), ledger)
+        #expect(outcomes.contains { if case .handedOff = $0 { true } else { false } })
+        let store = try SQLiteTaskHandoff(path: directory.path("tasks"))
+        let run = Task { await Self.resume(Self.manager(), store, "next", ledger, events) }
+        try await until {
+            guard ledger.done.count == 4 else { return false }
+            return try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0)
+        }
+        run.cancel()
+        await run.value
+        #expect(ledger.done.values.allSatisfy { $0 == 1 } && ledger.most == 1 && events.problems.isEmpty)
+        #expect(ledger.steps == 4 * Int(Self.steps), "no step twice: each went on from where the other was")
+    }
+
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `a server that is down when work must stop has it handed over by the other way`() async throws {
+        let server = try await PostgreSQLServer(), manager = Self.manager(), ledger = Ledger(), kept = MemoryStateStore()
+        #expect(manager.persistHandovers(in: kept) == nil)
+        server.kill()
+        let outcomes = try await begin(["lonely"], on: manager, server.store(), ledger)
+        guard case .kept(.safe, let problem)? = outcomes.first else {
+            Issue.record("\(outcomes)")
+            return
+        }
+        #expect(problem.kind == .unreachable && problem.description.contains("offer task \"export\""), "\(problem)")
+        let work = try #require(manager.claimHandovers().first)
+        #expect(work.name == "export" && work.bytes.dropFirst() == Array("lonely".utf8)[...])
+    }
+
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `a server that stands still costs its time limit, then nothing, and is found again`() async throws {
+        let server = try await PostgreSQLServer()
+        var settings = PostgreSQLSettings.hasty
+        (settings.shortestPause, settings.longestPause) = (.seconds(3600), .seconds(3600))
+        let store = server.store(TaskHandoffLimits(), settings), other = server.store(TaskHandoffLimits(), .hasty)
+        await until { (try? await other.census()) != nil }
+        _ = try? await store.census()
+        server.freeze(true)
+        // Its processes that serve connections run on; what is new is not accepted.
+        let fresh = server.store(TaskHandoffLimits(), settings)
+        await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
+        let second = await #expect(throws: TaskHandoffError.self) { try await fresh.census() }
+        #expect(second?.kind == .unreachable && second?.description.contains("left alone") == true)
+        #expect(fresh.statistics.skipped == 1 && fresh.statistics.unreachable == 1 && fresh.statistics.lastProblem != nil)
+        server.freeze(false)
+        await until { (try? await other.census()) != nil }
+    }
+
+    @Test(arguments: [nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "R\0\0\0\u{8}\0\0\0\0", "E\0\0\0\u{b}SFATAL\0", "T\u{7f}\u{7f}\u{7f}\u{7f}"])
+    func `a server that is silent or lies gives an error that says so`(answer: String?) async throws {
+        let puppet = PuppetServer(answering: answer.map { Array($0.utf8) })
+        defer { puppet.stop() }
+        let store = PostgreSQLTaskHandoff("hostaddr=127.0.0.1 port=\(puppet.port) user=x dbname=x sslmode=disable", settings: .hasty)
+        let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(1)) }
+        #expect(error?.kind == .unreachable && error?.description.hasPrefix("take a task in PostgreSQL") == true, "\(String(describing: error))")
+        #expect(store.statistics.unreachable == 1 && store.statistics.answered == 0)
+    }
+
+    @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
+    func `a row that something else has changed is set aside, not run`() async throws {
+        let server = try await PostgreSQLServer(), store = server.store()
+        _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1, 2, 3], reason: .pressure, id: "bent"), heldBy: "x", for: .zero)
+        let log = FileManager.default.temporaryDirectory.appendingPathComponent("psql-\(UInt32.random(in: 0 ... .max))")
+        defer { try? FileManager.default.removeItem(at: log) }
+        let psql = try #require(ServerProcess.find("psql"))
+        #expect(try ServerProcess.run([psql, server.conninfo, "-c", "update plimsoll_handoff set checkpoint = 'xyz'"], log: log) == 0)
+        let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
+        #expect(error?.kind == .nonsense && error?.description.contains("bent") == true)
+        #expect(try await store.take(["a"], by: "r", for: .seconds(60)) == nil)
+        #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
+    }
+
+    @Test func `a row of a file that something else has changed is set aside, and a file that is none is refused`() async throws {
+        let directory = try TemporaryDirectory("handoff"), store = try SQLiteTaskHandoff(path: directory.path("tasks"))
+        _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1, 2, 3], reason: .pressure, id: "bent"), heldBy: "x", for: .zero)
+        var configuration = Configuration()
+        configuration.allowsUnsafeTransactions = true
+        let other = try DatabaseQueue(path: directory.path("tasks"), configuration: configuration)
+        try await other.write { try $0.execute(sql: "UPDATE plimsoll_handoff SET checkpoint = x'414243'") }
+        let error = await #expect(throws: TaskHandoffError.self) { try await store.take(["a"], by: "r", for: .seconds(60)) }
+        #expect(error?.kind == .nonsense && error?.description.contains("bent") == true)
+        #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
+        // Held by another process for longer than the busy timeout.
+        let hasty = try SQLiteTaskHandoff(path: directory.path("tasks"), busyTimeout: .milliseconds(20))
+        try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        let busy = await #expect(throws: TaskHandoffError.self) { try await hasty.retry("bent") }
+        #expect(busy?.kind == .unreachable && busy?.description.contains("busy timeout") == true, "\(String(describing: busy))")
+        try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        #expect(try await hasty.retry("bent"))
+        try Data(repeating: 65, count: 8192).write(to: directory.url.appendingPathComponent("none"))
+        #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: directory.path("none")) }
+    }
+}

@@ -1,0 +1,91 @@
+import Foundation
+import Plimsoll
+import PlimsollPostgreSQL
+import TestServers
+
+/// A PostgreSQL server with a cluster of its own, on a port of loopback.
+final class PostgreSQLServer: Sendable {
+    static let isInstalled =
+        ServerProcess.find("postgres") != nil && (geteuid() != 0 || ServerProcess.find("setpriv") != nil && getpwnam("postgres") != nil)
+    static let reason = "PostgreSQL's server is not installed, or root has no user postgres to run it as"
+
+    let port = Loopback.freePort()
+    private let directory: TemporaryDirectory
+    private let process: ServerProcess
+    private var log: URL { directory.url.appendingPathComponent("log") }
+
+    init() async throws {
+        directory = try TemporaryDirectory("pg")
+        let data = directory.path("data")
+        if geteuid() == 0 {
+            // It refuses to run as root.
+            let user = getpwnam("postgres").pointee
+            chown(directory.url.path, user.pw_uid, user.pw_gid)
+        }
+        let log = directory.url.appendingPathComponent("log")
+        let made = try ServerProcess.run(
+            Self.asUser([ServerProcess.find("initdb")!, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]), log: log)
+        if made != 0 { throw TestServerProblem("initdb ended with \(made): \((try? String(contentsOf: log, encoding: .utf8)) ?? "")") }
+        process = try ServerProcess(
+            Self.asUser([
+                ServerProcess.find("postgres")!, "-D", data, "-h", "127.0.0.1", "-p", "\(port)", "-k", "", "-c", "fsync=off", "-c",
+                "max_connections=20", "-c",
+                "shared_buffers=4MB",
+            ]), log: log)
+        await ready()
+    }
+
+    private static func asUser(_ command: [String]) -> [String] {
+        geteuid() == 0 ? [ServerProcess.find("setpriv")!, "--reuid", "postgres", "--regid", "postgres", "--clear-groups"] + command : command
+    }
+
+    /// Where a client finds it.
+    var conninfo: String { "hostaddr=127.0.0.1 port=\(port) user=postgres dbname=postgres application_name=plimsoll-test" }
+
+    func store(_ limits: TaskHandoffLimits = TaskHandoffLimits(), _ settings: PostgreSQLSettings = .patient) -> PostgreSQLTaskHandoff {
+        PostgreSQLTaskHandoff(conninfo, limits: limits, settings: settings)
+    }
+
+    private func ready() async {
+        let store = PostgreSQLTaskHandoff(conninfo, settings: .patient)
+        await until { (try? await store.census()) != nil }
+    }
+
+    func kill() { process.kill() }
+    func freeze(_ isFrozen: Bool) { process.freeze(isFrozen) }
+
+    func restart() async throws {
+        let store = PostgreSQLTaskHandoff(conninfo, settings: .patient)
+        var isUp = false
+        // What the killed one has left, its children, takes a moment to go; until then the next refuses.
+        while !isUp {
+            try process.start(log: log)
+            await until {
+                isUp = (try? await store.census()) != nil
+                return isUp || !process.isRunning
+            }
+        }
+    }
+}
+
+struct TestServerProblem: Error, CustomStringConvertible {
+    var description: String
+    init(_ description: String) { self.description = description }
+}
+
+extension PostgreSQLSettings {
+    /// Times that no busy machine exceeds, and short pauses.
+    static var patient: PostgreSQLSettings {
+        var settings = PostgreSQLSettings()
+        (settings.connectTimeout, settings.statementTimeout) = (.seconds(60), .seconds(60))
+        (settings.shortestPause, settings.longestPause) = (.milliseconds(1), .milliseconds(20))
+        return settings
+    }
+
+    /// Times after which a server that never answers is found out.
+    static var hasty: PostgreSQLSettings {
+        var settings = patient
+        (settings.connectTimeout, settings.statementTimeout) = (.milliseconds(100), .milliseconds(100))
+        return settings
+    }
+}

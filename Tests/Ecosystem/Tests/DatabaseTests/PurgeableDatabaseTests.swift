@@ -1,0 +1,89 @@
+import GRDB
+import Plimsoll
+import PlimsollGRDB
+import PlimsollTesting
+import TestServers
+import Testing
+
+/// SQLite's memory gives way, and the database goes on.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableDatabaseTests {
+    /// A file with 8 MiB in 2000 rows.
+    private func fill(_ database: any DatabaseWriter) async throws {
+        try await database.write { database in
+            try database.execute(sql: "CREATE TABLE page (id INTEGER PRIMARY KEY, bytes BLOB)")
+            try database.execute(
+                sql:
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO page SELECT i, randomblob(4000) FROM n"
+            )
+        }
+    }
+
+    private func sum(_ reader: any DatabaseReader) async throws -> Int {
+        try await reader.read { try Int.fetchOne($0, sql: "SELECT SUM(LENGTH(bytes)) FROM page") ?? 0 }
+    }
+
+    @Test func `C88 a queue's page cache is measured by SQLite, released and restricted, and the queue stays good`() async throws {
+        let directory = try TemporaryDirectory("grdb")
+        var configuration = Configuration()
+        configuration.maximumReaderCount = 1
+        let limit = DatabaseCacheLimit(.mebibytes(32), for: &configuration)
+        let queue = try DatabaseQueue(path: directory.path("db"), configuration: configuration)
+        try await fill(queue)
+        let purgeable = PurgeableDatabase(queue, name: "orders", limit: limit)
+        #expect(try await sum(queue) == 8_000_000)
+        let held = purgeable.heldBytes
+        #expect(held > .mebibytes(4), "\(held)")
+        let released = purgeable.release(.max)
+        #expect(released > .mebibytes(4) && purgeable.heldBytes < .mebibytes(1), "\(released) of \(held)")
+        #expect(try await sum(queue) == 8_000_000)
+
+        purgeable.restrict(to: .mebibytes(1))
+        #expect(limit.current == .mebibytes(1))
+        #expect(try await sum(queue) == 8_000_000)
+        #expect(purgeable.heldBytes < .mebibytes(2), "the limit holds without a release")
+        purgeable.restrict(to: nil)
+        #expect(limit.current == .mebibytes(32))
+        #expect(try await sum(queue) == 8_000_000 && purgeable.heldBytes > .mebibytes(4))
+    }
+
+    @Test func `C88 a pool's readers give way too, and readers that are reading go on`() async throws {
+        let directory = try TemporaryDirectory("grdb")
+        let path = directory.path("db"), manager = ResourceManager(source: ScriptedPressureSource())
+        var configuration = Configuration()
+        let limit = DatabaseCacheLimit(.mebibytes(64), for: &configuration)
+        let pool = try DatabasePool(path: path, configuration: configuration)
+        let purgeable = PurgeableDatabase(pool, limit: limit)
+        manager.register(purgeable, purgesOnBackground: true)
+        try await fill(pool)
+        #expect(try await sum(pool) == 8_000_000)
+        let held = purgeable.heldBytes
+        #expect(held > .mebibytes(8), "the writer's and a reader's: \(held)")
+        // A reader in the midst of it sees the end.
+        let rows = try await pool.read { database in
+            var rows = 0
+            let cursor = try Row.fetchCursor(database, sql: "SELECT bytes FROM page")
+            while try cursor.next() != nil {
+                rows += 1
+                if rows == 1000 { _ = purgeable.release(.max) }
+            }
+            return rows
+        }
+        #expect(rows == 2000)
+        await until { purgeable.release(.max) == .zero && purgeable.heldBytes < .mebibytes(2) }
+        #expect(try await sum(pool) == 8_000_000)
+    }
+
+    @Test func `a release does not wait for a transaction that runs long`() async throws {
+        let directory = try TemporaryDirectory("grdb"), queue = try DatabaseQueue(path: directory.path("db"))
+        try await fill(queue)
+        let purgeable = PurgeableDatabase(queue)
+        #expect(try await sum(queue) == 8_000_000 && purgeable.heldBytes > .mebibytes(1))
+        try await queue.write { _ in
+            // From within: were it waited for, this would never return.
+            #expect(purgeable.release(.max) == .zero)
+        }
+        await until { purgeable.heldBytes < .mebibytes(1) }
+    }
+
+    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "GRDB", in: #filePath) == []) }
+}

@@ -1,0 +1,190 @@
+import Plimsoll
+import PlimsollSpill
+import PlimsollTesting
+import Synchronization
+import TestServers
+import Testing
+
+/// The queue before the store is memory too: bounded, first to go, and shut while memory is critical.
+@Suite(.timeLimit(.minutes(5))) struct SpillPressureTests {
+    /// A store in this process that can be held up, and that can be told to fail.
+    final class HeldStore: SpillStore, SpillConnection {
+        struct State {
+            var records: [String: [UInt8]] = [:]
+            var isHeld = false
+            var problem: SpillError?
+            var calls = 0
+        }
+        let state = Mutex(State())
+        var name: String { "held store" }
+        var mostBytes: Int { 100_000 }
+
+        func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection { self }
+        private func pass() throws(SpillError) {
+            state.withLock { $0.calls += 1 }
+            while state.withLock({ $0.isHeld }) { yieldThread() }
+            if let problem = state.withLock({ $0.problem }) { throw problem }
+        }
+        func put(_ key: String, _ bytes: [UInt8], age: Duration, within timeout: Duration) throws(SpillError) {
+            try pass()
+            state.withLock { $0.records[key] = bytes }
+        }
+        func get(_ key: String, most: Int, within timeout: Duration) throws(SpillError) -> [UInt8]? {
+            try pass()
+            return state.withLock { $0.records[key] }
+        }
+        func remove(_ key: String, within timeout: Duration) throws(SpillError) {
+            try pass()
+            state.withLock { $0.records[key] = nil }
+        }
+        func hold(_ isHeld: Bool) { state.withLock { $0.isHeld = isHeld } }
+        func fail(_ kind: SpillError.Kind?) { state.withLock { $0.problem = kind.map { SpillError($0, "held store: told to fail") } } }
+        var calls: Int { state.withLock { $0.calls } }
+    }
+
+    private func limits(bytes: ByteCount = .mebibytes(4), count: Int = 1024) -> SpillLimits {
+        var limits = SpillLimits.patient
+        (limits.queuedBytes, limits.queuedCount) = (bytes, count)
+        return limits
+    }
+
+    @Test func `a purge returns while the store hangs, and the oldest that waits gives way`() async throws {
+        let store = HeldStore()
+        store.hold(true)
+        let texts = SpilledTexts(store, limits: limits(bytes: .bytes(20_000)))
+        // Each returns: nobody waits for the store.
+        texts.spill(0..<100)
+        let statistics = texts.spilled.statistics
+        #expect(statistics.queuedBytes <= .bytes(20_000) && statistics.queuedCount >= 10)
+        #expect(statistics.dropped >= 70 && statistics.stored == 0)
+        // The youngest wait still, and are found where they wait.
+        #expect(try await texts.text("key 99", loaded: "loaded").hasPrefix("text 99") && texts.spilled.statistics.queueHits == 1)
+        store.hold(false)
+        await until { texts.spilled.statistics.queuedCount == 0 }
+        #expect(try await texts.text("key 97", loaded: "loaded").hasPrefix("text 97") && texts.spilled.statistics.hits == 1)
+        #expect(try await texts.text("key 5", loaded: "loaded") == "loaded")
+    }
+
+    @Test func `what waits is counted by the manager, and released before anything else`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store, limits: limits())
+        let run = Task { [manager = texts.manager] in try await manager.run() }
+        texts.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
+        await texts.source.settled()
+        store.hold(true)
+        texts.spill(0..<100)
+        #expect(texts.spilled.statistics.queuedCount > 90)
+        texts.source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+        await until { texts.manager.level == .critical && texts.spilled.statistics.queuedBytes == .zero }
+        let shed = texts.spilled.statistics.shed
+        #expect(shed > 90)
+        // Nothing goes into it as long as that lasts.
+        texts.spill(200..<210)
+        #expect(texts.spilled.statistics.shed == shed + 10 && texts.spilled.statistics.queuedBytes == .zero)
+        store.hold(false)
+        run.cancel()
+        try await run.value
+    }
+
+    @Test(arguments: [SpillError.Kind.unanswered, .nonsense, .refused, .unreachable])
+    func `a removal that fails takes everything with it, so that nothing stale is found`(kind: SpillError.Kind) async throws {
+        let store = HeldStore(), texts = SpilledTexts(store)
+        texts.spill(0..<5)
+        await texts.written()
+        store.fail(kind)
+        texts.spilled.removeValue(forKey: "key 3")
+        await until { texts.spilled.statistics.forgotten == 1 }
+        store.fail(nil)
+        // Its record is there still, and not found.
+        #expect(store.state.withLock { $0.records.count } == 5)
+        for key in 3..<5 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+    }
+
+    @Test func `what is just being removed is not found any more, and what is just being written is`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store)
+        texts.spill(0..<1)
+        await texts.written()
+        store.hold(true)
+        let calls = store.calls
+        texts.spilled.removeValue(forKey: "key 0")
+        await until { store.calls > calls }
+        #expect(texts.spilled.statistics.queuedCount == 0, "it is on its way")
+        #expect(try await texts.text("key 0", loaded: "loaded") == "loaded")
+        store.hold(false)
+        await until { texts.spilled.statistics.removed == 1 }
+        #expect(texts.cache.removeValue(forKey: "key 0") == "loaded")
+        await until { texts.spilled.statistics.removed == 2 }
+        store.hold(true)
+        texts.spill(1..<2)
+        await until { texts.spilled.statistics.queuedCount == 0 }
+        #expect(try await texts.text("key 1", loaded: "loaded").hasPrefix("text 1"))
+        store.hold(false)
+    }
+
+    @Test func `a put that may still be carried out behind our back is never found after the next change`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store)
+        store.fail(.unanswered)
+        texts.spill(0..<1, "old")
+        await until { texts.spilled.statistics.failures == 1 }
+        store.fail(nil)
+        #expect(texts.spilled.statistics.forgotten == 0)
+        texts.spill(0..<1, "new")
+        #expect(texts.spilled.statistics.forgotten == 1, "its name changed, so that the old one may come when it likes")
+        await until { texts.spilled.statistics.stored == 1 }
+        #expect(try await texts.text("key 0", loaded: "loaded").hasPrefix("new 0"))
+    }
+
+    @Test func `a store known to be down is asked by one now and then, and takes no values`() async throws {
+        let store = HeldStore()
+        var limits = limits()
+        (limits.shortestPause, limits.longestPause) = (.seconds(3600), .seconds(3600))
+        let texts = SpilledTexts(store, limits: limits)
+        store.fail(.unreachable)
+        for key in 0..<3 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        await until { texts.spilled.statistics.isStoreDown }
+        let calls = store.calls
+        for key in 10..<50 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        texts.spill(60..<70)
+        #expect(store.calls == calls && texts.spilled.statistics.skipped >= 38 && texts.spilled.statistics.refusedWhileDown >= 10)
+        #expect(texts.spilled.statistics.lastProblem == "held store: told to fail")
+    }
+
+    @Test func `bent, cut and foreign records are misses`() async throws {
+        let store = HeldStore(), texts = SpilledTexts(store, generation: 7)
+        texts.spill(0..<1)
+        await texts.written()
+        #expect(try await SpilledTexts(store, generation: 7).text("key 0", loaded: "loaded").hasPrefix("text 0"))
+        let records = store.state.withLock { $0.records }
+        let good = try #require(records.values.first)
+        var wrongs = (0..<good.count).filter { $0 < 40 || $0 % 97 == 0 }.map { Array(good.prefix($0)) }
+        for index in good.indices where index < 40 || index % 97 == 0 {
+            var bent = good
+            bent[index] ^= 4
+            wrongs.append(bent)
+        }
+        wrongs.append(good + [0])
+        for wrong in wrongs {
+            // A store of its own: what is found to be bent is removed.
+            let store = HeldStore()
+            store.state.withLock { $0.records = records.mapValues { _ in wrong } }
+            let reader = SpilledTexts(store, generation: 7)
+            #expect(try await reader.text("key 0", loaded: "loaded") == "loaded")
+            #expect(reader.spilled.statistics.damaged == 1, "\(reader.spilled.statistics)")
+        }
+    }
+
+    @Test func `a value too large for the store, or that cannot be encoded, is left out and counted`() async throws {
+        struct Refused: Error {}
+        let store = HeldStore(), manager = ResourceManager(source: ScriptedPressureSource())
+        let cache = PurgeableCache<String, Int>("numbers", cost: { _, _ in 1 })
+        let codec = SpillCodec<Int>(
+            byteCount: { $0 == 1 ? 1_000_000 : 8 }, encode: { if $0 == 2 { throw Refused() } else { [UInt8(truncatingIfNeeded: $0)] } },
+            decode: { if $0 == [3] { throw Refused() } else { Int($0[0]) } })
+        let spilled = SpilledCache(cache, to: store, codec: codec, manager: manager, limits: .patient)
+        for number in 1...4 { cache.insert(number, forKey: "\(number)") }
+        _ = cache.release(.max)
+        await until { spilled.statistics.stored == 2 }
+        #expect(spilled.statistics.unfit == 2)
+        #expect(try await spilled.value(forKey: "3") { 30 } == 30 && spilled.statistics.damaged == 1)
+        #expect(try await spilled.value(forKey: "4") { 40 } == 4)
+    }
+}

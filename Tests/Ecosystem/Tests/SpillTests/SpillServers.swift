@@ -1,0 +1,109 @@
+import Foundation
+import Plimsoll
+import PlimsollSpill
+import PlimsollTesting
+import TestServers
+
+/// Either of the two servers, started for a test.
+enum Kind: String, CaseIterable, CustomStringConvertible, Sendable {
+    case memcached, redis
+
+    var description: String { rawValue }
+    var program: String? { ServerProcess.find(self == .memcached ? "memcached" : "redis-server") }
+
+    static var installed: [Kind] { allCases.filter { $0.program != nil } }
+
+    func store(port: UInt16) -> any SpillStore {
+        switch self {
+        case .memcached: MemcachedStore(host: "127.0.0.1", port: port)
+        case .redis: RedisStore(host: "127.0.0.1", port: port)
+        }
+    }
+}
+
+/// A real server on a port of loopback.
+struct SpillServer {
+    let kind: Kind
+    let port: UInt16
+    let directory: TemporaryDirectory
+    let process: ServerProcess
+
+    var store: any SpillStore { kind.store(port: port) }
+    var log: URL { directory.url.appendingPathComponent("log") }
+
+    init(_ kind: Kind) async throws {
+        (self.kind, port, directory) = (kind, Loopback.freePort(), try TemporaryDirectory("spill"))
+        let command =
+            switch kind {
+            case .memcached: [kind.program!, "-u", "nobody", "-l", "127.0.0.1", "-p", "\(port)", "-U", "0", "-m", "32"]
+            case .redis:
+                [
+                    kind.program!, "--bind", "127.0.0.1", "--port", "\(port)", "--save", "", "--appendonly", "no", "--dir", directory.url.path,
+                    "--daemonize", "no",
+                ]
+            }
+        process = try ServerProcess(command, log: directory.url.appendingPathComponent("log"))
+        await ready()
+    }
+
+    func ready() async {
+        await until {
+            do {
+                _ = try store.connect(within: .seconds(1)).get("plimsoll:ready", most: 10, within: .seconds(1))
+                return true
+            } catch {
+                return false
+            }
+        }
+    }
+
+    func restart() async throws {
+        try process.start(log: log)
+        await ready()
+    }
+}
+
+/// A cache of 100 short texts over a server, with a manager that need not run.
+final class SpilledTexts: Sendable {
+    let cache: PurgeableCache<String, String>
+    let spilled: SpilledCache<String, String>
+    let manager: ResourceManager
+    let source = ScriptedPressureSource()
+
+    init(_ store: any SpillStore, limits: SpillLimits = .patient, generation: UInt64 = .random(in: .min ... .max)) {
+        manager = ResourceManager(source: source)
+        cache = PurgeableCache("texts", limit: .bytes(100), shardCount: 1, cost: { _, _ in 1 })
+        spilled = SpilledCache(cache, to: store, manager: manager, limits: limits, generation: generation)
+    }
+
+    /// The text under `key`, loaded as `loaded` if neither cache nor store has it.
+    func text(_ key: String, loaded: String) async throws -> String { try await spilled.value(forKey: key) { loaded } }
+
+    /// Puts a text of a kilobyte under each key and purges them all, so that they go to the store.
+    func spill(_ keys: some Sequence<Int>, _ text: String = "text") {
+        for key in keys {
+            cache.insert("\(text) \(key) " + String(repeating: "x", count: 1000), forKey: "key \(key)")
+            _ = cache.release(.max)
+        }
+    }
+
+    /// Until nothing waits any more.
+    func written() async { await until { spilled.statistics.queuedCount == 0 && spilled.statistics.stored + spilled.statistics.failures > 0 } }
+}
+
+extension SpillLimits {
+    /// Times that no busy machine exceeds, so that what is tested is not the machine.
+    static var patient: SpillLimits {
+        var limits = SpillLimits()
+        (limits.readTimeout, limits.writeTimeout) = (.seconds(60), .seconds(60))
+        (limits.shortestPause, limits.longestPause) = (.milliseconds(1), .milliseconds(20))
+        return limits
+    }
+
+    /// Times after which a server that never answers is found out.
+    static var hasty: SpillLimits {
+        var limits = patient
+        (limits.readTimeout, limits.writeTimeout) = (.milliseconds(30), .milliseconds(30))
+        return limits
+    }
+}

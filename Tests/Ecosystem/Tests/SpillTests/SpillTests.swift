@@ -1,0 +1,147 @@
+import Plimsoll
+import PlimsollSpill
+import PlimsollTesting
+import Synchronization
+import TestServers
+import Testing
+
+/// What is purged goes to a real server and is found there again, whatever the server does meanwhile.
+@Suite(.serialized, .timeLimit(.minutes(5)), .enabled(if: !Kind.installed.isEmpty, "neither memcached nor redis-server is installed"))
+struct SpillTests {
+    @Test(arguments: Kind.installed)
+    func `what is purged is written, and found instead of being loaded`(kind: Kind) async throws {
+        let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
+        texts.spill(0..<50)
+        #expect(texts.cache.count == 0)
+        await texts.written()
+        #expect(texts.spilled.statistics.stored == 50 && texts.spilled.statistics.lastProblem == nil)
+        for key in 0..<50 { #expect(try await texts.text("key \(key)", loaded: "loaded").hasPrefix("text \(key) x")) }
+        #expect(texts.spilled.statistics.hits == 50 && texts.cache.count == 50)
+        #expect(try await texts.text("another", loaded: "loaded") == "loaded")
+        #expect(texts.spilled.statistics.misses == 1 && texts.spilled.statistics.damaged == 0)
+    }
+
+    @Test(arguments: Kind.installed)
+    func `what is not true any more is not found: replaced, removed, purged by tag, or by another process`(kind: Kind) async throws {
+        let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
+        texts.spill(0..<4)
+        await texts.written()
+        // Replaced while the cache had let go of it, then let go of again unseen by the store.
+        texts.spilled.insert("new", forKey: "key 0")
+        await until { texts.spilled.statistics.removed == 1 }
+        #expect(texts.cache.removeValue(forKey: "key 0") == "new")
+        #expect(try await texts.text("key 0", loaded: "loaded") == "loaded")
+        #expect(texts.spilled.removeValue(forKey: "key 1") == nil)
+        #expect(try await texts.text("key 1", loaded: "loaded") == "loaded")
+        #expect(try await texts.text("key 2", loaded: "loaded").hasPrefix("text 2"))
+
+        // A tag says that values are wrong, which nobody knows of the store's: all are given up.
+        texts.cache.insert("tagged", forKey: "tagged", tags: ["tenant"])
+        texts.cache.purge(tag: "tenant")
+        #expect(texts.spilled.statistics.forgotten == 1 && texts.spilled.statistics.queuedBytes == .zero)
+        #expect(try await texts.text("tagged", loaded: "loaded") == "loaded")
+        #expect(try await texts.text("key 3", loaded: "loaded") == "loaded")
+
+        // Another process has another generation, unless it is told.
+        let one = SpilledTexts(server.store, generation: 7), same = SpilledTexts(server.store, generation: 7), other = SpilledTexts(server.store)
+        one.spill(0..<1)
+        await one.written()
+        #expect(try await other.text("key 0", loaded: "loaded") == "loaded")
+        #expect(try await same.text("key 0", loaded: "loaded").hasPrefix("text 0"))
+    }
+
+    @Test(arguments: Kind.installed)
+    func `a server that is killed and comes back costs loads, no errors`(kind: Kind) async throws {
+        let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
+        texts.spill(0..<10)
+        await texts.written()
+        server.process.kill()
+        for key in 0..<10 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        await until { texts.spilled.statistics.isStoreDown }
+        let before = texts.spilled.statistics
+        #expect(before.failures >= 3 && before.hits == 0)
+        let problem = try #require(before.lastProblem)
+        #expect(problem.contains(texts.spilled.statistics.lastProblem == nil ? "" : "127.0.0.1"), "\(problem)")
+        try await server.restart()
+        // Until it is asked again, and found to be back.
+        await until {
+            texts.spill(100..<101)
+            return texts.spilled.statistics.stored > before.stored && !texts.spilled.statistics.isStoreDown
+        }
+        await until { texts.spilled.statistics.queuedCount == 0 }
+        #expect(try await texts.text("key 100", loaded: "loaded").hasPrefix("text 100"))
+        #expect(texts.spilled.statistics.damaged == 0)
+    }
+
+    @Test(arguments: Kind.installed)
+    func `a server that freezes in the midst of it holds nobody up`(kind: Kind) async throws {
+        let server = try await SpillServer(kind), texts = SpilledTexts(server.store, limits: .hasty)
+        texts.spill(0..<3)
+        await texts.written()
+        server.process.freeze(true)
+        for key in 0..<20 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        texts.spill(20..<60)
+        await until { texts.spilled.statistics.isStoreDown }
+        server.process.freeze(false)
+        await until {
+            texts.spill(100..<101)
+            return !texts.spilled.statistics.isStoreDown
+        }
+        // Whatever of it the server still carries out, none of these may be seen as they were before.
+        for key in 0..<3 {
+            texts.spilled.insert("new", forKey: "key \(key)")
+            texts.cache.removeValue(forKey: "key \(key)")
+            #expect(try await texts.text("key \(key)", loaded: "newest") == "newest")
+        }
+    }
+
+    @Test(arguments: Kind.allCases)
+    func `a server that accepts and never answers is found out, and left alone`(kind: Kind) async throws {
+        let puppet = PuppetServer(answering: nil), texts = SpilledTexts(kind.store(port: puppet.port), limits: .hasty)
+        defer { puppet.stop() }
+        for key in 0..<10 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        await until { texts.spilled.statistics.isStoreDown }
+        let statistics = texts.spilled.statistics
+        #expect(statistics.unanswered + statistics.skipped == 10 && statistics.unanswered >= 1 && statistics.hits == 0)
+        #expect(puppet.connectionCount >= 1 && statistics.lastProblem != nil)
+    }
+
+    @Test(
+        arguments: Kind.allCases,
+        [
+            "+OK\r\n", "garbage that is no protocol\r\n", "$5\r\nwrong\r\n", "*1000000000\r\n", "$999999999999\r\n",
+            "VALUE x 0 5\r\nwrong\r\nEND\r\n", "VALUE x 0 99999999999\r\n", "VERSION 1.6.18\r\n",
+        ])
+    func `a server that lies gives misses`(kind: Kind, answer: String) async throws {
+        let puppet = PuppetServer(answering: Array(answer.utf8)), texts = SpilledTexts(kind.store(port: puppet.port), limits: .hasty)
+        defer { puppet.stop() }
+        texts.spill(0..<5)
+        for key in 0..<5 {
+            let text = try await texts.text("key \(key)", loaded: "loaded")
+            #expect(text == "loaded" || text.hasPrefix("text \(key)"), "what was still waiting is true")
+        }
+        for key in 10..<20 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
+        let statistics = texts.spilled.statistics
+        #expect(statistics.hits == 0 && statistics.damaged + statistics.failures + statistics.unanswered + statistics.skipped > 0)
+    }
+
+    /// Headers of memcached's binary protocol with every status and opcode, lengths that fit and that do not, and pieces of them.
+    @Test func `a server that lies in the binary protocol gives misses`() async throws {
+        var random = SeededGenerator(seed: 7)
+        for round in 0..<200 {
+            var answer: [UInt8] = [0x81, UInt8.random(in: 0..<32, using: &random), 0, 0, 0, 0, 0, UInt8.random(in: 0..<0x90, using: &random)]
+            let length: UInt32 = [0, 4, 5, 64, 100_000, .max].randomElement(using: &random)!
+            withUnsafeBytes(of: length.bigEndian) { answer.append(contentsOf: $0) }
+            answer.append(contentsOf: [UInt8](repeating: 0, count: 12))
+            if Bool.random(using: &random) { answer[3] = UInt8.random(in: 0..<250, using: &random) }
+            if Bool.random(using: &random) { answer[4] = UInt8.random(in: 0..<64, using: &random) }
+            answer.append(contentsOf: (0..<min(64, Int(length))).map { _ in UInt8.random(in: 0...255, using: &random) })
+            if round % 7 == 0 { answer.removeLast(Int.random(in: 0..<answer.count, using: &random)) }
+            let puppet = PuppetServer(answering: answer), texts = SpilledTexts(Kind.memcached.store(port: puppet.port), limits: .hasty)
+            texts.spill(0..<1)
+            for key in 10..<13 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded", "round \(round)") }
+            #expect(texts.spilled.statistics.hits == 0)
+            puppet.stop()
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import Foundation
+import Synchronization
+
+/// A port of this machine's loopback.
+public enum Loopback {
+    /// One that nobody listens on just now.
+    public static func freePort() -> UInt16 {
+        let file = listen(backlog: nil).file
+        defer { close(file) }
+        return port(of: file)
+    }
+
+    static func listen(backlog: Int32?) -> (file: Int32, port: UInt16) {
+        let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let bound = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
+        }
+        precondition(file >= 0 && bound == 0, "no port of loopback is free: \(String(cString: strerror(errno)))")
+        if let backlog { precondition(Glibc.listen(file, backlog) == 0) }
+        return (file, port(of: file))
+    }
+
+    private static func port(of file: Int32) -> UInt16 {
+        var address = sockaddr_in(), size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(file, $0, &size) }
+        }
+        return UInt16(bigEndian: address.sin_port)
+    }
+}
+
+/// A server that accepts connections and answers each piece that it reads with the same bytes, or never.
+public final class PuppetServer: Sendable {
+    public let port: UInt16
+    private let file: Int32
+    private let connections = Mutex<[Int32]>([])
+    private let accepted = Atomic<Int>(0)
+
+    /// - Parameter answer: to each piece read; `nil` for silence.
+    public init(answering answer: [UInt8]?) {
+        (file, port) = Loopback.listen(backlog: 64)
+        Thread.detachNewThread { [self] in
+            while case let connection = accept(file, nil, nil), connection >= 0 {
+                connections.withLock { $0.append(connection) }
+                accepted.add(1, ordering: .relaxed)
+                Thread.detachNewThread { Self.serve(connection, answer) }
+            }
+        }
+    }
+
+    /// How many connections it has accepted.
+    public var connectionCount: Int { accepted.load(ordering: .relaxed) }
+
+    /// Ends it and its connections.
+    public func stop() {
+        shutdown(file, Int32(SHUT_RDWR))
+        for connection in connections.withLock({ $0 }) { shutdown(connection, Int32(SHUT_RDWR)) }
+        close(file)
+    }
+
+    private static func serve(_ connection: Int32, _ answer: [UInt8]?) {
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while read(connection, &buffer, buffer.count) > 0 {
+            if let answer, send(connection, answer, answer.count, Int32(MSG_NOSIGNAL)) <= 0 { break }
+        }
+        close(connection)
+    }
+}

@@ -1,0 +1,58 @@
+import Testing
+
+@testable import Plimsoll
+
+/// When a server that failed is asked again.
+@Suite struct CircuitBreakerTests {
+    private func ms(_ count: Int) -> Duration { .milliseconds(count) }
+
+    /// A breaker for a test's expectations, which cannot change what they look at.
+    private final class Tried {
+        var breaker: CircuitBreaker
+        init(failures: Int) { breaker = CircuitBreaker(.init(failures: failures, shortest: .milliseconds(100), longest: .milliseconds(400))) }
+        func mayTry(at now: Duration) -> Bool { breaker.mayTry(at: now) }
+    }
+
+    @Test func `failures in a row open it, and an answer between them does not`() {
+        let tried = Tried(failures: 3)
+        for round in 0..<4 {
+            tried.breaker.failed(at: ms(round))
+            tried.breaker.failed(at: ms(round))
+            #expect(tried.mayTry(at: ms(round)) && tried.breaker.isClosed)
+            tried.breaker.succeeded()
+        }
+        for _ in 0..<3 { tried.breaker.failed(at: ms(10)) }
+        #expect(!tried.breaker.isClosed && !tried.mayTry(at: ms(109)) && tried.breaker.retryIn(at: ms(50)) == ms(60))
+    }
+
+    @Test func `after the pause one asks, and the pause doubles up to its bound`() {
+        let tried = Tried(failures: 1)
+        var now = Duration.zero
+        tried.breaker.failed(at: now)
+        for pause in [100, 200, 400, 400, 400] {
+            now += ms(pause)
+            #expect(!tried.mayTry(at: now - ms(1)))
+            #expect(tried.mayTry(at: now))
+            #expect(!tried.mayTry(at: now), "one alone")
+            tried.breaker.failed(at: now)
+        }
+        #expect(tried.mayTry(at: now + ms(400)))
+        tried.breaker.succeeded()
+        #expect(tried.breaker.isClosed && tried.mayTry(at: now) && tried.breaker.retryIn(at: now) == .zero)
+        tried.breaker.failed(at: now, share: 0.5)
+        #expect(tried.breaker.retryIn(at: now) == ms(50), "begins anew, with its share")
+    }
+
+    @Test func `who never says how it went does not keep it shut for ever`() {
+        let tried = Tried(failures: 1)
+        tried.breaker.failed(at: .zero)
+        #expect(tried.mayTry(at: ms(100)))
+        #expect(!tried.mayTry(at: ms(499)))
+        #expect(tried.mayTry(at: ms(500)))
+        // Failures of those who began before it opened change nothing.
+        let other = Tried(failures: 1)
+        other.breaker.failed(at: .zero)
+        other.breaker.failed(at: ms(50))
+        #expect(other.breaker.retryIn(at: ms(50)) == ms(50))
+    }
+}

@@ -1,0 +1,272 @@
+import PlimsollTesting
+import Synchronization
+import Testing
+
+@testable import Plimsoll
+
+/// Work that one replica has to stop and another goes on with, by a store in memory and clocks moved by hand.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct TaskHandoffTests {
+    struct Broken: Error {}
+
+    let clock = ManualClock()
+
+    private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), clock: clock) }
+    private func until(_ condition: () async throws -> Bool) async rethrows { while !(try await condition()) { await Task.yield() } }
+
+    /// Moves time on until `condition` holds: what waits for it may not have begun to wait yet.
+    private func advance(by step: Duration, until condition: () -> Bool) async {
+        while !condition() {
+            clock.advance(by: step)
+            await Task.yield()
+        }
+    }
+
+    private func error(_ body: () async throws -> Void) async -> TaskHandoffError? {
+        do {
+            try await body()
+            return nil
+        } catch { return error as? TaskHandoffError }
+    }
+
+    @Test func `C73 work that finishes leaves nothing in the store, and its error is its own`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), manager = manager()
+        let outcome = try await manager.withBackgroundTask("export", handoff: store, from: [3]) { _, checkpoint in
+            checkpoint.save([4])
+            return checkpoint.start
+        }
+        guard case .finished([3]) = outcome else {
+            Issue.record("\(outcome)")
+            return
+        }
+        await #expect(throws: Broken.self) {
+            _ = try await manager.withBackgroundTask("export", handoff: store) { _, _ in throw Broken() }
+        }
+        #expect(try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0))
+    }
+
+    @Test func `C73 work that must stop is held until it has stopped, then free with what it saved last`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter(), mayEnd = Counter()
+        let run = Task {
+            try await manager.withBackgroundTask("export", handoff: store, as: "first") { _, checkpoint in
+                checkpoint.save([1])
+                isBegun.add(1)
+                while !Task.isCancelled { await Task.yield() }
+                // What is cancelled takes its time.
+                while mayEnd.value == 0 { await Task.yield() }
+                checkpoint.save([2])
+                try Task.checkCancellation()
+            }
+        }
+        while isBegun.value == 0 { await Task.yield() }
+        manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
+        try await until { try await store.census().held == 1 }
+        #expect(store.checkpoints == ["export": [[1]]])
+        #expect(try await store.take(["export"], by: "second", for: .seconds(10)) == nil, "it may still be running")
+        mayEnd.add(1)
+        guard case .handedOff(let id) = try await run.value else {
+            Issue.record("not handed off")
+            return
+        }
+        let work = try #require(try await store.take(["export"], by: "second", for: .seconds(10)))
+        #expect(work.claim.id == id && work.checkpoint == [2] && work.reason == .pressure && work.attempt == 1)
+    }
+
+    @Test func `C73 work that does not stop is free when its grace is over, and one that ends after all is not done again`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter(), mayEnd = Counter()
+        func begin(_ name: String) -> Task<HandoffOutcome<Int>, any Error> {
+            Task {
+                try await manager.withBackgroundTask(name, handoff: store) { _, _ in
+                    isBegun.add(1)
+                    while mayEnd.value == 0 { await Task.yield() }
+                    return 7
+                }
+            }
+        }
+        let ends = begin("ends")
+        while isBegun.value < 1 { await Task.yield() }
+        manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
+        try await until { try await store.census().held == 1 }
+        mayEnd.add(1)
+        guard case .finished(7) = try await ends.value else {
+            Issue.record("it came to its end")
+            return
+        }
+        #expect(try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0))
+
+        let late = Counter()
+        let stuck = Task {
+            try await manager.withBackgroundTask("stuck", handoff: store) { _, _ in
+                isBegun.add(1)
+                while late.value == 0 { await Task.yield() }
+                throw Broken()
+            }
+        }
+        while isBegun.value < 2 { await Task.yield() }
+        manager.parts.tasks.expire(.shutdown, within: .seconds(30)) { _ in }
+        try await until { try await store.census().held == 1 }
+        clock.advance(by: .seconds(31))
+        #expect(try await store.take(["stuck"], by: "second", for: .seconds(10)) == nil)
+        clock.advance(by: .seconds(2))
+        #expect(try await store.take(["stuck"], by: "second", for: .seconds(10)) != nil)
+        late.add(1)
+        _ = try? await stuck.value
+    }
+
+    @Test func `C73 a store that takes nothing has the work handed over by the other way`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter()
+        store.fail(with: TaskHandoffError(.unreachable, "memory: told to fail"))
+        let run = Task {
+            try await manager.withBackgroundTask("export", handoff: store) { _, checkpoint in
+                checkpoint.save([5])
+                isBegun.add(1)
+                while !Task.isCancelled { await Task.yield() }
+                try Task.checkCancellation()
+            }
+        }
+        while isBegun.value == 0 { await Task.yield() }
+        manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
+        guard case .kept(.memory, let problem) = try await run.value else {
+            Issue.record("not kept")
+            return
+        }
+        #expect(problem.description == "memory: told to fail" && manager.claimHandovers().map(\.bytes) == [[5]])
+    }
+
+    // MARK: Resuming
+
+    private final class Replica: Sendable {
+        let events = Log<TaskHandoffEvent>()
+        let manager: ResourceManager
+        let task: Task<Void, Never>
+
+        init(
+            _ manager: ResourceManager, _ store: MemoryTaskHandoff, _ owner: String,
+            _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Void
+        ) {
+            self.manager = manager
+            let events = events
+            task = Task { await manager.resumeHandedOff(from: store, names: ["export"], as: owner, onEvent: { events.add($0) }, body) }
+        }
+
+        func end() async {
+            task.cancel()
+            await task.value
+        }
+
+        var kinds: [String] {
+            events.all.map { event in
+                switch event {
+                case .taken: "taken"
+                case .completed: "completed"
+                case .released: "released"
+                case .failed: "failed"
+                case .lost: "lost"
+                case .storeFailed: "store failed"
+                }
+            }
+        }
+    }
+
+    private func offer(_ store: MemoryTaskHandoff, _ checkpoint: [UInt8]) async throws {
+        _ = try await store.offer(TaskHandoffOffer(name: "export", checkpoint: checkpoint, reason: .pressure), heldBy: "x", for: .zero)
+    }
+
+    @Test func `C73 a replica goes on where the other stopped, renews meanwhile, and says when it is done`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), starts = Log<[UInt8]>(), mayEnd = Counter()
+        try await offer(store, [1])
+        let replica = Replica(manager(), store, "second") { _, checkpoint in
+            starts.add(checkpoint.start ?? [])
+            checkpoint.save([9])
+            while mayEnd.value == 0 { await Task.yield() }
+        }
+        await advance(by: .milliseconds(100)) { starts.all.count == 1 }
+        // A minute: two leases; each is renewed, with the newest checkpoint.
+        for _ in 0..<600 {
+            clock.advance(by: .milliseconds(100))
+            try await until { try await store.census().held == 1 }
+        }
+        #expect(store.checkpoints == ["export": [[9]]])
+        mayEnd.add(1)
+        await until { replica.kinds == ["taken", "completed"] }
+        #expect(starts.all == [[1]] && store.checkpoints.isEmpty)
+        await replica.end()
+    }
+
+    @Test func `C73 a replica whose store is gone stops when its lease has, and another goes on`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), cancelled = Counter(), begun = Counter()
+        try await offer(store, [1])
+        let replica = Replica(manager(), store, "second") { _, checkpoint in
+            begun.add(1)
+            while !Task.isCancelled { await Task.yield() }
+            cancelled.add(1)
+            try Task.checkCancellation()
+        }
+        await advance(by: .milliseconds(100)) { begun.value == 1 }
+        store.fail(with: TaskHandoffError(.unanswered, "memory: told to fail"))
+        await advance(by: .milliseconds(100)) { cancelled.value == 1 }
+        store.fail(with: nil)
+        await until { replica.kinds.contains("lost") }
+        #expect(!replica.kinds.contains("completed") && !replica.kinds.contains("failed"))
+        await replica.end()
+        clock.advance(by: .seconds(30))
+        #expect(try await store.take(["export"], by: "third", for: .seconds(10)) != nil)
+    }
+
+    @Test func `C73 a replica that must stop gives the work back, and one that fails has it tried again, then set aside`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), begun = Counter(), manager = manager()
+        try await offer(store, [1])
+        let replica = Replica(manager, store, "second") { _, checkpoint in
+            begun.add(1)
+            checkpoint.save([2])
+            while !Task.isCancelled { await Task.yield() }
+            try Task.checkCancellation()
+        }
+        await advance(by: .milliseconds(100)) { begun.value == 1 }
+        manager.parts.tasks.expire(.shutdown, within: .seconds(30)) { _ in }
+        await until { replica.kinds.contains("released") }
+        await replica.end()
+        #expect(store.checkpoints == ["export": [[2]]])
+
+        let attempts = Log<Int>()
+        let failing = Replica(self.manager(), store, "third") { _, checkpoint in
+            attempts.add(checkpoint.attempt)
+            throw Broken()
+        }
+        await advance(by: .milliseconds(500)) { failing.kinds.count { $0 == "failed" } == 5 }
+        try await until { try await store.census().setAside == 1 }
+        #expect(attempts.all == [1, 2, 3, 4, 5], "having had to stop was none")
+        #expect(try await store.setAside(most: 1).first?.problem == "Broken()")
+        await failing.end()
+    }
+
+    @Test func `C73 nothing is taken under pressure, and a store that fails is asked again`() async throws {
+        let store = MemoryTaskHandoff(clock: clock), begun = Counter()
+        store.fail(with: TaskHandoffError(.unreachable, "memory: told to fail"))
+        try await RunningManager.run { running in
+            let events = Log<TaskHandoffEvent>()
+            await running.available(.mebibytes(10))
+            #expect(running.manager.level == .critical)
+            let task = Task {
+                await running.manager.resumeHandedOff(from: store, names: ["export"], onEvent: { events.add($0) }) { _, _ in begun.add(1) }
+            }
+            for _ in 0..<50 {
+                running.clock.advance(by: .milliseconds(100))
+                await Task.yield()
+            }
+            #expect(events.all.isEmpty, "the store was not even asked")
+            running.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
+            while events.all.count < 3 {
+                running.clock.advance(by: .milliseconds(100))
+                await Task.yield()
+            }
+            store.fail(with: nil)
+            try await self.offer(store, [1])
+            while begun.value == 0 {
+                running.clock.advance(by: .milliseconds(100))
+                await Task.yield()
+            }
+            task.cancel()
+            await task.value
+        }
+    }
+}
