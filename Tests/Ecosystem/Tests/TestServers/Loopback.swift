@@ -36,7 +36,7 @@ public enum Loopback {
 public final class PuppetServer: Sendable {
     public let port: UInt16
     private let file: Int32
-    private let connections = Mutex<[Int32]>([])
+    private let connections = Mutex<Set<Int32>>([])
     private let accepted = Atomic<Int>(0)
 
     /// - Parameter answer: to each piece read; `nil` for silence.
@@ -44,10 +44,12 @@ public final class PuppetServer: Sendable {
         (file, port) = Loopback.listen(backlog: 64)
         Thread.detachNewThread { [self] in
             while case let connection = accept(file, nil, nil), connection >= 0 {
-                connections.withLock { $0.append(connection) }
+                connections.withLock { _ = $0.insert(connection) }
                 accepted.add(1, ordering: .relaxed)
-                Thread.detachNewThread { Self.serve(connection, answer) }
+                Thread.detachNewThread { self.serve(connection, answer) }
             }
+            // By who waits on it: its number may be somebody else's as soon as it is closed.
+            close(file)
         }
     }
 
@@ -57,15 +59,18 @@ public final class PuppetServer: Sendable {
     /// Ends it and its connections.
     public func stop() {
         shutdown(file, Int32(SHUT_RDWR))
-        for connection in connections.withLock({ $0 }) { shutdown(connection, Int32(SHUT_RDWR)) }
-        close(file)
+        connections.withLock { connections in for connection in connections { shutdown(connection, Int32(SHUT_RDWR)) } }
     }
 
-    private static func serve(_ connection: Int32, _ answer: [UInt8]?) {
+    private func serve(_ connection: Int32, _ answer: [UInt8]?) {
         var buffer = [UInt8](repeating: 0, count: 65536)
         while read(connection, &buffer, buffer.count) > 0 {
             if let answer, send(connection, answer, answer.count, Int32(MSG_NOSIGNAL)) <= 0 { break }
         }
-        close(connection)
+        // Under the lock, so that nobody shuts down what has this number next.
+        connections.withLock { connections in
+            connections.remove(connection)
+            close(connection)
+        }
     }
 }
