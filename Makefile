@@ -62,7 +62,7 @@ unit: swift
 
 # Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
 ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
-ECOSYSTEM_SERVERS := postgresql redis-server memcached
+ECOSYSTEM_SERVERS := postgresql redis-server memcached prometheus chromium
 ecosystem: swift ## The adapters' tests against real servers; installs what they need as root
 	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS); do \
 		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \

@@ -23,6 +23,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
     targets: [
         .executableTarget(
@@ -39,6 +40,16 @@ let package = Package(
                 plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+                "TestServers",
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "TracingTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollTesting"),
+                .product(name: "Tracing", package: "swift-distributed-tracing"),
+                .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: rules),
         // Servers that a test starts and stops: real ones, one that never answers, one that lies.

@@ -89,7 +89,7 @@ import Testing
     func `a removal that fails takes everything with it, so that nothing stale is found`(kind: SpillError.Kind) async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         texts.spill(0..<5)
-        await texts.written()
+        await texts.written(5)
         store.fail(kind)
         texts.spilled.removeValue(forKey: "key 3")
         await until { texts.spilled.statistics.forgotten == 1 }
@@ -102,7 +102,7 @@ import Testing
     @Test func `what is just being removed is not found any more, and what is just being written is`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         texts.spill(0..<1)
-        await texts.written()
+        await texts.written(1)
         store.hold(true)
         let calls = store.calls
         texts.spilled.removeValue(forKey: "key 0")
@@ -151,7 +151,7 @@ import Testing
     @Test func `bent, cut and foreign records are misses`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store, generation: 7)
         texts.spill(0..<1)
-        await texts.written()
+        await texts.written(1)
         #expect(try await SpilledTexts(store, generation: 7).text("key 0", loaded: "loaded").hasPrefix("text 0"))
         let records = store.state.withLock { $0.records }
         let good = try #require(records.values.first)

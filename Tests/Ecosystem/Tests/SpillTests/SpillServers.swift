@@ -87,8 +87,10 @@ final class SpilledTexts: Sendable {
         }
     }
 
-    /// Until nothing waits any more.
-    func written() async { await until { spilled.statistics.queuedCount == 0 && spilled.statistics.stored + spilled.statistics.failures > 0 } }
+    /// Until so many were written, or failed: what is just being written waits no more, and isn't there yet.
+    func written(_ count: Int) async {
+        await until { spilled.statistics.queuedCount == 0 && spilled.statistics.stored + spilled.statistics.failures >= count }
+    }
 }
 
 extension SpillLimits {

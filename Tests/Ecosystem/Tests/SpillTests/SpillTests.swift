@@ -13,7 +13,7 @@ struct SpillTests {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<50)
         #expect(texts.cache.count == 0)
-        await texts.written()
+        await texts.written(50)
         #expect(texts.spilled.statistics.stored == 50 && texts.spilled.statistics.lastProblem == nil)
         for key in 0..<50 { #expect(try await texts.text("key \(key)", loaded: "loaded").hasPrefix("text \(key) x")) }
         #expect(texts.spilled.statistics.hits == 50 && texts.cache.count == 50)
@@ -25,7 +25,7 @@ struct SpillTests {
     func `what is not true any more is not found: replaced, removed, purged by tag, or by another process`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<4)
-        await texts.written()
+        await texts.written(4)
         // Replaced while the cache had let go of it, then let go of again unseen by the store.
         texts.spilled.insert("new", forKey: "key 0")
         await until { texts.spilled.statistics.removed == 1 }
@@ -45,7 +45,7 @@ struct SpillTests {
         // Another process has another generation, unless it is told.
         let one = SpilledTexts(server.store, generation: 7), same = SpilledTexts(server.store, generation: 7), other = SpilledTexts(server.store)
         one.spill(0..<1)
-        await one.written()
+        await one.written(1)
         #expect(try await other.text("key 0", loaded: "loaded") == "loaded")
         #expect(try await same.text("key 0", loaded: "loaded").hasPrefix("text 0"))
     }
@@ -54,7 +54,7 @@ struct SpillTests {
     func `a server that is killed and comes back costs loads, no errors`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<10)
-        await texts.written()
+        await texts.written(10)
         server.process.kill()
         for key in 0..<10 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         await until { texts.spilled.statistics.isStoreDown }
@@ -77,7 +77,7 @@ struct SpillTests {
     func `a server that freezes in the midst of it holds nobody up`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store, limits: .hasty)
         texts.spill(0..<3)
-        await texts.written()
+        await texts.written(3)
         server.process.freeze(true)
         for key in 0..<20 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
         texts.spill(20..<60)

@@ -17,7 +17,7 @@ enum Browser {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
         let output = directory.appendingPathComponent("document"), errors = directory.appendingPathComponent("errors")
-        for file in [output, errors] { FileManager.default.createFile(atPath: file.path, contents: nil) }
+        for file in [output, errors] { _ = FileManager.default.createFile(atPath: file.path, contents: nil) }
         let process = Process()
         // A browser that hangs ends all the same.
         process.executableURL = URL(fileURLWithPath: "/usr/bin/timeout")

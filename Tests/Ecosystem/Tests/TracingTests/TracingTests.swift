@@ -1,0 +1,59 @@
+import InMemoryTracing
+import Logging
+import Plimsoll
+import PlimsollService
+import PlimsollTesting
+import Synchronization
+import Testing
+import Tracing
+
+/// Spans of what is done about memory, with the trait `Tracing`.
+@Suite(.timeLimit(.minutes(5))) struct TracingTests {
+    private static let tracer = {
+        let tracer = InMemoryTracer()
+        InstrumentationSystem.bootstrap(tracer)
+        return tracer
+    }()
+
+    /// That of this test: the tracer is the process's, and managers of other tests are traced as well.
+    private static var release: FinishedInMemorySpan? {
+        tracer.finishedSpans.first {
+            $0.operationName == "plimsoll release" && $0.attributes["plimsoll.asked_bytes"]?.toSpanAttribute() == .int64(4096)
+        }
+    }
+
+    private enum TenantKey: ServiceContextKey { typealias Value = String }
+
+    @Test func `an action is a span with its times and numbers, and a handler sees the context in which its task was begun`() async throws {
+        _ = Self.tracer
+        let source = ScriptedPressureSource()
+        var settings = ServiceSettings()
+        settings.logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let manager = ResourceManager(source: source, settings: settings)
+        manager.register("buffers", byteCount: { 1 << 20 }, release: { $0 })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            while !manager.lifecycle.readiness.isReady { await Task.yield() }
+            _ = await manager.release(.bytes(4096))
+            while Self.release == nil { await Task.yield() }
+
+            let seen = Mutex("nothing")
+            var context = ServiceContext.topLevel
+            context[TenantKey.self] = "42"
+            let task = ServiceContext.withValue(context) {
+                manager.beginBackgroundTask("flush") { task, _ in
+                    seen.withLock { $0 = ServiceContext.current?[TenantKey.self] ?? "no context" }
+                    task.end()
+                }
+            }
+            manager.expireBackgroundTasks(.operator, within: .seconds(60))
+            #expect(seen.withLock { $0 } == "42" && !task.isActive)
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        let span = try #require(Self.release)
+        #expect(span.endInstant.nanosecondsSinceEpoch >= span.startInstant.nanosecondsSinceEpoch && span.parentSpanID == nil)
+        #expect(span.attributes["plimsoll.origin"]?.toSpanAttribute() == .string("operator"))
+        #expect(span.attributes["plimsoll.outcome"]?.toSpanAttribute() == .string("done"))
+    }
+}
