@@ -249,22 +249,13 @@ import Testing
             let task = Task {
                 await running.manager.resumeHandedOff(from: store, names: ["export"], onEvent: { events.add($0) }) { _, _ in begun.add(1) }
             }
-            for _ in 0..<50 {
-                running.clock.advance(by: .milliseconds(100))
-                await Task.yield()
-            }
+            // With the loop at each step: time that passes between two of its looks is a gap, not calm.
+            for _ in 0..<50 { await running.available(.mebibytes(10), after: .milliseconds(100)) }
             #expect(events.all.isEmpty, "the store was not even asked")
-            running.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
-            while events.all.count < 3 {
-                running.clock.advance(by: .milliseconds(100))
-                await Task.yield()
-            }
+            while events.all.count < 3 { await running.available(.mebibytes(924), after: .milliseconds(100)) }
             store.fail(with: nil)
             try await self.offer(store, [1])
-            while begun.value == 0 {
-                running.clock.advance(by: .milliseconds(100))
-                await Task.yield()
-            }
+            while begun.value == 0 { await running.available(.mebibytes(924), after: .milliseconds(100)) }
             task.cancel()
             await task.value
         }
