@@ -17,6 +17,7 @@ import Testing
         manager.register(cache)
         manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
         manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
+        manager.lifecycle.quiesce.add(RequestShedder("web"))
         _ = manager.release(.bytes(100))
         return manager
     }
@@ -28,6 +29,8 @@ import Testing
         #expect(Set(named).count == named.count && named.count > 18 && text.hasSuffix("\n"))
         #expect(lines.contains("plimsoll_level 0") && lines.contains("plimsoll_tasks{state=\"running\"} 0"))
         #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
+        // What has no limit is said by saying nothing.
+        #expect(text.contains(#"{limiter="render",state="allowed"}"#) && !text.contains(#"{limiter="web",state="allowed"}"#))
         #expect(lines.contains(#"plimsoll_actions_total{action="release",mode="live",outcome="done"} 1"#))
         #expect(
             lines.contains("plimsoll_release_duration_seconds_bucket{le=\"+Inf\"} 1") && lines.contains("plimsoll_release_duration_seconds_count 1"))

@@ -138,7 +138,7 @@ enum MetricCatalogue {
         for member in status.admissions {
             running.add(member.running, ["limiter": member.name, "state": "running"])
             running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
-            running.add(member.limit, ["limiter": member.name, "state": "allowed"])
+            if member.limit < .max { running.add(member.limit, ["limiter": member.name, "state": "allowed"]) }
             admitted.add(Double(member.admitted), ["limiter": member.name])
             shed.add(Double(member.refused), ["limiter": member.name, "when": "at_once"])
             shed.add(Double(member.expired), ["limiter": member.name, "when": "after_waiting"])
