@@ -26,7 +26,9 @@ public final class MemoryTaskHandoff: TaskHandoff {
     public let limits: TaskHandoffLimits
     public var name: String { "memory" }
 
-    /// - Parameter clock: what leases are measured by; the machine's time by default.
+    /// - Parameters:
+    ///   - limits: how much it takes.
+    ///   - clock: what leases are measured by; the machine's time by default.
     public init(limits: TaskHandoffLimits = TaskHandoffLimits(), clock: ManualClock? = nil) {
         self.limits = limits
         now = clock?.timekeeper.elapsed ?? Timekeeper.running.elapsed

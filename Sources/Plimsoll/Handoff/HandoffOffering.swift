@@ -82,6 +82,8 @@ extension ResourceManager {
     ///   - store: where it goes when it must stop. Within the grace that expiring tasks have; its time limits should be shorter than that.
     ///   - start: where to begin.
     ///   - owner: what this replica is called in the store.
+    ///   - file: where it is begun, for reports.
+    ///   - line: the line there.
     ///   - body: the work. When it expires, the task it runs in is cancelled; until it has returned nobody else is given the work, nor before the grace ends.
     /// - Returns: what came of it. Whatever `body` throws once it was asked to stop is taken for stopping.
     /// - Throws: what `body` throws before that, or `BackgroundTaskRefusal` if it may not begin.

@@ -47,6 +47,8 @@ extension ResourceManager {
     /// ```
     ///
     /// - Parameters:
+    ///   - store: where work is taken from.
+    ///   - policy: how often, how much at once, and how long it is held.
     ///   - names: which tasks this replica can go on with.
     ///   - owner: what this replica is called in the store; another than any other's.
     ///   - onEvent: called in between; it must not keep.

@@ -18,7 +18,9 @@ public final class AdminClient {
 
     /// Connects to the socket at `path`.
     ///
-    /// - Parameter timeLimit: how long each answer may take.
+    /// - Parameters:
+    ///   - path: of the socket.
+    ///   - timeLimit: how long each answer may take.
     /// - Throws: `AdminError` if nobody listens there, or only others may connect.
     public init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
         do { (file, process) = try PrivateSocket.connect(to: path) } catch { throw AdminError(error) }

@@ -63,6 +63,7 @@ public final class AdminEndpoint: Sendable {
     /// An endpoint that does not listen yet.
     ///
     /// - Parameters:
+    ///   - manager: who is asked.
     ///   - path: where to listen; `AdminPath.standard` if it is `nil`. At most 107 bytes.
     ///   - allowsChanges: whether `purge`, `simulate` and `limit` are carried out.
     ///   - bounds: how much anybody may take of it.

@@ -58,7 +58,9 @@ public final class RequestShedder: CountingQuiescable {
 
     /// Admits a request, or says why not. Who is admitted calls `end()` when it is done, whatever came of it.
     ///
-    /// - Parameter isExempt: asked only before a refusal; whether the request is served all the same, as checks of health must be.
+    /// - Parameters:
+    ///   - priority: how much it matters.
+    ///   - isExempt: asked only before a refusal; whether the request is served all the same, as checks of health must be.
     /// - Returns: `nil` if it is admitted.
     public func begin(_ priority: RequestPriority, isExempt: () -> Bool = { false }) -> RequestRefusal? {
         let lane = lane(priority), bits = published.load(ordering: .relaxed)
