@@ -158,4 +158,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build Tests/Ecosystem/.build out
+	rm -rf .build Benchmarks/.build Tests/Ecosystem/.build Tests/Minimal/.build out

@@ -74,6 +74,9 @@ import Testing
             link.look()
             // Nothing new but that it is alive.
             #expect(said().map(\.status) == [nil])
+            export.progress(completed: .max, total: 3)
+            link.look()
+            #expect(said().last?.status?.contains(" 100 %") == true)
             manager.beginShutdown(within: .seconds(5))
             link.stopping()
             group.cancelAll()

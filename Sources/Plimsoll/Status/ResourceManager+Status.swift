@@ -29,11 +29,13 @@ extension ResourceManager {
         parts.journal.tally.counts(superseded: parts.observers.superseded, overwritten: parts.journal.overwritten)
     }
 
-    private var memoryStatus: MemoryStatus? {
+    /// That part of the status alone. No holder is asked.
+    package var memoryStatus: MemoryStatus? {
         parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
     }
 
-    private var tasksStatus: TasksStatus {
+    /// That part of the status alone.
+    package var tasksStatus: TasksStatus {
         let books = [parts.tasks] + parts.lifecycle.scenes.map(\.tasks)
         let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
         let oldest = books.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }

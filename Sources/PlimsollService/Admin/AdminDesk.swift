@@ -49,14 +49,14 @@ struct AdminDesk: Sendable {
                 answer.caches = manager.status.holders
             case .tasks:
                 sign(&answer)
-                answer.tasks = manager.status.tasks
+                answer.tasks = manager.tasksStatus
             case .explain:
                 sign(&answer)
                 answer.sentences = AdminExplanation(manager.status, last: request.last ?? .max).sentences
             case .purge: answer.report = try purge(request)
             case .simulate:
                 let (level, duration) = try rehearsal(request)
-                guard manager.status.memory != nil else {
+                guard manager.memoryStatus != nil else {
                     throw AdminRefusal(
                         .failed, "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group")
                 }

@@ -34,7 +34,7 @@ final class ManagerLog: Sendable {
             ])
         manager.onReport { [self] in tell($0) }
         manager.beforeTermination("log") { [logger] _ in
-            let memory = manager.status.memory
+            let memory = manager.memoryStatus
             logger.warning(
                 "ending the process: memory stayed full and nothing could be given back",
                 metadata: ["plimsoll.usage_bytes": "\(memory?.usageBytes ?? 0)", "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)"])
@@ -43,7 +43,7 @@ final class ManagerLog: Sendable {
     }
 
     func tell(_ event: PressureEvent, _ manager: ResourceManager) {
-        let memory = manager.status.memory
+        let memory = manager.memoryStatus
         var metadata: Logger.Metadata = [
             "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)", "plimsoll.evidence": "\(event.evidence)",
             "plimsoll.event": "\(event.id)", "plimsoll.shortfall_bytes": "\(event.shortfall.bytes)",

@@ -20,7 +20,8 @@ extension ResourceManager {
     /// requests has seen that the process isn't ready.
     public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
 
-    /// What surrounds the manager as a service. Set it before the manager runs: later changes are not seen, but for `isDryRun`, which is the manager's own.
+    /// What surrounds the manager as a service. Set it before the manager runs: later changes are not seen, but for `isDryRun`, which is the manager's own. A manager
+    /// keeps the policy it was made with, whatever `policy` says here.
     public var serviceSettings: ServiceSettings {
         get { serviceHost.settings }
         set { serviceHost.settings = newValue }

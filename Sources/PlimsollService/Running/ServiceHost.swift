@@ -62,7 +62,7 @@ final class ServiceHost: ManagerHost {
         link?.stopping()
         logger.info(
             "shutting down",
-            metadata: ["plimsoll.budget": "\(settings.shutdownBudget)", "plimsoll.tasks": "\(manager.status.tasks.running)"])
+            metadata: ["plimsoll.budget": "\(settings.shutdownBudget)", "plimsoll.tasks": "\(manager.tasksStatus.running)"])
     }
 
     private func makeLink(_ log: ManagerLog) -> ServiceManagerLink? {

@@ -41,17 +41,18 @@ final class ServiceManagerLink: Sendable {
 
     /// The state of things in a line.
     private var line: String {
-        let status = manager.status
-        var line = manager.isShuttingDown ? "shutting down" : status.lifecycle.reason ?? "\(status.lifecycle.state)"
-        if let memory = status.memory {
-            line += "; memory \(status.level), \(ByteCount(memory.usageBytes))" + (memory.limitBytes.map { " of \(ByteCount($0))" } ?? "")
+        // Of the status only what asks no holder: this is looked at each second.
+        let lifecycle = manager.lifecycle, tasks = manager.tasksStatus
+        var line = manager.isShuttingDown ? "shutting down" : lifecycle.readiness.reason ?? "\(lifecycle.state)"
+        if let memory = manager.memoryStatus {
+            line += "; memory \(manager.level), \(ByteCount(memory.usageBytes))" + (memory.limitBytes.map { " of \(ByteCount($0))" } ?? "")
         }
-        let tasks = status.tasks
         guard tasks.running > 0 else { return line }
         let named = tasks.oldest.prefix(3).map { task in
             let name = String(task.name.prefix(64).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
             guard let completed = task.completed, let total = task.total, total > 0 else { return name }
-            return "\(name) \(completed * 100 / total) %"
+            // Counts are the application's: any numbers.
+            return "\(name) \(Int(min(1, max(0, Double(completed) / Double(total))) * 100)) %"
         }
         return line + "; \(tasks.running) background task\(tasks.running == 1 ? "" : "s"): " + named.joined(separator: ", ")
             + (tasks.running > named.count ? ", …" : "")
