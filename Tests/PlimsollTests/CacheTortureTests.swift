@@ -56,7 +56,10 @@ import Testing
     private func torture<Value: Words>(
         _ type: Value.Type, threads: Int, seed: UInt64, keys: Int, isLimitChanged: Bool, hasListener: Bool = false, steps: Int = 6000
     ) async {
-        let highest = keys * 3, cache = PurgeableCache<Key, Value>("torture", limit: .bytes(highest), shardCount: 32, cost: { _, _ in 5 })
+        // Shards open and close often, though threads write.
+        let highest = keys * 3
+        let cache = PurgeableCache<Key, Value>(
+            "torture", limit: .bytes(highest), lifetime: CacheLifetime(nil, nil, nil), shardCount: 32, quietReads: 2, time: .running, cost: { _, _ in 5 })
         let found = Counter(), torn = Counter(), above = Counter(), leaves = Counter(), enters = Counter()
         if hasListener {
             cache.onRemoval { key, value, _ in

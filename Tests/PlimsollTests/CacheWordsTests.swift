@@ -33,13 +33,4 @@ import Testing
             }
         }
     }
-
-    /// Threads of glibc have stacks of 8 MiB one below the other, others of 512 KiB to 2 MiB.
-    @Test(arguments: [512 << 10, 1 << 20, 2 << 20, 8 << 20, (8 << 20) + 4096] as [UInt])
-    func `threads count on different lines, however far their stacks are apart`(apart: UInt) {
-        for start in [0x7F12_3456_7000, 0x7FFF_FFFF_0000, 0x5555_0000_1000] as [UInt] {
-            let lines = Set((0..<8).map { CacheCounters.stripe(start - $0 * apart) })
-            #expect(lines.count >= 4 && lines.allSatisfy { 0..<CacheCounters.stripes ~= $0 }, "\(lines)")
-        }
-    }
 }

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A cache for any `Sendable` value that bounds its cost exactly and gives way under memory pressure.
 ///
-/// Thread-safe. Entries are spread over shards by hash. A look-up of trivial keys and values takes no lock as long as nothing in the cache expires, any other
-/// the lock of one shard; neither allocates.
+/// Thread-safe. Entries are spread over shards by hash. As long as nothing in the cache expires, a look-up of trivial keys and values takes no lock, and of others
+/// none in a shard that nobody has written to for a thousand look-ups; any other takes the lock of one shard. None allocates.
 /// The sum of costs never exceeds `limit` when an insert returns. Values and keys are released, and listeners called, after the lock; only a key's `==` runs
 /// under it, so it must not use the cache.
 ///
@@ -18,7 +18,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public let releasesUnderPressure: Bool
 
     // Mutable state and what guards it:
-    //   each shard           its own mutex; trivial keys and values are also read without it, see CacheShard
+    //   each shard           its own mutex; values are also read without it, see CacheShard
     //   directory            atomics, written under the lock of the shard that splits
     //   counters             relaxed atomics: numbers that publish nothing else
     //   listeners, loads     their own mutexes, as those of invalidation
@@ -45,6 +45,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     /// Entries taken out of a shard in one hold of its lock when releasing.
     static var slice: Int { 32 }
+    /// Look-ups under the lock after which a shard opens.
+    @usableFromInline let quietReads: Int
     /// A shard that has grown to this many entries splits.
     @usableFromInline static var splitCount: Int { 512 }
 
@@ -72,7 +74,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil,
-        releasesUnderPressure: Bool = true, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
+        releasesUnderPressure: Bool = true, quietReads: Int = 1024, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
         precondition(shardCount > 0 && shardCount <= 4096, "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
@@ -80,6 +82,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         self.rebuildCost = rebuildCost
         self.releasesUnderPressure = releasesUnderPressure
         self.lifetime = lifetime
+        self.quietReads = quietReads
         self.time = time
         costOf = cost
         hasher = CacheHash(seed: .random(in: .min ... .max))
@@ -89,6 +92,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
         directory = CacheDirectory(depth: depth, first: CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
+        if !Layout.isTrivial, ThreadSeats.areThere { counters.use(.visitors) }
     }
 
     deinit {
@@ -112,11 +116,11 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     /// The value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.
     ///
-    /// - Complexity: O(1); no allocation, and no lock if keys and values are trivial and nothing in the cache expires.
+    /// - Complexity: O(1); no allocation; see the class for when there is a lock.
     @inlinable
     public func value(forKey key: Key) -> Value? {
         let hash = hasher.of(key)
-        return Layout.isTrivial ? readUnlocked(key, hash) : readLocked(key, hash)
+        return Layout.isTrivial ? readUnlocked(key, hash) : readOpen(key, hash)
     }
 
     /// Calls `body` with the value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.

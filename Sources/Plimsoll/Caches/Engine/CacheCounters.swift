@@ -1,18 +1,23 @@
-public import CPlimsollMemory
+import CPlimsollMemory
 public import Synchronization
 
-/// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on one of a few lines by thread, as a shared one
-/// would cost more than the look-up.
+/// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on a lane of each thread's own. A shared one
+/// would cost more than the look-up, and a locked instruction keep the next look-up's reads from beginning before this one's have ended.
 @usableFromInline
 // Unchecked: a pointer to atomics, which live as long as the cache.
 struct CacheCounters: @unchecked Sendable {
     @usableFromInline let base: UnsafeMutableRawPointer
 
-    @inlinable static var stripes: Int { 8 }
+    /// For threads that have none of their own.
+    private static var sharedLanes: Int { 4 }
+
+    /// Where the lane with that number begins: behind the total's line and the bound's.
+    static func lane(_ number: Int) -> Int { 64 * (number + 2) }
 
     init() {
-        base = .allocate(byteCount: 64 * (Self.stripes + 2), alignment: 64)
-        base.initializeMemory(as: UInt8.self, repeating: 0, count: 64 * (Self.stripes + 2))
+        let byteCount = Self.lane(ThreadSeats.lanes + Self.sharedLanes)
+        base = .allocate(byteCount: byteCount, alignment: 64)
+        base.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
     }
 
     func free() { base.deallocate() }
@@ -42,6 +47,8 @@ struct CacheCounters: @unchecked Sendable {
         case meter
         /// Something has been pinned.
         case pins
+        /// Threads may read a shard without its lock where nobody writes.
+        case visitors
     }
 
     @inlinable @inline(__always)
@@ -51,17 +58,25 @@ struct CacheCounters: @unchecked Sendable {
 
     @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
 
-    /// Which line a thread with `address` on its stack counts on. Stacks are often a power of two apart: the low bits say nothing.
-    @inlinable @inline(__always)
-    static func stripe(_ address: UInt) -> Int { Int(truncatingIfNeeded: ((address &>> 19) &* 0x9E37_79B9_7F4A_7C15) &>> 61) }
-
     @inlinable @inline(__always)
     func count(_ use: Use) {
-        let stripe = Self.stripe(plimsoll_thread_number())
-        CacheWords.atomic(Int.self, base + 64 &* (stripe &+ 2) + 8 &* use.rawValue).pointee.wrappingAdd(1, ordering: .relaxed)
+        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
+        // Only its thread writes to a lane, so a load and a store lose nothing; who is given the seat next goes on with its lane.
+        let number = number(use, lane)
+        number.pointee.store(number.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }
 
+    @usableFromInline @inline(never)
+    func countElsewhere(_ use: Use) {
+        ThreadSeats.take()
+        let shared = Int(truncatingIfNeeded: (UInt64(plimsoll_thread_number()) >> 12 &* 0x9E37_79B9_7F4A_7C15) >> 62)
+        number(use, Self.lane(ThreadSeats.lanes + shared)).pointee.wrappingAdd(1, ordering: .relaxed)
+    }
+
+    @inlinable @inline(__always)
+    func number(_ use: Use, _ lane: Int) -> UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + (lane &+ 8 &* use.rawValue)) }
+
     func sum(_ use: Use) -> Int {
-        (2..<Self.stripes + 2).reduce(0) { $0 + CacheWords.atomic(Int.self, base + 64 * $1 + 8 * use.rawValue).pointee.load(ordering: .relaxed) }
+        (0..<ThreadSeats.lanes + Self.sharedLanes).reduce(0) { $0 &+ number(use, Self.lane($1)).pointee.load(ordering: .relaxed) }
     }
 }

@@ -4,6 +4,7 @@ public import Synchronization
 ///
 /// A hit on trivial values takes no lock: it reads the sequence, the index, key and value, and the sequence again (a seqlock). That memory never goes away before
 /// the cache does, so whatever a late reader follows is readable. Writers, who hold the lock, make the sequence odd, write, and make it even.
+/// A hit on other values takes none where nobody has written for a while: the shard is open then, and who writes closes it first, see `ThreadSeat`.
 @usableFromInline
 struct CacheShard {
     @usableFromInline let base: UnsafeMutableRawPointer
@@ -18,6 +19,7 @@ struct CacheShard {
         let size = Self.front + MemoryLayout<Mutex<CacheTable>>.size
         base = .allocate(byteCount: (size + 127) & ~127, alignment: 128)
         sequence.initialize(to: Atomic(0))
+        quietReads.initialize(to: 0)
         lock.initialize(
             to: Mutex(
                 CacheTable(
@@ -34,6 +36,12 @@ struct CacheShard {
 
     @inlinable @inline(__always)
     var sequence: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
+    /// Of values that are not trivial, in the sequence's place: not 0 if they may be read without the lock. Written under it.
+    @inlinable @inline(__always)
+    var isOpen: UnsafeMutablePointer<Atomic<UInt>> { sequence }
+    /// Look-ups under the lock since somebody wrote.
+    @inlinable @inline(__always)
+    var quietReads: UnsafeMutablePointer<Int> { (base + (Self.front &- 8)).assumingMemoryBound(to: Int.self) }
     @inlinable @inline(__always)
     var indexWord: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 8) }
     @inlinable @inline(__always)
@@ -51,4 +59,11 @@ struct CacheShard {
     /// Where the parts of a slot are that an index mentions as `mention`: by one more.
     @inlinable @inline(__always)
     func place(of mention: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(mention, columns, pairSize) }
+
+    /// Has nobody read without the lock from now on, until it opens again.
+    @usableFromInline @inline(never)
+    func close() {
+        isOpen.pointee.store(0, ordering: .relaxed)
+        ThreadSeats.awaitLeaving(self)
+    }
 }

@@ -1,0 +1,44 @@
+#define _GNU_SOURCE
+#include "seat.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+_Thread_local void *plimsoll_thread_seat;
+
+// One for the process: the first `leave` is everybody's.
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int key_error;
+static void (*leave_seat)(void *);
+
+static void leave(void *seat) {
+    // Other destructors may still look something up, and then take another.
+    plimsoll_thread_seat = NULL;
+    leave_seat(seat);
+}
+
+static void make_key(void) { key_error = pthread_key_create(&key, leave); }
+
+int plimsoll_take_seat(void *seat, void (*leave)(void *)) {
+    leave_seat = leave;
+    pthread_once(&once, make_key);
+    int error = key_error ? key_error : pthread_setspecific(key, seat);
+    if (!error) plimsoll_thread_seat = seat;
+    return error;
+}
+
+static int barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) ? errno : 0; }
+
+int plimsoll_prepare_barrier(void) { return barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+
+int plimsoll_barrier(void) { return barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
+
+void plimsoll_nap(int64_t nanoseconds) {
+    struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+    nanosleep(&time, NULL);
+}
