@@ -127,7 +127,10 @@ import Testing
         gate.withLock { _ in
             _ = crew.start(8) { _ in
                 ThreadSeats.take()
-                if let seat = ThreadSeat.current { seats.withLock { $0.append((UInt(bitPattern: seat.base), seat.lane.pointee.load(ordering: .relaxed))) } }
+                if let seat = ThreadSeat.current {
+                    let lane = seat.lane.pointee.load(ordering: .relaxed)
+                    seats.withLock { $0.append((UInt(bitPattern: seat.base), lane)) }
+                }
                 crew.arrived()
                 gate.withLock { _ in }
             }
@@ -229,13 +232,13 @@ import Testing
         func start(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) -> Int {
             (0..<count).count { number in
                 running.wrappingAdd(1, ordering: .sequentiallyConsistent)
-                if Thread.start("crew", { [self] in
+                let isStarted = Thread.start("crew") { [self] in
                     body(number)
                     running.wrappingSubtract(1, ordering: .sequentiallyConsistent)
                     wake.unpark()
-                }) { return true }
-                running.wrappingSubtract(1, ordering: .sequentiallyConsistent)
-                return false
+                }
+                if !isStarted { running.wrappingSubtract(1, ordering: .sequentiallyConsistent) }
+                return isStarted
             }
         }
 

@@ -8,9 +8,17 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
 
     /// The bare dictionary, which has no bound and is only looked into.
     func dictionary() -> any Contender {
-        let store = DictionaryStore(Dictionary(entries.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 }))
+        let store = DictionaryStore(table)
         return LocalContender("Dictionary", streams) { store.look($0) }
     }
+
+    /// The same, which hands its values out.
+    func handingDictionary() -> any Contender {
+        let store = HandingDictionary(table)
+        return LocalContender("Dictionary, handing out", streams) { store.look($0) }
+    }
+
+    private var table: [Key: Value] { Dictionary(entries.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 }) }
 
     /// Everybody who only looks.
     func lookers() -> [any Contender] {

@@ -64,7 +64,8 @@ struct Workloads {
     private func objects() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
         let field = Field(entries: keys.map { ($0, Item(1)) }, capacity: Self.room, streams: streams)
-        return field.lookers() + [field.borrower(), Self.foundationNumbers(keys, streams)] + (try external(.look, keys, streams))
+        return field.lookers() + [field.handingDictionary(), field.borrower(), Self.foundationNumbers(keys, streams)]
+            + (try external(.look, keys, streams))
     }
 
     private func stringValues() -> [any Contender] {
@@ -73,7 +74,7 @@ struct Workloads {
             entries: keys.map { (Self.object($0), Self.object(Keys.text($0))) }, capacity: Self.room,
             streams: Keys.translated(streams) { Self.object($0) })
         let field = Field(entries: keys.map { ($0, Keys.text($0)) }, capacity: Self.room, streams: streams)
-        return field.lookers() + [field.borrower()]
+        return field.lookers() + [field.handingDictionary(), field.borrower()]
             + [foundation.looker("NSCache", FoundationStore(capacity: Self.room))]
     }
 

@@ -31,9 +31,9 @@ struct ThreadSeat {
     @inlinable @inline(__always)
     func enter(_ shard: CacheShard) -> Bool {
         // A key's `==` may look into another cache, and nobody is in two shards.
-        guard shard.isOpen.pointee.load(ordering: .relaxed) != 0, visited.pointee.load(ordering: .relaxed) == 0, lane.pointee.load(ordering: .relaxed) != 0 else {
-            return false
-        }
+        guard shard.isOpen.pointee.load(ordering: .relaxed) != 0, lane.pointee.load(ordering: .relaxed) != 0,
+            visited.pointee.load(ordering: .relaxed) == 0
+        else { return false }
         // Released: who waits for us to leave another shard may see this instead of that we left.
         visited.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         plimsoll_compiler_barrier()
