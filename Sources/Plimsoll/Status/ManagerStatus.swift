@@ -187,6 +187,8 @@ public struct AdmissionStatus: Sendable, Hashable, Codable {
     public var admitted: UInt64
     public var refused: UInt64
     public var expired: UInt64
+    /// The same by priority; `nil` where work has none.
+    public var requests: RequestCounts?
 }
 
 /// An action that was taken, or would have been.

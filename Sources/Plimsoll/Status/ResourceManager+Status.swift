@@ -100,5 +100,6 @@ extension AdmissionStatus {
         name = member.name
         (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
         (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
+        requests = member.requests
     }
 }

@@ -137,6 +137,13 @@ extension StatusPage {
             }), "Nothing is registered with this manager.");
         }
 
+        function refusals(admission) {
+          const counts = ["sheddable", "normal", "critical"]
+            .map(priority => [priority, Object.values(admission.requests?.refused[priority] ?? {}).reduce((sum, count) => sum + count, 0)])
+            .filter(([, count]) => count > 0).map(([priority, count]) => `${whole(count)} ${priority}`);
+          return whole(admission.refused) + (counts.length ? ` (${counts.join(", ")})` : "");
+        }
+
         function showAdmissions(admissions) {
           const point = past[past.length - 1], rate = value => value === undefined ? "not known yet" : Math.round(value).toLocaleString("en") + "/s";
           place("rates").hidden = admissions.length === 0;
@@ -146,7 +153,7 @@ extension StatusPage {
             rate, `Work over the last two minutes: now admitted ${rate(point.served)}, refused ${rate(point.shed)}.`);
           drawTable(place("admissions"), "What admits work",
             [["Name", ""], ["Running", "number"], ["May run", "number"], ["Waiting", "number"], ["Admitted", "number"], ["Refused", "number"], ["Timed out", "number"]],
-            admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), whole(one.refused), whole(one.expired)]),
+            admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), refusals(one), whole(one.expired)]),
             "Nothing that counts what it admits is in the quiesce set.");
         }
 

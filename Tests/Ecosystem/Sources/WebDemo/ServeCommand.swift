@@ -56,7 +56,7 @@ struct ServeCommand: AsyncParsableCommand {
         let refused = counts.refused.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value.values.reduce(0, +))" }.joined(separator: ", ")
         let changes = status.counts.transitions.reduce(0) { $0 + $1.count }
         return """
-            requests served: \(counts.admitted.values.reduce(counts.exempted, +)), shed: \(refused)
+            requests served: \(counts.admitted.values.reduce(0, +)), shed: \(refused)
             changes of level: \(changes), releases: \(status.counts.releases.count), \
             of \(ByteCount(status.counts.releases.releasedBytes + status.counts.releases.releasedVolatileBytes))
             resident at the end: \(ByteCount(status.memory?.residentBytes ?? 0))
