@@ -19,4 +19,12 @@ import Testing
         #expect(lines.contains("admission  http: 1 of 1 run, 0 wait, 3 refused (2 sheddable, 1 normal)"))
         #expect(lines.contains("admission  open: 0 run, 0 wait, 0 refused"))
     }
+
+    @Test func `a holder that does not answer is named`() {
+        manager.register("sqlite\u{1B}", byteCount: { 4096 }, release: { _ in 0 })
+        var status = manager.status
+        status.holders[0].unansweredSeconds = 12.34
+        #expect(AdminText.status(status).contains("caches     1 hold 4 KiB; sqlite\u{FFFD} has not answered for 12.3 s"))
+        #expect(AdminText.caches(status.holders).contains("sqlite\u{FFFD}, no answer for 12.3 s"))
+    }
 }

@@ -9,6 +9,8 @@ final class PurgeableRegistry: Sendable {
         let name: String
         let rebuildCost: RebuildCost
         let place: PurgeablePlace
+        /// Whether it answers at once, on whatever thread.
+        let isPrompt: Bool
         /// Whether what it holds is known from a meter.
         let isMetered: Bool
         /// Whether it is asked under pressure.
@@ -18,6 +20,8 @@ final class PurgeableRegistry: Sendable {
         let held = Atomic<Int>(0)
         /// What of them it may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
+        /// What it said last when asked for a status.
+        let answer = Mutex<HolderAnswer?>(nil)
         /// Nanoseconds a byte to make it again when last asked, as bits; not a number for unknown. Relaxed, as `held`.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
@@ -28,6 +32,7 @@ final class PurgeableRegistry: Sendable {
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost
             isReleasable = purgeable.releasesUnderPressure
+            isPrompt = purgeable is any PromptPurgeable
             let declaresHeap = purgeable.attach(meter)
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil

@@ -98,6 +98,8 @@ public struct HolderStatus: Sendable, Hashable, Codable {
     public var rebuildNanosecondsPerByte: Double?
     /// What it has counted; `nil` if it doesn't count.
     public var cache: CacheStatus?
+    /// For how long its own code has not returned from a call, if that is a second or more; the numbers are those it told last.
+    public var unansweredSeconds: Double?
 }
 
 /// What a cache has counted since it was made (`CacheStatistics`).

@@ -24,7 +24,10 @@ enum AdminText {
             rows.append(["memory", "not looked at yet: the manager does not run"])
         }
         let held = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
-        rows.append(["caches", "\(status.holders.count) hold \(held)"])
+        let silent = status.holders.compactMap { holder in
+            holder.unansweredSeconds.map { "; \(printable(holder.name)) has not answered for \(age($0))" }
+        }
+        rows.append(["caches", "\(status.holders.count) hold \(held)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
         let life = status.lifecycle
         rows.append(["state", "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))"])
@@ -41,7 +44,8 @@ enum AdminText {
     static func caches(_ holders: [HolderStatus]) -> String {
         guard !holders.isEmpty else { return "nothing is registered" }
         let rows = holders.map { holder -> [String] in
-            let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name)
+            let silence = holder.unansweredSeconds.map { ", no answer for \(age($0))" } ?? ""
+            let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name) + silence
             let cost = printable(holder.rebuildCost) + (holder.releasesUnderPressure ? "" : ", kept")
             let entries: String = holder.cache.map { "\($0.entries)" } ?? "-"
             return [

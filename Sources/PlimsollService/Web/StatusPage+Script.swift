@@ -132,7 +132,8 @@ extension StatusPage {
               const counted = cache
                 ? [whole(cache.entries), asked ? percent(cache.hits / asked) : "not asked yet", whole(cache.evictions), whole(cache.purged), whole(cache.droppedByKernel)]
                 : ["", "not counted", "", "", ""];
-              return [(holder.group ? holder.group + "/" : "") + holder.name, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
+              const silence = holder.unansweredSeconds === undefined ? "" : `, no answer for ${span(holder.unansweredSeconds)}`;
+              return [(holder.group ? holder.group + "/" : "") + holder.name + silence, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
                 .concat(counted, [holder.rebuildCost]);
             }), "Nothing is registered with this manager.");
         }
