@@ -61,6 +61,8 @@ final class PurgeableRegistry: Sendable {
         /// Of those that are asked under pressure.
         var unmetered = 0
         var releasable = 0
+        /// By name, of those that have one from outside.
+        var limits: [String: ByteCount] = [:]
 
         mutating func count(_ entry: Entry, _ step: Int) {
             guard entry.isReleasable else { return }
@@ -72,10 +74,24 @@ final class PurgeableRegistry: Sendable {
     private let state = Mutex(State())
 
     func add(_ entry: Entry) {
-        state.withLock { state in
+        let limit = state.withLock { state in
             let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)
             state.count(entry, 1)
+            return state.limits[entry.name]
+        }
+        if let limit { entry.resize(to: limit) }
+    }
+
+    /// Has those of these names, registered now or later, hold no more than that. A name that is left out keeps what it has, and so does one whose limit is
+    /// the same as in the last call: somebody may have set another meanwhile.
+    func setLimits(_ limits: [String: ByteCount]) {
+        let (entries, before) = state.withLock { state in
+            defer { state.limits = limits }
+            return (state.entries, state.limits)
+        }
+        for entry in entries {
+            if let limit = limits[entry.name], limit != before[entry.name] { entry.resize(to: limit) }
         }
     }
 
