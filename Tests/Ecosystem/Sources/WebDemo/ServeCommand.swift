@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Hummingbird
+import HummingbirdCore
 import Logging
 import Plimsoll
 import PlimsollHummingbird
@@ -39,7 +40,9 @@ struct ServeCommand: AsyncParsableCommand {
         site.addRoutes(to: router)
 
         let server = Application(
-            router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)),
+            router: router, server: .http1(configuration: .bounded(logger: logger)),
+            configuration: .init(
+                address: .hostname("127.0.0.1", port: port), availableConnectionsDelegate: .maximum(1024, logger: logger)),
             onServerRunning: { channel in
                 print("http://127.0.0.1:\(channel.localAddress?.port ?? 0)/plimsoll/ui")
                 fflush(nil)
