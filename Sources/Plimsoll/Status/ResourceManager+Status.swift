@@ -77,23 +77,6 @@ extension MemoryStatus {
     }
 }
 
-extension HolderStatus {
-    /// What `entry` said last; before it said anything, what it held when it was last asked for memory.
-    init(_ entry: PurgeableRegistry.Entry, at now: Duration) {
-        let said = entry.answer.withLock { $0 } ?? HolderAnswer(held: ByteCount(entry.held.load(ordering: .relaxed)))
-        name = entry.name
-        group = entry.place.group.joined(separator: "/")
-        tags = entry.place.tags
-        rebuildCost = "\(entry.rebuildCost)"
-        releasesUnderPressure = entry.isReleasable
-        (heldBytes, volatileBytes, limitBytes, cache) = (said.held.bytes, said.volatileHeld?.bytes, said.limit?.bytes, said.cache)
-        // A holder may tell any number; JSON has none for this one.
-        rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
-        let inside = entry.gate.timeInside(at: now)
-        unansweredSeconds = inside < HolderPoll.patience ? nil : inside.inSeconds
-    }
-}
-
 extension TaskStatus {
     init(_ status: BackgroundTaskStatus) {
         (name, ageSeconds, isExpiring, origin) = (status.name, status.age.inSeconds, status.isExpiring, status.origin)

@@ -27,7 +27,7 @@ extension ServiceSettings {
                 try setting.apply(text, &changed)
                 self = changed
             } catch {
-                problems.append("\(setting.key) (\(setting.variable)) is \"\(Self.printable(text))\"; allowed is \(error.allowed)")
+                problems.append("\(setting.key) (\(setting.variable)) is \"\(printable(text, atMost: 120))\"; allowed is \(error.allowed)")
             }
         }
         if let problem = policy.thresholds.problem { problems.append("warning.*, critical.*, stall.*: \(problem)") }
@@ -49,7 +49,7 @@ extension ServiceSettings {
     public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
         let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
         var problems = unknown.map { name in
-            "\(Self.printable(name)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
+            "\(printable(name, atMost: 120)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
         }
         // An empty variable is one that isn't set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
@@ -116,9 +116,5 @@ extension ServiceSettings {
         }
         let best = knownVariables.map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
         return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
-    }
-
-    static func printable(_ text: String) -> String {
-        String(text.prefix(120).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
     }
 }
