@@ -92,6 +92,9 @@ let package = Package(
             name: "PlimsollHummingbird",
             dependencies: [
                 "Plimsoll", "PlimsollService", .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "HummingbirdCore", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
             ],
             swiftSettings: rules),
         .target(

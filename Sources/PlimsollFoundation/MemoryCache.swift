@@ -17,7 +17,7 @@ import Synchronization
 ///
 /// *Threads*: any may call anything. That an object can be used on the thread that gets it is up to whoever set it, as with `NSCache`. Objects are released,
 /// and the delegate is called, after every lock. Only the keys' `isEqual(_:)` or `==` run under one: they must not use the cache.
-public final class MemoryCache<Key, Value>: CountingPurgeable {
+public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     public let rebuildCost: RebuildCost
 
     @usableFromInline let entries: PurgeableCache<CacheKey<Key>, CachedObject<Value>>

@@ -49,6 +49,14 @@ public final class ManualClock: Sendable {
             wall: { [self] in state.withLock { $0.wall + $0.now + $0.asleep } })
     }
 
+    /// Lets time pass until the task is cancelled.
+    package func pass() async {
+        while !Task.isCancelled {
+            advance(by: Self.step)
+            await Task.yield()
+        }
+    }
+
     private func move(by duration: Duration) {
         state.withLock { $0.now += duration }
         tell()

@@ -30,7 +30,8 @@ let package = Package(
             name: "WebDemo",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
-                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
@@ -38,7 +39,8 @@ let package = Package(
             name: "WebTests",
             dependencies: [
                 plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
-                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdTesting", package: "hummingbird"),
+                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
                 "TestServers",
             ],

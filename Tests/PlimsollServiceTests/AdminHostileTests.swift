@@ -95,6 +95,25 @@ import Testing
         }
     }
 
+    @Test func `who hangs takes all places for no longer than the bounds, and is counted`() async throws {
+        var bounds = AdminEndpoint.Bounds()
+        bounds.connections = 8
+        // A socket takes some 200 kB that nobody reads: a few answers of this size.
+        try await AdminFixture.run(bounds: bounds, holders: 300) { fixture in
+            for round in 1...3 {
+                let half = try (0..<4).map { _ in try fixture.client() }, deaf = try (0..<4).map { _ in try fixture.client() }
+                for client in half { try client.send(Array(#"{"command":"sta"#.utf8)) }
+                for client in deaf { try client.send(Array(String(repeating: #"{"command":"status"}"# + "\n", count: 40).utf8)) }
+                await fixture.until { fixture.endpoint.counts.connections == 8 * round + round - 1 }
+                #expect(try fixture.answer(#"{"command":"tasks"}"#).code == "busy")
+                await fixture.pass(.seconds(1)) { fixture.endpoint.counts.cutOff == 8 * round }
+                #expect(try fixture.answer(#"{"command":"tasks"}"#).ok)
+                withExtendedLifetime((half, deaf)) {}
+            }
+            #expect(fixture.endpoint.counts.refused == 3 && fixture.endpoint.counts.malformed == 12)
+        }
+    }
+
     @Test func `deep lines are refused before a parser sees them`() {
         let json = AdminJSON()
         #expect(AdminJSON.depth(Array(#"{"a":"[[[{","b":"\"["}"#.utf8)[...]) == 1)

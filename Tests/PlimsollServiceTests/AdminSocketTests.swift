@@ -164,6 +164,37 @@ import Testing
         }
     }
 
+    @Test(.enabled(if: geteuid() == 0, "only root can become another user"))
+    func `another user is refused, by the kernel's word, even where the file lets it in`() async throws {
+        try await AdminFixture.withDirectory { directory in
+            let path = directory + "/s", endpoint = endpoint(path)
+            try endpoint.start()
+            #expect(chmod(directory, 0o755) == 0)
+            await #expect(processExitsWith: .success, "the file's mode keeps it out") { [path = path as String] in
+                try Self.becomeNobody()
+                do throws(AdminError) {
+                    _ = try AdminClient(path: path)
+                    Issue.record("connected")
+                } catch { #expect(error.kind == .forbidden) }
+            }
+            #expect(endpoint.counts == .init())
+            #expect(chmod(path, 0o666) == 0)
+            await #expect(processExitsWith: .success, "the endpoint says no") { [path = path as String] in
+                try Self.becomeNobody()
+                let client = try AdminClient(path: path), answer = try client.decode(client.nextLine())
+                #expect(answer.code == "forbidden" && answer.status == nil && answer.process == nil)
+                #expect(answer.error == "user 65534 may not: this service runs as user 0, and answers that one and root")
+                #expect(throws: AdminError.self) { try client.nextLine() }
+            }
+            #expect(endpoint.counts.refused == 1 && endpoint.counts.connections == 0 && endpoint.counts.requests == 0)
+            #expect(try AdminClient(path: path).answer(to: AdminRequest(.status)).ok)
+        }
+    }
+
+    private static func becomeNobody() throws {
+        try #require(setgroups(0, nil) == 0 && setgid(65534) == 0 && setuid(65534) == 0)
+    }
+
     /// A socket's file without a socket.
     private func leave(_ path: String) {
         var address = sockaddr_un()

@@ -38,6 +38,7 @@ import Testing
             try setting.apply(setting.standard, &settings)
             #expect(settings.policy == bare.policy, "\(setting.key)")
             #expect(settings.shutdownBudget == bare.shutdownBudget && settings.drainDelay == bare.drainDelay, "\(setting.key)")
+            #expect(settings.cacheLimits == bare.cacheLimits, "\(setting.key)")
             #expect(settings.logRest == bare.logRest && settings.metricsInterval == bare.metricsInterval, "\(setting.key)")
             #expect(settings.isEnabled == bare.isEnabled && settings.notifiesServiceManager == bare.notifiesServiceManager, "\(setting.key)")
         }
@@ -69,7 +70,7 @@ import Testing
     @Test func `variables are named as the provider of the environment names keys`() throws {
         for setting in Setting.all {
             let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: [setting.variable: "here"])).scoped(to: "plimsoll")
-            #expect(ServiceSettings.text(reader, setting.key) == "here", "\(setting.key) \(setting.variable)")
+            #expect(ServiceSettings.text(reader.snapshot(), setting.key) == "here", "\(setting.key) \(setting.variable)")
         }
     }
 
@@ -97,6 +98,64 @@ import Testing
             while manager.isDryRun { await Task.yield() }
             group.cancelAll()
         }
+    }
+
+    @Test func `limits of caches are read by name, each once and in range, whatever else a name has in it`() throws {
+        let settings = try ServiceSettings(environment: ["PLIMSOLL_CACHES_LIMITS": "thumbs=64MiB, a:b c=2G,x = 1KiB "])
+        #expect(settings.cacheLimits == ["thumbs": .mebibytes(64), "a:b c": .gibibytes(2), "x": .kibibytes(1)])
+        for wrong in ["thumbs", "thumbs=", "thumbs=1KiB,thumbs=2KiB", "thumbs=1", "thumbs=-1MiB", "thumbs=64MiB;x=1MiB", "=", "a=1MiB,b"] {
+            let found = problems(["PLIMSOLL_CACHES_LIMITS": wrong])
+            #expect(
+                found.count == 1 && found[0].hasPrefix("caches.limits (PLIMSOLL_CACHES_LIMITS) is \"\(wrong)\"; allowed is `thumbs=64MiB"), "\(wrong)"
+            )
+        }
+    }
+
+    @Test func `limits of caches hold from the start, for those registered before and after`() throws {
+        let early = PurgeableCache<Int, Int>("early", limit: .mebibytes(8)), late = PurgeableCache<Int, Int>("late"),
+            other = PurgeableCache<Int, Int>("other")
+        var settings = ServiceSettings()
+        settings.cacheLimits = ["early": .mebibytes(1), "late": .mebibytes(2), "nobody": .mebibytes(3)]
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        manager.register(early)
+        manager.serviceSettings = settings
+        manager.register(late)
+        manager.register(other)
+        manager.register("late", byteCount: { 0 }, release: { _ in 0 })
+        #expect(early.limit == .mebibytes(1) && late.limit == .mebibytes(2) && other.limit == .max)
+    }
+
+    @Test func `what is live is followed, and what is not allowed is said once while the value before holds`() async throws {
+        let provider = MutableInMemoryProvider(initialValues: ["plimsoll.shutdown.budget": "20s", "plimsoll.caches.limits": "thumbs=8MiB"])
+        let reader = ConfigReader(provider: provider).scoped(to: "plimsoll"), book = LogBook()
+        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader), thumbs = PurgeableCache<Int, Int>("thumbs")
+        manager.serviceSettings.logger = book.logger
+        manager.register(thumbs)
+        #expect(thumbs.limit == .mebibytes(8))
+        await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.follow(reader) }
+            provider.setValue("thumbs=2MiB", forKey: "plimsoll.caches.limits")
+            while thumbs.limit != .mebibytes(2) { await Task.yield() }
+            provider.setValue("2h", forKey: "plimsoll.shutdown.budget")
+            while book.entries.isEmpty { await Task.yield() }
+            // An operator's own word holds until this setting changes.
+            thumbs.limit = .mebibytes(3)
+            for delay in ["1s", "2s", "3s"] {
+                provider.setValue(ConfigValue(.string(delay), isSecret: false), forKey: "plimsoll.shutdown.drainDelay")
+                while manager.serviceSettings.drainDelay != Duration(plimsoll: delay) { await Task.yield() }
+            }
+            #expect(manager.serviceSettings.shutdownBudget == .seconds(20) && thumbs.limit == .mebibytes(3))
+            provider.setValue("40s", forKey: "plimsoll.shutdown.budget")
+            while manager.serviceSettings.shutdownBudget != .seconds(40) { await Task.yield() }
+            // Contradictions leave both as they were.
+            provider.setValue("41s", forKey: "plimsoll.shutdown.drainDelay")
+            while book.entries.count < 2 { await Task.yield() }
+            #expect(manager.serviceSettings.shutdownBudget == .seconds(40) && manager.serviceSettings.drainDelay == .seconds(3))
+            group.cancelAll()
+        }
+        #expect(book.entries.count == 2)
+        #expect(book.entries.first?["reason"] == #"shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET) is "2h"; allowed is a duration, 0 to 1h"#)
+        #expect(book.entries.last?["reason"]?.hasPrefix("shutdown.drainDelay is 41.0 seconds, more than shutdown.budget") == true)
     }
 
     @Test func `durations are read with their unit, and nothing else`() {

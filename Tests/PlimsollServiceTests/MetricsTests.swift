@@ -17,7 +17,12 @@ import Testing
         manager.register(cache)
         manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
         manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
-        manager.lifecycle.quiesce.add(RequestShedder("web"))
+        let shedder = RequestShedder("web")
+        manager.lifecycle.quiesce.add(shedder)
+        shedder.quiesce(to: .narrowed(to: .quarter))
+        _ = shedder.begin(.sheddable)
+        shedder.quiesce(to: .open)
+        _ = shedder.begin(.critical)
         _ = manager.release(.bytes(100))
         return manager
     }
@@ -31,6 +36,9 @@ import Testing
         #expect(lines.contains(#"plimsoll_cache_requests_total{cache="pages \"hot\"\nnew\\old",result="hit"} 1"#))
         // What has no limit is said by saying nothing.
         #expect(text.contains(#"{limiter="render",state="allowed"}"#) && !text.contains(#"{limiter="web",state="allowed"}"#))
+        #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="web",priority="sheddable",when="at_once"} 1"#))
+        #expect(lines.contains(#"plimsoll_admissions_total{limiter="web",priority="critical"} 1"#))
+        #expect(lines.contains(#"plimsoll_requests_shed_total{limiter="render",priority="none",when="after_waiting"} 0"#))
         #expect(lines.contains(#"plimsoll_actions_total{action="release",mode="live",outcome="done"} 1"#))
         #expect(
             lines.contains("plimsoll_release_duration_seconds_bucket{le=\"+Inf\"} 1") && lines.contains("plimsoll_release_duration_seconds_count 1"))
@@ -42,6 +50,8 @@ import Testing
             #expect(family.name.hasSuffix("_total") == (family.kind == .counter), "\(family.name)")
             #expect(!["_ms", "_kb", "_mb", "_percent", "_us"].contains { family.name.hasSuffix($0) }, "\(family.name)")
             #expect(!family.help.isEmpty)
+            // What keeps a table of labels for each name, as a registry of Prometheus does, takes one set of them.
+            #expect(Set(family.points.map { $0.labels.map(\.name) }).count <= 1, "\(family.name)")
         }
     }
 
@@ -74,6 +84,8 @@ import Testing
         reporter.report()
         #expect(try hitCount() == 1 && factory.counters.count + factory.recorders.count == made)
         #expect(try factory.expectRecorder("plimsoll_level").lastValue == 0)
+        let shed = [("limiter", "web"), ("priority", "sheddable"), ("when", "at_once")]
+        #expect(try factory.expectCounter("plimsoll_requests_shed_total", shed).totalValue == 1)
     }
 
     @Test func `a release is timed as it is done`() async throws {

@@ -1,3 +1,4 @@
+import Foundation
 import Plimsoll
 import PlimsollService
 import PlimsollTesting
@@ -15,6 +16,24 @@ struct ShedStatusTests {
         #expect(admission.name == "front" && admission.running == 1 && admission.admitted == 1)
         let decoded = try StatusJSON.decode(try StatusJSON.encode(manager.status))
         #expect(decoded.admissions == [admission])
+    }
+
+    @Test func `what was shed is told by priority, and a status of before still read`() throws {
+        let shedder = RequestShedder("front", policy: SheddingPolicy(limit: 1))
+        manager.lifecycle.quiesce.add(shedder)
+        #expect(shedder.begin(.critical) == nil)
+        for priority in [RequestPriority.sheddable, .sheddable, .normal] { #expect(shedder.begin(priority)?.reason == .concurrency) }
+        let status = manager.status, requests = try #require(status.admissions.first?.requests)
+        #expect(requests == shedder.counts && requests.admitted["critical"] == 1)
+        #expect(requests.refused("sheddable") == 2 && requests.refused("normal") == 1 && requests.refused("critical") == 0)
+        let text = try StatusJSON.encode(status)
+        #expect(try StatusJSON.decode(text) == status)
+        var object = try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
+        var admissions = try #require(object["admissions"] as? [[String: Any]])
+        admissions[0]["requests"] = nil
+        object["admissions"] = admissions
+        let older = try StatusJSON.decode(String(decoding: JSONSerialization.data(withJSONObject: object), as: UTF8.self))
+        #expect(older.admissions.first?.requests == nil && older.admissions.first?.refused == 3)
     }
 
     @Test func `levels reach the shedder through the set`() {

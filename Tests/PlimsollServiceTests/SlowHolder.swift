@@ -1,19 +1,29 @@
+import Glibc
 import Plimsoll
 import Synchronization
 
-/// Lets go of memory only when a test says so.
+/// Lets go of memory only when a test says so, and after `block()` says what it holds only then.
 final class SlowHolder: Purgeable {
     let name = "slow"
     let rebuildCost = RebuildCost.cheap
-    private let state = Mutex((isAsked: false, isFree: false))
+    private let state = Mutex((isAsked: false, blocks: false, isFree: false))
 
-    var heldBytes: ByteCount { .bytes(7) }
+    var heldBytes: ByteCount {
+        if state.withLock({ $0.blocks }) { wait() }
+        return .bytes(7)
+    }
+
     var isAsked: Bool { state.withLock { $0.isAsked } }
+    func block() { state.withLock { $0.blocks = true } }
     func letGo() { state.withLock { $0.isFree = true } }
 
     func release(_ target: ByteCount) -> ByteCount {
-        state.withLock { $0.isAsked = true }
-        while !state.withLock({ $0.isFree }) {}
+        wait()
         return .bytes(7)
+    }
+
+    private func wait() {
+        state.withLock { $0.isAsked = true }
+        while !state.withLock({ $0.isFree }) { sched_yield() }
     }
 }

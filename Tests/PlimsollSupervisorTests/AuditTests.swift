@@ -107,7 +107,7 @@ import Testing
         #expect(
             Explanation(of: "web", from: records).description == """
                 web:
-                  12 s  It was asked to end, with 10 s for it, as it stands?[2J still (memory was at level critical, 200 MiB short). \
+                  12 s  It was asked to end, with 10 s for it, as it stands\u{FFFD}[2J still (memory was at level critical, 200 MiB short). \
                 That took 0.3 s and brought 300 MiB back.
                 """)
         #expect(Explanation(of: "nobody", from: records).description == "nobody: nothing was done to it.")

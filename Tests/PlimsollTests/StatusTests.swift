@@ -1,5 +1,6 @@
 import Foundation
 import PlimsollTesting
+import Synchronization
 import Testing
 
 @testable import Plimsoll
@@ -127,5 +128,71 @@ import Testing
         var object = try #require(try JSONSerialization.jsonObject(with: text) as? [String: Any])
         object["fromTheFuture"] = [1, 2, 3]
         #expect(try JSONDecoder().decode(ManagerStatus.self, from: JSONSerialization.data(withJSONObject: object)) == status)
+    }
+
+    // MARK: Holders that don't answer
+
+    /// Blocks in `heldBytes` from `block()` until `letGo()`.
+    final class Stuck: Purgeable {
+        let name: String, rebuildCost = RebuildCost.cheap
+        private let state = Mutex((blocks: false, inside: 0))
+
+        init(_ name: String) { self.name = name }
+
+        var inside: Int { state.withLock { $0.inside } }
+        func block() { state.withLock { $0.blocks = true } }
+        func letGo() { state.withLock { $0.blocks = false } }
+
+        var heldBytes: ByteCount {
+            state.withLock { $0.inside += 1 }
+            while state.withLock({ $0.blocks }) { sched_yield() }
+            state.withLock { $0.inside -= 1 }
+            return .bytes(4096)
+        }
+
+        func release(_ target: ByteCount) -> ByteCount { .zero }
+    }
+
+    @Test func `a holder whose code blocks is waited for once, named, and stands with what it said last`() async throws {
+        let clock = ManualClock(), manager = manager(clock), stuck = Stuck("stuck"), numbers = PurgeableCache<Int, Int>("numbers")
+        manager.register(stuck)
+        manager.register("other", byteCount: { 7 }, release: { _ in 0 })
+        manager.register(numbers)
+        #expect(manager.status.holders.allSatisfy { $0.unansweredSeconds == nil })
+        stuck.block()
+        defer { stuck.letGo() }
+        async let waiting = manager.takeStatus()
+        while stuck.inside == 0 { await Task.yield() }
+        let first: ManagerStatus
+        do {
+            async let _ = clock.pass()
+            first = await waiting
+        }
+        #expect(first.holders.first?.unansweredSeconds ?? 0 >= 1 && first.holders.first?.heldBytes == 4096)
+        // Time stands still: nobody is waited for.
+        numbers.insert(1, forKey: 1)
+        let second = manager.status
+        #expect(
+            second.holders.map(\.name) == ["stuck", "other", "numbers"] && second.holders.map { $0.unansweredSeconds != nil } == [true, false, false])
+        #expect(second.holders[1].heldBytes == 7 && second.holders[2].cache?.entries == 1)
+        stuck.letGo()
+        while stuck.inside > 0 { await Task.yield() }
+        while manager.status.holders[0].unansweredSeconds != nil { await Task.yield() }
+    }
+
+    @Test func `however many holders block and however often they are asked, a few threads wait for them`() async throws {
+        let clock = ManualClock(), manager = manager(clock), stuck = (0..<8).map { Stuck("stuck \($0)") }
+        for holder in stuck {
+            manager.register(holder)
+            holder.block()
+        }
+        defer { for holder in stuck { holder.letGo() } }
+        do {
+            async let _ = clock.pass()
+            for _ in 0..<20 { _ = await manager.takeStatus() }
+        }
+        clock.advance(by: .seconds(1))
+        #expect(stuck.reduce(0) { $0 + $1.inside } == HolderPoll.most)
+        #expect(manager.status.holders.filter { $0.unansweredSeconds != nil }.map(\.name) == (0..<HolderPoll.most).map { "stuck \($0)" })
     }
 }

@@ -90,8 +90,9 @@ struct HolderRound {
     private func count(_ entry: PurgeableRegistry.Entry, _ part: Part) -> Bool {
         entry.held.store(0, ordering: .relaxed)
         entry.offered.store(0, ordering: .relaxed)
-        return turn.call(entry.name, at: time.elapsed()) {
-            _ = entry.gate.call {
+        let now = time.elapsed()
+        return turn.call(entry.name, at: now) {
+            _ = entry.gate.call(at: now) {
                 entry.lookAtRate()
                 let held = min(max(0, entry.purgeable.heldBytes.bytes), Self.mostHeld)
                 let volatile = min(max(0, entry.volatile?.volatileBytes.bytes ?? 0), held)
@@ -108,8 +109,9 @@ struct HolderRound {
         while left > 0 {
             let stride = min(left, Self.stride)
             var gained = ByteCount.zero
-            let inCharge = turn.call(entry.name, at: time.elapsed()) {
-                _ = entry.gate.call { gained = entry.purgeable.release(ByteCount(stride)) }
+            let now = time.elapsed()
+            let inCharge = turn.call(entry.name, at: now) {
+                _ = entry.gate.call(at: now) { gained = entry.purgeable.release(ByteCount(stride)) }
             }
             guard inCharge else { return .replaced }
             // More than it held is a slip of the holder's counting, not memory.

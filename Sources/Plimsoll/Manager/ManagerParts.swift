@@ -12,6 +12,8 @@ final class ManagerParts: Sendable {
     let alarms: Alarms
     let tasks: BackgroundTaskRegistry
     let lifecycle: Lifecycle
+    /// Asks holders what they hold.
+    let poll: HolderPoll
     /// What caches on the heap declare.
     let meter: ChargeMeter
     /// What holders of volatile memory declare.
@@ -46,6 +48,7 @@ final class ManagerParts: Sendable {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
+        poll = HolderPoll(alarms: alarms, threads: threads)
         shutdown = ShutdownPlan(heartbeat: heartbeat)
         isDryRun = Atomic(policy.isDryRun)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)

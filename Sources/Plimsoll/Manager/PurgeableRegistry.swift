@@ -9,6 +9,8 @@ final class PurgeableRegistry: Sendable {
         let name: String
         let rebuildCost: RebuildCost
         let place: PurgeablePlace
+        /// Whether it answers at once, on whatever thread.
+        let isPrompt: Bool
         /// Whether what it holds is known from a meter.
         let isMetered: Bool
         /// Whether it is asked under pressure.
@@ -18,6 +20,8 @@ final class PurgeableRegistry: Sendable {
         let held = Atomic<Int>(0)
         /// What of them it may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
+        /// What it said last when asked for a status.
+        let answer = Mutex<HolderAnswer?>(nil)
         /// Nanoseconds a byte to make it again when last asked, as bits; not a number for unknown. Relaxed, as `held`.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
@@ -28,6 +32,7 @@ final class PurgeableRegistry: Sendable {
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost
             isReleasable = purgeable.releasesUnderPressure
+            isPrompt = purgeable is any PromptPurgeable
             let declaresHeap = purgeable.attach(meter)
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil
@@ -56,6 +61,8 @@ final class PurgeableRegistry: Sendable {
         /// Of those that are asked under pressure.
         var unmetered = 0
         var releasable = 0
+        /// By name, of those that have one from outside.
+        var limits: [String: ByteCount] = [:]
 
         mutating func count(_ entry: Entry, _ step: Int) {
             guard entry.isReleasable else { return }
@@ -67,10 +74,24 @@ final class PurgeableRegistry: Sendable {
     private let state = Mutex(State())
 
     func add(_ entry: Entry) {
-        state.withLock { state in
+        let limit = state.withLock { state in
             let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
             state.entries.insert(entry, at: place)
             state.count(entry, 1)
+            return state.limits[entry.name]
+        }
+        if let limit { entry.resize(to: limit) }
+    }
+
+    /// Has those of these names, registered now or later, hold no more than that. A name that is left out keeps what it has, and so does one whose limit is
+    /// the same as in the last call: somebody may have set another meanwhile.
+    func setLimits(_ limits: [String: ByteCount]) {
+        let (entries, before) = state.withLock { state in
+            defer { state.limits = limits }
+            return (state.entries, state.limits)
+        }
+        for entry in entries {
+            if let limit = limits[entry.name], limit != before[entry.name] { entry.resize(to: limit) }
         }
     }
 

@@ -96,8 +96,9 @@ final class Purger: Sendable {
 
     private func restrictAll(_ turn: Worker.Turn, lift: Bool) -> Bool {
         for entry in registry.snapshot {
-            let inCharge = turn.call(entry.name, at: time.elapsed()) {
-                _ = entry.gate.call { entry.purgeable.restrict(to: lift ? nil : entry.purgeable.heldBytes) }
+            let now = time.elapsed()
+            let inCharge = turn.call(entry.name, at: now) {
+                _ = entry.gate.call(at: now) { entry.purgeable.restrict(to: lift ? nil : entry.purgeable.heldBytes) }
             }
             guard inCharge else { return false }
         }

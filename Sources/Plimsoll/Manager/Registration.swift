@@ -29,16 +29,20 @@ final class CallGate: Sendable {
         var isClosed = false
         /// The thread inside, or 0.
         var caller: UInt = 0
+        /// When it went in, by the clock of who calls.
+        var since = Duration.zero
         var waiting: [Parker] = []
     }
 
     private let state = Mutex(State())
 
     /// Runs `body` unless closed or busy; false if it did not run. Allocates nothing.
-    func call(_ body: () -> Void) -> Bool {
+    ///
+    /// - Parameter now: for `timeInside`, where anybody asks for that.
+    func call(at now: Duration = .zero, _ body: () -> Void) -> Bool {
         let entered = state.withLock { state in
             guard !state.isClosed, state.caller == 0 else { return false }
-            state.caller = Thread.current
+            (state.caller, state.since) = (Thread.current, now)
             return true
         }
         guard entered else { return false }
@@ -53,6 +57,9 @@ final class CallGate: Sendable {
 
     /// Whether a call is inside now.
     var isBusy: Bool { state.withLock { $0.caller != 0 } }
+
+    /// How long the call inside has taken so far; zero for none.
+    func timeInside(at now: Duration) -> Duration { state.withLock { $0.caller == 0 ? .zero : now - $0.since } }
 
     func close() {
         let parker: Parker? = state.withLock { state in

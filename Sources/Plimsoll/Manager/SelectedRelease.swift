@@ -25,7 +25,7 @@ struct SelectedRelease: Sendable {
 
     /// The same, within each class what is quickest to make again first.
     private func inOrder(_ entries: [PurgeableRegistry.Entry]) -> [PurgeableRegistry.Entry] {
-        for entry in entries { _ = entry.gate.call { entry.lookAtRate() } }
+        for entry in entries { _ = entry.gate.call(at: time.elapsed()) { entry.lookAtRate() } }
         var sorted: [PurgeableRegistry.Entry] = []
         while sorted.count < entries.count {
             let start = sorted.count
@@ -43,7 +43,7 @@ struct SelectedRelease: Sendable {
         for entry in entries where left > .zero {
             inside(entry.name)
             var gained = ByteCount.zero, isVolatile = false
-            let isDone = entry.gate.call {
+            let isDone = entry.gate.call(at: time.elapsed()) {
                 let held = min(max(.zero, entry.purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
                 isVolatile = entry.volatile.map { $0.volatileBytes > .zero } ?? false
                 // More than it held is a slip of the holder's counting, not memory.
@@ -94,7 +94,7 @@ extension ManagerParts {
                 var report = state.withLock { $0.report }
                 if entry.place.purgesOnBackground { release.ask([entry], .max, &report) { _ in } }
                 var spares = ByteCount.zero
-                _ = entry.gate.call { spares = entry.purgeable.dropSpares() }
+                _ = entry.gate.call(at: release.time.elapsed()) { spares = entry.purgeable.dropSpares() }
                 report.released += min(max(.zero, spares), ByteCount(HolderRound.mostHeld))
                 state.withLock { $0.report = report }
             }

@@ -95,8 +95,8 @@ final class VolatileKeeper: Sendable {
         }
         if request.givesBackIdle {
             for index in range {
-                guard turn.call(entries[index].name, at: time.elapsed(), { _ = entries[index].gate.call { entries[index].volatile?.giveBackIdle() } })
-                else { return }
+                let entry = entries[index], now = time.elapsed()
+                guard turn.call(entry.name, at: now, { _ = entry.gate.call(at: now) { entry.volatile?.giveBackIdle() } }) else { return }
             }
         }
         state.withLock { state in
@@ -112,10 +112,10 @@ final class VolatileKeeper: Sendable {
 
     private func noticeDrops(_ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ findings: inout Findings, _ turn: Worker.Turn) -> Bool {
         for index in range {
-            let entry = entries[index]
+            let entry = entries[index], now = time.elapsed()
             var taken = ByteCount.zero
-            let inCharge = turn.call(entry.name, at: time.elapsed()) {
-                _ = entry.gate.call { taken = entry.volatile?.noticeDrops() ?? .zero }
+            let inCharge = turn.call(entry.name, at: now) {
+                _ = entry.gate.call(at: now) { taken = entry.volatile?.noticeDrops() ?? .zero }
             }
             guard inCharge else { return false }
             findings.taken += min(max(.zero, taken), ByteCount(HolderRound.mostHeld))

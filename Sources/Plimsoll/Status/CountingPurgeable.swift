@@ -19,6 +19,29 @@ extension VolatileCache: CountingPurgeable {
 public protocol CountingQuiescable: Quiescable {
     /// What it has done and does. Called from any thread, now and then.
     var statistics: ConcurrencyLimiter.Statistics { get }
+
+    /// The same by priority; `nil`, as it is unless implemented, where work has none.
+    var requests: RequestCounts? { get }
+}
+
+extension CountingQuiescable {
+    public var requests: RequestCounts? { nil }
 }
 
 extension ConcurrencyLimiter: CountingQuiescable {}
+
+/// Requests admitted and refused so far, by priority. Numbers only grow.
+public struct RequestCounts: Sendable, Hashable, Codable {
+    /// Admitted, by priority: `sheddable`, `normal` and `critical`.
+    public var admitted: [String: UInt64] = [:]
+    /// Refused, by priority and then reason: `concurrency`, `arrivals` and `paused`.
+    public var refused: [String: [String: UInt64]] = [:]
+    /// Of those admitted, the ones that are served whatever the level and would have been refused.
+    public var exempted: UInt64 = 0
+
+    /// None yet.
+    public init() {}
+
+    /// Refused of one priority, for whatever reason.
+    public func refused(_ priority: String) -> UInt64 { refused[priority, default: [:]].values.reduce(0, +) }
+}

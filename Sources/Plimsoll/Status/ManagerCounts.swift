@@ -11,9 +11,11 @@ public struct ManagerCounts: Sendable, Hashable, Codable {
 
     /// Changes of level to one level on one kind of evidence; a change on several kinds counts for each.
     public struct Transition: Sendable, Hashable, Codable {
+        /// The level.
         public var to: String
         /// A name of `PressureEvidence`; `none` for a fall.
         public var source: String
+        /// How often.
         public var count: Int
     }
 
@@ -22,31 +24,41 @@ public struct ManagerCounts: Sendable, Hashable, Codable {
         /// `superseded`: a newer one came before delivery; `rested`: the level was announced a short while ago; `overwritten`: a listener was too slow for the
         /// journal.
         public var reason: String
+        /// How many.
         public var count: Int
     }
 
     /// Actions of one kind, mode and outcome.
     public struct Action: Sendable, Hashable, Codable {
+        /// What they were (`ActionKind`).
         public var action: String
+        /// `live`, `dry run` or `simulated`.
         public var mode: String
         /// `done`, `refused` or `overran`.
         public var outcome: String
+        /// How many.
         public var count: Int
     }
 
     /// What releases asked for and brought.
     public struct Releases: Sendable, Hashable, Codable {
+        /// How many.
         public var count = 0
+        /// How long they took together.
         public var seconds = 0.0
         /// How many took no longer than each of `bounds`, then how many took longer.
         public var byDuration = [Int](repeating: 0, count: Releases.bounds.count + 1)
+        /// What holders were to let go of.
         public var askedBytes = 0
+        /// What they said they let go of, but for volatile memory.
         public var releasedBytes = 0
+        /// The same of volatile memory.
         public var releasedVolatileBytes = 0
         /// Volatile memory that the kernel was found to have taken.
         public var takenBytes = 0
-        /// Measured falls, where memory fell.
+        /// Measured falls of the resident set, where it fell.
         public var residentFallBytes = 0
+        /// Measured falls of the group's usage, where it fell.
         public var usageFallBytes = 0
 
         /// Seconds, rising.

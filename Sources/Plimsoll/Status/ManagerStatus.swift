@@ -77,59 +77,11 @@ public struct MemoryStatus: Sendable, Hashable, Codable {
     public var stallShare: Double
 }
 
-/// Something registered that can let go of memory.
-public struct HolderStatus: Sendable, Hashable, Codable {
-    public var name: String
-    /// The group it belongs to, names joined by slashes; empty for none.
-    public var group: String
-    /// The tags it was registered with.
-    public var tags: [String]
-    /// `trivial`, `cheap`, `expensive` or `precious`.
-    public var rebuildCost: String
-    /// Whether it is asked under pressure.
-    public var releasesUnderPressure: Bool
-    /// Bytes it holds.
-    public var heldBytes: Int
-    /// Of them in pages that the kernel may take; `nil` if it has none of the kind.
-    public var volatileBytes: Int?
-    /// Its limit; `nil` for none, or one that isn't known.
-    public var limitBytes: Int?
-    /// Nanoseconds to make a byte of it again, as observed; `nil` if that isn't known.
-    public var rebuildNanosecondsPerByte: Double?
-    /// What it has counted; `nil` if it doesn't count.
-    public var cache: CacheStatus?
-}
-
-/// What a cache has counted since it was made (`CacheStatistics`).
-public struct CacheStatus: Sendable, Hashable, Codable {
-    public var entries: Int
-    public var hits: Int
-    public var misses: Int
-    public var evictions: Int
-    public var expired: Int
-    public var purged: Int
-    public var droppedByKernel: Int
-    public var replaced: Int
-    public var rejected: Int
-    public var loads: Int
-    public var loadFailures: Int
-    public var loadSeconds: Double
-
-    init(_ statistics: CacheStatistics) {
-        (entries, hits, misses) = (statistics.count, statistics.hits, statistics.misses)
-        (evictions, expired, purged) = (statistics.evictions, statistics.expired, statistics.purged)
-        (droppedByKernel, replaced, rejected) = (statistics.droppedByKernel, statistics.replaced, statistics.rejected)
-        (loads, loadFailures, loadSeconds) = (statistics.loads, statistics.loadFailures, statistics.loadTime.inSeconds)
-    }
-
-    /// Share of look-ups that found a value, in `0...1`; zero before the first.
-    public var hitRatio: Double { hits + misses == 0 ? 0 : Double(hits) / Double(hits + misses) }
-}
-
 /// Background tasks, scenes' included.
 public struct TasksStatus: Sendable, Hashable, Codable {
-    /// Running, of which `expiring` have been asked to stop.
+    /// Running.
     public var running: Int
+    /// Of them, those that have been asked to stop.
     public var expiring: Int
     /// Ended without having been asked to stop, so far.
     public var ended: Int
@@ -149,10 +101,13 @@ public struct TasksStatus: Sendable, Hashable, Codable {
 
 /// A background task that runs.
 public struct TaskStatus: Sendable, Hashable, Codable {
+    /// Its name; others may have the same.
     public var name: String
+    /// Time since it began.
     public var ageSeconds: Double
-    /// Units of work done and to do; `nil` if it never said.
+    /// Units of work done; `nil` if it never said.
     public var completed: Int?
+    /// Units of work in all; `nil` if it never said.
     public var total: Int?
     /// Whether it has been asked to stop.
     public var isExpiring: Bool
@@ -178,57 +133,20 @@ public struct LifecycleStatus: Sendable, Hashable, Codable {
 
 /// Something that admits work and gives way when memory is short.
 public struct AdmissionStatus: Sendable, Hashable, Codable {
+    /// Its name; others may have the same.
     public var name: String
-    /// What runs now, what waits, and how many may run now.
+    /// What runs now.
     public var running: Int
+    /// What waits now.
     public var waiting: Int
+    /// How many may run now; `Int.max` for no limit.
     public var limit: Int
-    /// So far: admitted, turned away at once, and given up waiting.
+    /// Admitted so far.
     public var admitted: UInt64
+    /// Turned away at once so far.
     public var refused: UInt64
+    /// Given up waiting so far.
     public var expired: UInt64
-}
-
-/// An action that was taken, or would have been.
-public struct ActionStatus: Sendable, Hashable, Codable {
-    /// The event it belongs to.
-    public var eventID: UInt64
-    /// What it was (`ActionKind`).
-    public var action: String
-    /// `live`, `dry run` or `simulated`.
-    public var mode: String
-    public var level: String
-    /// Who wanted it: `pressure`, `background` or `operator`.
-    public var origin: String
-    public var evidence: String
-    public var beganSeconds: Double
-    public var tookSeconds: Double
-    public var askedBytes: Int
-    public var releasedBytes: Int
-    public var releasedVolatileBytes: Int
-    public var takenBytes: Int
-    public var residentBeforeBytes: Int
-    public var residentAfterBytes: Int
-    public var usageBeforeBytes: Int
-    public var usageAfterBytes: Int
-    /// `done`, `dry run`, or `refused: …` and `overran: …` with a reason or names.
-    public var outcome: String
-
-    /// `report` in words and numbers.
-    public init(_ report: ActionReport) {
-        (eventID, action, mode) = (report.eventID, ActionKind(report.action).rawValue, ActionMode(report).rawValue)
-        (level, origin, evidence) = ("\(report.level)", report.origin.rawValue, "\(report.evidence)")
-        (beganSeconds, tookSeconds) = (report.began.inSeconds, report.took.inSeconds)
-        (askedBytes, releasedBytes, releasedVolatileBytes) = (report.asked.bytes, report.released.bytes, report.releasedVolatile.bytes)
-        takenBytes = report.taken.bytes
-        (residentBeforeBytes, residentAfterBytes) = (report.before.resident.bytes, report.after.resident.bytes)
-        (usageBeforeBytes, usageAfterBytes) = (report.before.usage.bytes, report.after.usage.bytes)
-        outcome =
-            switch report.outcome {
-            case .done: "done"
-            case .dryRun: "dry run"
-            case .refused(let reason): "refused: \(reason)"
-            case .overran(let names): "overran: \(names.joined(separator: ", "))"
-            }
-    }
+    /// The same by priority; `nil` where work has none.
+    public var requests: RequestCounts?
 }

@@ -33,4 +33,12 @@ extension ResourceManager {
         }
         cache.resize(to: limit)
     }
+
+    /// Limits the caches of these names, registered now or later, whose limits can be set; others stay as they are. On the calling thread.
+    package func setLimits(_ limits: [String: ByteCount]) { parts.purgeables.setLimits(limits) }
+}
+
+extension PurgeableRegistry.Entry {
+    /// Does nothing if its limit can't be set.
+    func resize(to limit: ByteCount) { (purgeable as? any ResizablePurgeable)?.resize(to: limit) }
 }

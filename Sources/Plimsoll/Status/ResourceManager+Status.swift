@@ -9,19 +9,31 @@ extension ResourceManager {
     /// All that is known now: what is held, what is done, what was done and why.
     ///
     /// It may be asked at any rate and at any level: nothing on the path that frees memory waits for it, but for a few short locks, and nothing there allocates for
-    /// it. Each holder is asked for its bytes, on the calling thread, unless it is being asked for memory just then: what it said last stands for it then.
+    /// it. Each holder is asked for its bytes, unless it is being called just then; one whose code does not return within a second is named
+    /// (`HolderStatus.unansweredSeconds`). What it said last stands for it then.
     ///
     /// - Complexity: O(holders), and O(background tasks that run) but for a million of them no more than for some hundred.
     public var status: ManagerStatus {
+        let entries = parts.purgeables.snapshot
+        parts.poll.ask(entries)
+        let now = parts.time.elapsed()
         let lifecycle = parts.lifecycle, readiness = lifecycle.readiness, capabilities = capabilities
         return ManagerStatus(
-            atSeconds: parts.time.elapsed().inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
-            holders: parts.purgeables.snapshot.map { HolderStatus($0) }, tasks: tasksStatus,
+            atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
+            holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(
                 state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
                 warming: readiness.warming, scenes: lifecycle.scenes.count),
             admissions: lifecycle.quiesce.countingMembers.map { AdmissionStatus($0) }, counts: counts, actions: reports.map { ActionStatus($0) },
             footing: capabilities.footing.rawValue, signals: capabilities.signals)
+    }
+
+    /// The status, for tasks: holders that don't answer at once are waited for by a thread that isn't of the cooperative pool.
+    package func takeStatus() async -> ManagerStatus {
+        guard parts.purgeables.snapshot.contains(where: { !$0.isPrompt }) else { return status }
+        return await withCheckedContinuation { continuation in
+            parts.threads.run { () -> Void in continuation.resume(returning: self.status) }
+        }
     }
 
     /// What has been counted since the manager was made.
@@ -65,28 +77,6 @@ extension MemoryStatus {
     }
 }
 
-extension HolderStatus {
-    init(_ entry: PurgeableRegistry.Entry) {
-        let purgeable = entry.purgeable, counting = purgeable as? any CountingPurgeable
-        var held = ByteCount(entry.held.load(ordering: .relaxed)), volatileHeld: ByteCount?
-        _ = entry.gate.call {
-            held = min(max(.zero, purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
-            volatileHeld = entry.volatile.map { min(max(.zero, $0.volatileBytes), held) }
-            entry.lookAtRate()
-        }
-        name = entry.name
-        group = entry.place.group.joined(separator: "/")
-        tags = entry.place.tags
-        rebuildCost = "\(entry.rebuildCost)"
-        releasesUnderPressure = entry.isReleasable
-        (heldBytes, volatileBytes) = (held.bytes, volatileHeld?.bytes)
-        limitBytes = counting?.holdsAtMost?.bytes
-        // A holder may tell any number; JSON has none for this one.
-        rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
-        cache = counting.map { CacheStatus($0.statistics) }
-    }
-}
-
 extension TaskStatus {
     init(_ status: BackgroundTaskStatus) {
         (name, ageSeconds, isExpiring, origin) = (status.name, status.age.inSeconds, status.isExpiring, status.origin)
@@ -100,5 +90,6 @@ extension AdmissionStatus {
         name = member.name
         (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
         (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
+        requests = member.requests
     }
 }

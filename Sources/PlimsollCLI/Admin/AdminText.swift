@@ -24,16 +24,14 @@ enum AdminText {
             rows.append(["memory", "not looked at yet: the manager does not run"])
         }
         let held = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
-        rows.append(["caches", "\(status.holders.count) hold \(held)"])
+        let silent = status.holders.compactMap { holder in
+            holder.unansweredSeconds.map { "; \(printable(holder.name)) has not answered for \(age($0))" }
+        }
+        rows.append(["caches", "\(status.holders.count) hold \(held)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
         let life = status.lifecycle
         rows.append(["state", "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))"])
-        for admission in status.admissions {
-            rows.append([
-                "admission",
-                "\(printable(admission.name)): \(admission.running) of \(admission.limit) run, \(admission.waiting) wait, \(admission.refused) refused",
-            ])
-        }
+        rows += status.admissions.map { ["admission", Self.admission($0)] }
         let releases = status.counts.releases
         rows.append([
             "releases",
@@ -46,7 +44,8 @@ enum AdminText {
     static func caches(_ holders: [HolderStatus]) -> String {
         guard !holders.isEmpty else { return "nothing is registered" }
         let rows = holders.map { holder -> [String] in
-            let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name)
+            let silence = holder.unansweredSeconds.map { ", no answer for \(age($0))" } ?? ""
+            let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name) + silence
             let cost = printable(holder.rebuildCost) + (holder.releasesUnderPressure ? "" : ", kept")
             let entries: String = holder.cache.map { "\($0.entries)" } ?? "-"
             return [
@@ -80,6 +79,14 @@ enum AdminText {
     }
 
     // MARK: Parts
+
+    /// `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
+    static func admission(_ admission: AdmissionStatus) -> String {
+        let limit = admission.limit < .max ? " of \(admission.limit)" : ""
+        let text = "\(printable(admission.name)): \(admission.running)\(limit) run, \(admission.waiting) wait, \(admission.refused) refused"
+        let shed = RequestPriority.allCases.map { (priority: "\($0)", count: admission.requests?.refused("\($0)") ?? 0) }.filter { $0.count > 0 }
+        return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))")
+    }
 
     private static func size(_ bytes: Int?) -> String { bytes.map { ByteCount($0).description } ?? "-" }
 

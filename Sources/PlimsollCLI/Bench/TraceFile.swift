@@ -1,4 +1,5 @@
 import Glibc
+import Plimsoll
 
 /// A stream of requests: lines of `KEY` or `KEY,SIZE`.
 struct TraceFile {

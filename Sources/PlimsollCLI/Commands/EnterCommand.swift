@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Plimsoll
 
 /// Enters groups, then becomes another program: what that allocates is charged there from the start.
 struct EnterCommand: ParsableCommand {

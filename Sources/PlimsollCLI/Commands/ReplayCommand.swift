@@ -1,4 +1,5 @@
 import ArgumentParser
+import Plimsoll
 import PlimsollTesting
 
 /// Runs recorded readings through the standard policy.

@@ -1,4 +1,5 @@
 import Glibc
+import Plimsoll
 
 /// A file of ours, whole or not at all.
 enum File {

@@ -1,3 +1,5 @@
+import Plimsoll
+
 /// Elements of a drawing, with text escaped where it belongs.
 struct SVG {
     private var body = ""

@@ -45,8 +45,3 @@ enum Text {
         }.joined(separator: "\n")
     }
 }
-
-/// `text`, with what the kernel or a file may have put into it made harmless for a terminal.
-func printable(_ text: some StringProtocol) -> String {
-    String(text.unicodeScalars.map { $0.value < 32 || $0.value == 127 || (0x80..<0xa0).contains($0.value) ? "\u{FFFD}" : Character($0) })
-}

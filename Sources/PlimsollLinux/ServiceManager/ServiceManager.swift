@@ -20,7 +20,7 @@ public struct ServiceManager: Sendable {
         guard let address = environment("NOTIFY_SOCKET"), !address.isEmpty else { return nil }
         guard address.hasPrefix("/") || address.hasPrefix("@"), address.utf8.count < 108 else {
             throw ServiceManagerError(
-                "$NOTIFY_SOCKET is \"\(Self.printable(address))\"; allowed is an absolute path, or an abstract address that begins with @, of at most 107 bytes"
+                "$NOTIFY_SOCKET is \"\(printable(address, atMost: 120))\"; allowed is an absolute path, or an abstract address that begins with @, of at most 107 bytes"
             )
         }
         self.address = address
@@ -34,16 +34,12 @@ public struct ServiceManager: Sendable {
     public func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
-        throw ServiceManagerError("$NOTIFY_SOCKET \(Self.printable(address)): \(String(cString: strerror(-result)))")
+        throw ServiceManagerError("$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
     }
 
     /// Sends one datagram; 0, or a negative errno.
     package static func send(_ bytes: [UInt8], to address: String, _ descriptors: [Int32] = []) -> Int32 {
         plimsoll_notify(address, bytes, bytes.count, descriptors, Int32(descriptors.count))
-    }
-
-    private static func printable(_ text: String) -> String {
-        String(text.prefix(120).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
     }
 }
 

@@ -21,7 +21,7 @@ public struct AdminAnswer: Sendable, Hashable, Codable {
     public var caches: [HolderStatus]?
     /// Of `tasks`.
     public var tasks: TasksStatus?
-    /// Of `explain`: the state of memory in a sentence, then one an action, oldest first.
+    /// Of `explain`: the state of memory in a sentence, one for each holder that doesn't answer, then one an action, oldest first.
     public var sentences: [String]?
     /// Of `purge`: what was done.
     public var report: ActionStatus?

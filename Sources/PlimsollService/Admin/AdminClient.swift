@@ -87,7 +87,7 @@ public final class AdminClient {
         if count < 0, errno == EINTR { return }
         guard count > 0 else {
             throw AdminError(
-                .silent, "process \(process) at \(path) has not answered for \(timeLimit): it stands still, or a holder's own code blocks")
+                .silent, "process \(process) at \(path) has not answered for \(timeLimit): it stands still")
         }
         let taken = withUnsafeTemporaryAllocation(byteCount: 65536, alignment: 16) { buffer in
             let taken = recv(file, buffer.baseAddress, buffer.count, 0)

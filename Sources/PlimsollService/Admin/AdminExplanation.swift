@@ -2,13 +2,18 @@ import Plimsoll
 
 /// What a manager sees and did, and why, in plain sentences.
 struct AdminExplanation: Sendable {
-    /// The state of memory, then one an action, oldest first.
+    /// The state of memory, one for each holder that does not answer, then one an action, oldest first.
     let sentences: [String]
 
     /// - Parameter last: how many actions, the last ones.
     init(_ status: ManagerStatus, last: Int = .max) {
         let actions = status.actions.suffix(max(0, last))
-        sentences = [Self.state(status)] + (actions.isEmpty ? ["Nothing was done yet."] : actions.map { Self.sentence($0, at: status.atSeconds) })
+        let unanswered = status.holders.compactMap { holder in
+            holder.unansweredSeconds.map { "The holder \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks." }
+        }
+        sentences =
+            [Self.state(status)] + unanswered
+            + (actions.isEmpty ? ["Nothing was done yet."] : actions.map { Self.sentence($0, at: status.atSeconds) })
     }
 
     private static func state(_ status: ManagerStatus) -> String {

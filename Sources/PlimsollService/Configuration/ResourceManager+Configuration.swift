@@ -1,4 +1,5 @@
 public import Configuration
+import Logging
 public import Plimsoll
 
 extension ResourceManager {
@@ -13,15 +14,24 @@ extension ResourceManager {
         self.init(source: source, settings: try ServiceSettings(reader: reader, defaults: defaults))
     }
 
-    /// Follows the settings that may change while the process runs (`ServiceSettings.Key.isLive`), until the task is cancelled: `dryRun`. For a reader whose
-    /// provider reloads. A value that isn't allowed is passed over, and the one before holds.
+    /// Follows the settings that may change while the process runs (`ServiceSettings.Key.isLive`), until the task is cancelled: dry run, the shutdown's budget and
+    /// drain delay, limits of caches. For a reader whose provider reloads. A value that isn't allowed is said in the log, once, and the one before holds.
     ///
     /// - Throws: what the reader's provider throws.
     public func follow(_ reader: ConfigReader) async throws {
+        let live = Setting.all.filter(\.isLive), logger = serviceHost.logger
         try await reader.watchSnapshot { updates in
+            var told: [String] = []
             for try await snapshot in updates {
-                let text = try? snapshot.requiredString(forKey: "dryRun")
-                if let value = text.flatMap({ Bool(plimsoll: $0) }) ?? (try? snapshot.requiredBool(forKey: "dryRun")) { self.isDryRun = value }
+                var settings = serviceSettings
+                settings.policy.isDryRun = isDryRun
+                let problems = settings.apply(live, snapshot)
+                for problem in problems where !told.contains(problem) {
+                    logger.warning("a setting is not followed", metadata: ["plimsoll.reason": "\(problem)"])
+                }
+                told = problems
+                isDryRun = settings.policy.isDryRun
+                serviceSettings = settings
             }
         }
     }

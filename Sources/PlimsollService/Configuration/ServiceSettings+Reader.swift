@@ -10,18 +10,32 @@ extension ServiceSettings {
     /// - Throws: `ConfigurationProblem` with everything that is wrong, not only the first.
     public init(reader: ConfigReader, defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
         self = defaults
+        let problems = apply(Setting.all, reader.snapshot())
+        if !problems.isEmpty { throw ConfigurationProblem(problems) }
+    }
+
+    /// Takes over what `snapshot` says of `settings`; what isn't allowed stays as it was.
+    ///
+    /// - Returns: what is wrong, each with key, value and what is allowed.
+    mutating func apply(_ settings: [Setting], _ snapshot: ConfigSnapshotReader) -> [String] {
+        let before = self
         var problems: [String] = []
-        for setting in Setting.all {
-            guard let text = Self.text(reader, setting.key) else { continue }
-            do throws(Setting.Refusal) { try setting.apply(text, &self) } catch {
-                problems.append("\(setting.key) (\(setting.variable)) is \"\(Self.printable(text))\"; allowed is \(error.allowed)")
+        for setting in settings {
+            guard let text = Self.text(snapshot, setting.key) else { continue }
+            var changed = self
+            do throws(Setting.Refusal) {
+                try setting.apply(text, &changed)
+                self = changed
+            } catch {
+                problems.append("\(setting.key) (\(setting.variable)) is \"\(printable(text, atMost: 120))\"; allowed is \(error.allowed)")
             }
         }
         if let problem = policy.thresholds.problem { problems.append("warning.*, critical.*, stall.*: \(problem)") }
         if drainDelay > shutdownBudget {
             problems.append("shutdown.drainDelay is \(drainDelay), more than shutdown.budget, of which it is a part: \(shutdownBudget)")
+            (drainDelay, shutdownBudget) = (before.drainDelay, before.shutdownBudget)
         }
-        if !problems.isEmpty { throw ConfigurationProblem(problems) }
+        return problems
     }
 
     /// `defaults`, as overridden by the process's environment: `PLIMSOLL_SHUTDOWN_BUDGET=40s`.
@@ -35,7 +49,7 @@ extension ServiceSettings {
     public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
         let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
         var problems = unknown.map { name in
-            "\(Self.printable(name)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
+            "\(printable(name, atMost: 120)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
         }
         // An empty variable is one that isn't set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
@@ -60,7 +74,7 @@ extension ServiceSettings {
         public var name: String
         /// The environment variable of that meaning.
         public var variable: String
-        /// `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`, `number`.
+        /// `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`, `number`, or words.
         public var type: String
         /// What holds without it.
         public var standard: String
@@ -76,12 +90,12 @@ extension ServiceSettings {
     private static let knownVariables = Set(Setting.all.map(\.variable) + otherVariables)
 
     /// The value of a key whatever its type is where it comes from; `nil` if there is none.
-    static func text(_ reader: ConfigReader, _ key: String) -> String? {
+    static func text(_ snapshot: ConfigSnapshotReader, _ key: String) -> String? {
         let key = ConfigKey(key)
-        if let text = try? reader.requiredString(forKey: key) { return text }
-        if let number = try? reader.requiredInt(forKey: key) { return "\(number)" }
-        if let number = try? reader.requiredDouble(forKey: key) { return "\(number)" }
-        return (try? reader.requiredBool(forKey: key)).map { "\($0)" }
+        if let text = try? snapshot.requiredString(forKey: key) { return text }
+        if let number = try? snapshot.requiredInt(forKey: key) { return "\(number)" }
+        if let number = try? snapshot.requiredDouble(forKey: key) { return "\(number)" }
+        return (try? snapshot.requiredBool(forKey: key)).map { "\($0)" }
     }
 
     /// The known variable that is most like `name`, if one is.
@@ -102,9 +116,5 @@ extension ServiceSettings {
         }
         let best = knownVariables.map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
         return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
-    }
-
-    static func printable(_ text: String) -> String {
-        String(text.prefix(120).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
     }
 }

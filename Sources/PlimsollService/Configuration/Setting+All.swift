@@ -2,7 +2,7 @@ import Plimsoll
 
 extension Setting {
     /// Everything that can be configured.
-    static let all: [Setting] = switches + shutdown + handlers + levels + reporting
+    static let all: [Setting] = switches + shutdown + handlers + caches + levels + reporting
 
     private static let switches: [Setting] = [
         boolean("enabled", true, "whether the manager looks and acts at all: the switch to turn everything off with") { $0.isEnabled = $1 },
@@ -10,12 +10,12 @@ extension Setting {
     ]
 
     private static let shutdown: [Setting] = [
-        duration("shutdown.budget", "25s", .zero ... .seconds(3600), "0 to 1h", "from the first word of a shutdown to its end") {
+        duration("shutdown.budget", "25s", .zero ... .seconds(3600), "0 to 1h", "from the first word of a shutdown to its end", isLive: true) {
             $0.shutdownBudget = $1
         },
         duration(
             "shutdown.drainDelay", "0s", .zero ... .seconds(600), "0 to 10m",
-            "how long the other services go on after the process said it isn't ready"
+            "how long the other services go on after the process said it isn't ready", isLive: true
         ) { $0.drainDelay = $1 },
     ]
 
@@ -47,6 +47,26 @@ extension Setting {
             settings.policy.terminate = .afterContinuousSaturation(patience, grace: grace)
         },
     ]
+
+    private static let caches: [Setting] = [
+        Setting(
+            key: "caches.limits", type: "sizes by name", standard: "none", range: cacheLimitRange,
+            meaning: "the most that caches of these names hold; others, and one that is no longer named, keep the limit they have", isLive: true
+        ) { text, settings throws(Refusal) in
+            guard text.lowercased() != "none" else { return settings.cacheLimits = [:] }
+            settings.cacheLimits = [:]
+            for part in text.split(separator: ",") {
+                // A name may have anything in it but these two.
+                guard let end = part.firstIndex(of: "="), let limit = ByteCount(String(part[part.index(after: end)...])),
+                    allowedCacheLimits.contains(limit),
+                    settings.cacheLimits.updateValue(limit, forKey: String(part[..<end].trimmed)) == nil
+                else { throw Refusal(allowed: cacheLimitRange) }
+            }
+        }
+    ]
+
+    private static let allowedCacheLimits = ByteCount.kibibytes(1)...ByteCount.gibibytes(1 << 20)
+    private static let cacheLimitRange = "`thumbs=64MiB, pages=2G`: each name once, 1KiB to 1048576GiB; or none"
 
     private static let levels: [Setting] = [
         share("warning.share", "0.2", "less available than this share of the limit is a warning") { $0.policy.thresholds.warningMargin.share = $1 },
@@ -86,6 +106,14 @@ extension Setting {
         boolean("admin.allowsChanges", false, "whether they may purge, rehearse pressure and set limits there") { $0.adminAllowsChanges = $1 },
         boolean("notify", true, "whether the service manager is told how the process is") { $0.notifiesServiceManager = $1 },
     ]
+}
+
+extension Substring {
+    fileprivate var trimmed: Substring {
+        var text = drop { $0 == " " }
+        while text.last == " " { text.removeLast() }
+        return text
+    }
 }
 
 extension PressurePolicy.Termination {

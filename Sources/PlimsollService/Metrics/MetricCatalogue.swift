@@ -133,15 +133,24 @@ enum MetricCatalogue {
 
     private static func process(_ status: ManagerStatus) -> [MetricFamily] {
         var running = MetricFamily("plimsoll_admissions", .gauge, "What limiters let run now, have wait, and allow")
-        var admitted = MetricFamily("plimsoll_admissions_total", .counter, "What limiters have admitted")
-        var shed = MetricFamily("plimsoll_requests_shed_total", .counter, "What limiters have turned away, at once or after a wait")
+        var admitted = MetricFamily("plimsoll_admissions_total", .counter, "What limiters have admitted, by priority where work has one")
+        var shed = MetricFamily(
+            "plimsoll_requests_shed_total", .counter, "What limiters have turned away, at once or after a wait, by priority where work has one")
         for member in status.admissions {
             running.add(member.running, ["limiter": member.name, "state": "running"])
             running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
             if member.limit < .max { running.add(member.limit, ["limiter": member.name, "state": "allowed"]) }
-            admitted.add(Double(member.admitted), ["limiter": member.name])
-            shed.add(Double(member.refused), ["limiter": member.name, "when": "at_once"])
-            shed.add(Double(member.expired), ["limiter": member.name, "when": "after_waiting"])
+            // The same labels for all of a family: instruments of swift-metrics may insist on it.
+            guard let requests = member.requests else {
+                admitted.add(Double(member.admitted), ["limiter": member.name, "priority": "none"])
+                shed.add(Double(member.refused), ["limiter": member.name, "priority": "none", "when": "at_once"])
+                shed.add(Double(member.expired), ["limiter": member.name, "priority": "none", "when": "after_waiting"])
+                continue
+            }
+            for (priority, count) in requests.admitted.sorted(by: { $0.key < $1.key }) {
+                admitted.add(Double(count), ["limiter": member.name, "priority": priority])
+                shed.add(Double(requests.refused(priority)), ["limiter": member.name, "priority": priority, "when": "at_once"])
+            }
         }
         var ready = MetricFamily("plimsoll_ready", .gauge, "1 if the process should be sent work")
         ready.add(status.lifecycle.isReady ? 1 : 0)

@@ -34,6 +34,7 @@ struct MetricFamily: Sendable, Equatable {
     let kind: Kind
     let help: String
     private(set) var points: [Point] = []
+    private var places: [[Label]: Int] = [:]
     var distribution: Distribution?
 
     init(_ name: String, _ kind: Kind, _ help: String) { (self.name, self.kind, self.help) = (name, kind, help) }
@@ -41,7 +42,8 @@ struct MetricFamily: Sendable, Equatable {
     /// Adds a point. Two of the same labels, as of two caches of one name, are one: their sum.
     mutating func add(_ value: Double, _ labels: KeyValuePairs<String, String> = [:]) {
         let labels = labels.map { Label(name: $0.key, value: $0.value) }
-        if let same = points.firstIndex(where: { $0.labels == labels }) {
+        if let same = places.updateValue(points.count, forKey: labels) {
+            places[labels] = same
             points[same].value += value
         } else {
             points.append(Point(labels: labels, value: value))

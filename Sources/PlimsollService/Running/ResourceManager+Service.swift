@@ -20,11 +20,14 @@ extension ResourceManager {
     /// requests has seen that the process isn't ready.
     public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
 
-    /// What surrounds the manager as a service. Set it before the manager runs: later changes are not seen, but for `isDryRun`, which is the manager's own. A manager
-    /// keeps the policy it was made with, whatever `policy` says here.
+    /// What surrounds the manager as a service. Set it before the manager runs: of later changes only those of `shutdownBudget`, `drainDelay` and `cacheLimits`
+    /// are seen; `isDryRun` is the manager's own. A manager keeps the policy it was made with, whatever `policy` says here.
     public var serviceSettings: ServiceSettings {
         get { serviceHost.settings }
-        set { serviceHost.settings = newValue }
+        set {
+            serviceHost.settings = newValue
+            setLimits(newValue.cacheLimits)
+        }
     }
 
     /// A manager as `settings` have it.

@@ -27,7 +27,7 @@ final class ServiceHost: ManagerHost {
 
     var isEnabled: Bool { settings.isEnabled }
 
-    private var logger: Logger { settings.logger ?? Logger(label: "plimsoll") }
+    var logger: Logger { settings.logger ?? Logger(label: "plimsoll") }
 
     func run(_ loop: @Sendable () async throws -> Void) async throws {
         let manager = manager, settings = settings

@@ -49,7 +49,7 @@ final class ServiceManagerLink: Sendable {
         }
         guard tasks.running > 0 else { return line }
         let named = tasks.oldest.prefix(3).map { task in
-            let name = String(task.name.prefix(64).unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "\u{FFFD}" : Character($0) })
+            let name = printable(task.name, atMost: 64)
             guard let completed = task.completed, let total = task.total, total > 0 else { return name }
             // Counts are the application's: any numbers.
             return "\(name) \(Int(min(1, max(0, Double(completed) / Double(total))) * 100)) %"

@@ -13,6 +13,8 @@ public struct ServiceSettings: Sendable {
     public var shutdownBudget = Duration.seconds(25)
     /// How long the other services go on after the process has said that it isn't ready; part of the budget.
     public var drainDelay = Duration.zero
+    /// Limits of caches by name, for those whose code doesn't know how large the machine is; of one that is registered later, too.
+    public var cacheLimits: [String: ByteCount] = [:]
     /// Where to write what was done; `nil` for a logger of label `plimsoll`.
     public var logger: Logger?
     /// Each kind of warning is logged at most once in this time; how many were left out is said with the next.

@@ -114,8 +114,8 @@ public struct AdminPages: Sendable {
         switch page {
         case .health: return Answer(200, "ok\n")
         case .readiness: return readiness
-        case .status: return status(question)
-        case .metrics: return Answer(200, PrometheusText.render(manager.status), type: PrometheusText.contentType)
+        case .status: return status(await manager.takeStatus(), question)
+        case .metrics: return Answer(200, PrometheusText.render(await manager.takeStatus()), type: PrometheusText.contentType)
         case .ui: return StatusPage(title: options.title, allowsChanges: options.allowsChanges).answer
         case .release, .simulate: return await AdminChange(manager, isAllowed: options.allowsChanges).answer(page, question)
         }
@@ -130,8 +130,8 @@ public struct AdminPages: Sendable {
         return Answer(200, extent == .open ? "\(readiness)\n" : "\(readiness), shedding requests: \(extent)\n")
     }
 
-    private func status(_ question: Question) -> Answer {
-        var status = manager.status
+    private func status(_ status: ManagerStatus, _ question: Question) -> Answer {
+        var status = status
         if let text = question.query["actions"] {
             guard let most = Int(text), (0...256).contains(most) else {
                 return Answer(400, "actions is \"\(text.prefix(32))\", allowed is 0...256\n")

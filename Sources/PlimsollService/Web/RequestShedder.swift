@@ -21,13 +21,12 @@ public final class RequestShedder: CountingQuiescable {
     private let starts: [UInt64]
     private let lanes = (Lane(), Lane(), Lane())
     // Relaxed, all three: each is looked at alone. Who decides by an extent that has just changed admits one request by the old one.
-    private let published = Atomic<UInt16>(Extent.open)
+    private let published = Atomic<UInt16>(ExtentWord.open)
     private let running = Atomic<Int>(0)
     /// The most that ran at once since memory became plentiful.
     private let peak = Atomic<Int>(0)
     /// What shares of concurrency are of while memory is short.
     private let usual = Atomic<Int>(.max)
-    private let exempted = Atomic<UInt64>(0)
     private let refusals = Atomic<UInt64>(0)
 
     /// Below this many at once it is not concurrency that takes the memory.
@@ -37,6 +36,7 @@ public final class RequestShedder: CountingQuiescable {
     private final class Lane: Sendable {
         // Relaxed, all: numbers for people, and for spreading.
         let admitted = Atomic<UInt64>(0)
+        let exempted = Atomic<UInt64>(0)
         let arrivals = Atomic<UInt64>(0)
         let tooMany = Atomic<UInt64>(0)
         let thinned = Atomic<UInt64>(0)
@@ -85,8 +85,8 @@ public final class RequestShedder: CountingQuiescable {
 
     private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16) -> RequestRefusal.Reason? {
         var most = policy.limit ?? .max
-        if bits != Extent.open {
-            guard let row = Extent.row(bits) else { return .paused }
+        if bits != ExtentWord.open {
+            guard let row = ExtentWord.row(bits) else { return .paused }
             let terms = terms[row * 3 + Int(priority.rawValue)]
             if let threshold = terms.threshold {
                 let number = lane.arrivals.add(1, ordering: .relaxed).oldValue
@@ -100,7 +100,7 @@ public final class RequestShedder: CountingQuiescable {
             running.subtract(1, ordering: .relaxed)
             return .concurrency
         }
-        if bits == Extent.open, now > peak.load(ordering: .relaxed) { peak.max(now, ordering: .relaxed) }
+        if bits == ExtentWord.open, now > peak.load(ordering: .relaxed) { peak.max(now, ordering: .relaxed) }
         return nil
     }
 
@@ -109,7 +109,8 @@ public final class RequestShedder: CountingQuiescable {
     ) -> RequestRefusal? {
         if isExempt() {
             running.add(1, ordering: .relaxed)
-            exempted.add(1, ordering: .relaxed)
+            lane.admitted.add(1, ordering: .relaxed)
+            lane.exempted.add(1, ordering: .relaxed)
             return nil
         }
         switch reason {
@@ -117,7 +118,7 @@ public final class RequestShedder: CountingQuiescable {
         case .arrivals: lane.thinned.add(1, ordering: .relaxed)
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
-        let extent = Extent.read(bits), range = policy[retryAfter: extent.share]
+        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent.share]
         let word = Spread.word(refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
         return RequestRefusal(shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
@@ -134,18 +135,18 @@ public final class RequestShedder: CountingQuiescable {
     // MARK: Being told
 
     public func quiesce(to extent: QuiesceExtent) {
-        let bits = Extent.bits(extent)
+        let bits = ExtentWord.bits(extent)
         // One call at a time, so nobody stores between the load and the store.
         let before = published.load(ordering: .relaxed)
-        if before == Extent.open, bits != Extent.open {
+        if before == ExtentWord.open, bits != ExtentWord.open {
             usual.store(policy.limit ?? max(Self.leastUsual, peak.load(ordering: .relaxed)), ordering: .relaxed)
         }
-        if bits == Extent.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
+        if bits == ExtentWord.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
         published.store(bits, ordering: .relaxed)
     }
 
     /// How much may go on, as it was told last.
-    public var extent: QuiesceExtent { Extent.read(published.load(ordering: .relaxed)) }
+    public var extent: QuiesceExtent { ExtentWord.read(published.load(ordering: .relaxed)) }
 
     // MARK: Counting
 
@@ -153,20 +154,21 @@ public final class RequestShedder: CountingQuiescable {
     public var statistics: ConcurrencyLimiter.Statistics {
         let counts = counts, bits = published.load(ordering: .relaxed)
         var limit = policy.limit ?? .max
-        if bits != Extent.open {
-            limit = Extent.row(bits).map { terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed)) } ?? 0
+        if bits != ExtentWord.open {
+            limit = ExtentWord.row(bits).map { terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed)) } ?? 0
         }
         return .init(
-            running: running.load(ordering: .relaxed), waiting: 0, limit: limit, admitted: counts.admitted.values.reduce(counts.exempted, +),
-            refused: counts.refused.values.reduce(0) { $1.values.reduce($0, +) }, expired: 0)
+            running: running.load(ordering: .relaxed), waiting: 0, limit: limit, admitted: counts.admitted.values.reduce(0, +),
+            refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0)
     }
 
     /// What it has done so far, by priority and reason.
-    public var counts: Counts {
-        var counts = Counts(exempted: exempted.load(ordering: .relaxed))
+    public var counts: RequestCounts {
+        var counts = RequestCounts()
         for priority in RequestPriority.allCases {
             let lane = lane(priority)
             counts.admitted["\(priority)"] = lane.admitted.load(ordering: .relaxed)
+            counts.exempted += lane.exempted.load(ordering: .relaxed)
             counts.refused["\(priority)"] = [
                 RequestRefusal.Reason.concurrency.rawValue: lane.tooMany.load(ordering: .relaxed),
                 RequestRefusal.Reason.arrivals.rawValue: lane.thinned.load(ordering: .relaxed),
@@ -176,49 +178,5 @@ public final class RequestShedder: CountingQuiescable {
         return counts
     }
 
-    /// Requests so far. Numbers only grow.
-    public struct Counts: Sendable, Hashable, Codable {
-        /// Admitted, by priority.
-        public var admitted: [String: UInt64] = [:]
-        /// Refused, by priority and then reason.
-        public var refused: [String: [String: UInt64]] = [:]
-        /// Admitted although they would have been refused.
-        public var exempted: UInt64
-    }
-}
-
-/// An extent in one word. 0 is `open`.
-private enum Extent {
-    static let open: UInt16 = 0
-
-    static func bits(_ extent: QuiesceExtent) -> UInt16 {
-        UInt16(extent.profile.rawValue) | UInt16(extent.share.rawValue) << 4 | (extent.isHeld ? 256 : 0)
-    }
-
-    static func read(_ bits: UInt16) -> QuiesceExtent {
-        QuiesceExtent(
-            profile: .init(rawValue: UInt8(bits & 15)) ?? .paused, share: .init(rawValue: UInt8(bits >> 4 & 15)) ?? .least, isHeld: bits & 256 != 0)
-    }
-
-    /// The row of the policy's table; `nil` if nothing is admitted.
-    static func row(_ bits: UInt16) -> Int? {
-        switch read(bits).profile {
-        case .paused: nil
-        case .background: Int(QuiesceExtent.Share.least.rawValue)
-        case .foreground: Int(bits >> 4 & 15)
-        }
-    }
-}
-
-/// Words that are spread evenly whatever stretch of them is taken: multiples of the golden section (Weyl's sequence; Knuth, The Art of Computer Programming 3, 6.4).
-enum Spread {
-    static func word(_ number: UInt64, from start: UInt64) -> UInt64 { number &* 0x9e37_79b9_7f4a_7c15 &+ start }
-
-    /// Where the sequence of that number begins for a seed, far from where others do: the last step of SplitMix64 (Steele et al., OOPSLA 2014).
-    static func start(_ number: UInt64, seed: UInt64) -> UInt64 {
-        var word = seed &+ (number &+ 1) &* 0xd1b5_4a32_d192_ed03
-        word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
-        return word ^ (word >> 31)
-    }
+    public var requests: RequestCounts? { counts }
 }

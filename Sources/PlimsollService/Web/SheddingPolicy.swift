@@ -95,8 +95,6 @@ extension SheddingPolicy {
         func room(of most: Int) -> Int { concurrency >= 1 || most == .max ? most : max(1, Int(Double(most) * concurrency)) }
     }
 
-    /// By share, then priority, as `place` counts.
+    /// By share, then priority.
     var terms: [Terms] { QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } } }
-
-    static func place(_ priority: RequestPriority, _ share: QuiesceExtent.Share) -> Int { Int(share.rawValue) * 3 + Int(priority.rawValue) }
 }

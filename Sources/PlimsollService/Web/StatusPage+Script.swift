@@ -132,9 +132,17 @@ extension StatusPage {
               const counted = cache
                 ? [whole(cache.entries), asked ? percent(cache.hits / asked) : "not asked yet", whole(cache.evictions), whole(cache.purged), whole(cache.droppedByKernel)]
                 : ["", "not counted", "", "", ""];
-              return [(holder.group ? holder.group + "/" : "") + holder.name, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
+              const silence = holder.unansweredSeconds === undefined ? "" : `, no answer for ${span(holder.unansweredSeconds)}`;
+              return [(holder.group ? holder.group + "/" : "") + holder.name + silence, held, holder.limitBytes === undefined ? "none" : bytes(holder.limitBytes)]
                 .concat(counted, [holder.rebuildCost]);
             }), "Nothing is registered with this manager.");
+        }
+
+        function refusals(admission) {
+          const counts = ["sheddable", "normal", "critical"]
+            .map(priority => [priority, Object.values(admission.requests?.refused[priority] ?? {}).reduce((sum, count) => sum + count, 0)])
+            .filter(([, count]) => count > 0).map(([priority, count]) => `${whole(count)} ${priority}`);
+          return whole(admission.refused) + (counts.length ? ` (${counts.join(", ")})` : "");
         }
 
         function showAdmissions(admissions) {
@@ -146,7 +154,7 @@ extension StatusPage {
             rate, `Work over the last two minutes: now admitted ${rate(point.served)}, refused ${rate(point.shed)}.`);
           drawTable(place("admissions"), "What admits work",
             [["Name", ""], ["Running", "number"], ["May run", "number"], ["Waiting", "number"], ["Admitted", "number"], ["Refused", "number"], ["Timed out", "number"]],
-            admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), whole(one.refused), whole(one.expired)]),
+            admissions.map(one => [one.name, whole(one.running), whole(one.limit), whole(one.waiting), whole(one.admitted), refusals(one), whole(one.expired)]),
             "Nothing that counts what it admits is in the quiesce set.");
         }
 

@@ -27,7 +27,7 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
                     ? "memory was not short"
                     : "memory was at level \(record.level.name)\(record.shortfall > .zero ? ", \(record.shortfall) short" : "")"
                 sentences.append(
-                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)), as \(Self.printable(record.reason)) (\(shortage))."
+                    "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)), as \(printable(record.reason)) (\(shortage))."
                 )
             }
         }
@@ -79,10 +79,5 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
     private static func time(_ duration: Duration) -> String {
         let tenths = duration.wholeMicroseconds / 100_000
         return tenths % 10 == 0 ? "\(tenths / 10) s" : "\(tenths / 10).\(abs(tenths % 10)) s"
-    }
-
-    /// Journals can hold anything; terminals obey control characters.
-    private static func printable(_ text: String) -> String {
-        String(String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }))
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Hummingbird
+import HummingbirdCore
 import Logging
 import Plimsoll
 import PlimsollHummingbird
@@ -39,7 +40,9 @@ struct ServeCommand: AsyncParsableCommand {
         site.addRoutes(to: router)
 
         let server = Application(
-            router: router, configuration: .init(address: .hostname("127.0.0.1", port: port)),
+            router: router, server: .http1(configuration: .bounded(logger: logger)),
+            configuration: .init(
+                address: .hostname("127.0.0.1", port: port), availableConnectionsDelegate: .maximum(1024, logger: logger)),
             onServerRunning: { channel in
                 print("http://127.0.0.1:\(channel.localAddress?.port ?? 0)/plimsoll/ui")
                 fflush(nil)
@@ -56,7 +59,7 @@ struct ServeCommand: AsyncParsableCommand {
         let refused = counts.refused.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value.values.reduce(0, +))" }.joined(separator: ", ")
         let changes = status.counts.transitions.reduce(0) { $0 + $1.count }
         return """
-            requests served: \(counts.admitted.values.reduce(counts.exempted, +)), shed: \(refused)
+            requests served: \(counts.admitted.values.reduce(0, +)), shed: \(refused)
             changes of level: \(changes), releases: \(status.counts.releases.count), \
             of \(ByteCount(status.counts.releases.releasedBytes + status.counts.releases.releasedVolatileBytes))
             resident at the end: \(ByteCount(status.memory?.residentBytes ?? 0))

@@ -10,6 +10,30 @@ public enum Loopback {
         return port(of: file)
     }
 
+    /// A connection to `port`, to be closed by the caller, with so small a window that little fits into it.
+    public static func connect(to port: UInt16) -> Int32 {
+        let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in(), window = Int32(4096)
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        address.sin_port = port.bigEndian
+        setsockopt(file, SOL_SOCKET, SO_RCVBUF, &window, socklen_t(MemoryLayout<Int32>.size))
+        let connected = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(file, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
+        }
+        precondition(file >= 0 && connected == 0, "port \(port) of loopback: \(String(cString: strerror(errno)))")
+        return file
+    }
+
+    /// Whether the other end has closed, once all that it sent before has been passed over.
+    public static func isOver(_ file: Int32) -> Bool {
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let taken = recv(file, &buffer, buffer.count, Int32(MSG_DONTWAIT))
+            if taken <= 0 { return taken == 0 || errno != EAGAIN }
+        }
+    }
+
     static func listen(backlog: Int32?) -> (file: Int32, port: UInt16) {
         let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()

@@ -1,4 +1,5 @@
 import Hummingbird
+import HummingbirdCore
 import HummingbirdTesting
 import NIOCore
 import Plimsoll
@@ -21,13 +22,13 @@ struct Harness: Sendable {
         }
     }
 
-    func application(_ options: AdminPages.Options = .init()) -> some ApplicationProtocol {
+    func application(_ options: AdminPages.Options = .init(), server: HTTPServerBuilder = .http1()) -> some ApplicationProtocol {
         let router = Router()
         // Behind the middleware, so that only the exemption keeps these pages reachable.
         router.add(middleware: shedding)
         router.addPlimsollRoutes(manager, options)
         for path in ["/", "/pay", "/export"] { router.get(RouterPath(path)) { _, _ in "served\n" } }
-        return Application(router: router, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
+        return Application(router: router, server: server, configuration: .init(address: .hostname("127.0.0.1", port: 0)))
     }
 
     /// Runs `body` while the manager runs and has looked once, at 100 MiB of 256 MiB.

@@ -19,13 +19,16 @@ struct StatusPageTests {
             await harness.manager.release(.mebibytes(1))
             let task = harness.manager.beginBackgroundTask("nightly report") { task, _ in task.end() }
             task.progress(completed: 30, total: 40)
+            harness.shedding.shedder.quiesce(to: .narrowed(to: .quarter))
+            for _ in 0..<3 { #expect(harness.shedding.shedder.begin(.sheddable) != nil) }
+            harness.shedding.shedder.quiesce(to: .open)
             try await harness.application(.init(title: "shop <1>", allowsChanges: true)).test(.live) { client in
                 let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
                 #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
                 let text = page.document
                 for part in [
                     "shop &lt;1&gt;", "usage 100 MiB", "limit 256 MiB", "ready, active", ">normal<", ">numbers<", ">2.0 MiB<", ">8.0 MiB<", ">50 %<",
-                    ">nightly report<", ">75 %<", ">release<", ">operator<", ">http<", "live, updated", "Rehearse a warning",
+                    ">nightly report<", ">75 %<", ">release<", ">operator<", ">http<", ">3 (3 sheddable)<", "live, updated", "Rehearse a warning",
                 ] { #expect(text.contains(part), "\(part)") }
                 #expect(
                     text.contains("<progress") && text.contains("The last two minutes: now 100 MiB not reclaimable, usage 100 MiB, limit 256 MiB"))

@@ -1,5 +1,7 @@
 import Foundation
 import Hummingbird
+import HummingbirdCore
+import Logging
 import Plimsoll
 import PlimsollHummingbird
 import PlimsollService
@@ -47,6 +49,13 @@ struct WebArticleTests {
         operators.addPlimsollRoutes(manager, .init(title: "shop", allowsChanges: true))
     }
 
+    func bounds(logger: Logger) -> some ApplicationProtocol {
+        let server = Application(
+            router: router, server: .http1(configuration: .bounded(idle: .seconds(30), answer: .seconds(10), logger: logger)),
+            configuration: .init(availableConnectionsDelegate: .maximum(1024, logger: logger)))
+        return server
+    }
+
     @Test func `the article's snippets stand here and run`() throws {
         #expect(policy().problem == nil)
         twoLines()
@@ -58,7 +67,7 @@ struct WebArticleTests {
         let own = Self.words(of: try String(contentsOf: here, encoding: .utf8))
         let article = try String(contentsOf: root.appendingPathComponent("docs/Web.md"), encoding: .utf8)
         let snippets = article.components(separatedBy: "```swift\n").dropFirst().compactMap { $0.components(separatedBy: "```").first }
-        #expect(snippets.count == 4)
+        #expect(snippets.count == 5)
         for snippet in snippets { #expect(own.contains(Self.words(of: snippet)), "\(snippet)") }
     }
 

@@ -1,0 +1,128 @@
+#if Hummingbird
+public import HummingbirdCore
+public import Logging
+import NIOCore
+import NIOHTTPTypes
+
+extension HTTP1Channel.Configuration {
+    /// Connections that keep nobody: one that says nothing, or half a request, is closed after `idle`, one that does not take its answer after `answer`. What was cut off
+    /// in the middle is said in the log.
+    ///
+    ///     Application(
+    ///         router: router, server: .http1(configuration: .bounded(logger: logger)),
+    ///         configuration: .init(availableConnectionsDelegate: .maximum(64, logger: logger)))
+    ///
+    /// Hummingbird by itself has neither bound: half a request stays for as long as its sender does, and so does an answer that nobody reads.
+    ///
+    /// - Parameters:
+    ///   - idle: how long a connection may say nothing while it is its turn to: before, between and in requests.
+    ///   - answer: how long a piece of an answer may wait to be taken.
+    ///   - logger: where to say who was cut off, at `info`.
+    public static func bounded(idle: Duration = .seconds(30), answer: Duration = .seconds(10), logger: Logger) -> Self {
+        .init(additionalChannelHandlers: [ConnectionBounds(idle: .init(idle), answer: .init(answer), logger)])
+    }
+}
+
+/// Closes a connection that keeps the server waiting. Belongs to its event loop.
+final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    /// What the server waits for.
+    private enum Wait {
+        /// A request, or the next part of one.
+        case request
+        /// The client, to take what was written.
+        case taking
+        /// Nothing of the client's: a handler works, or does not want more yet.
+        case nothing
+    }
+
+    private let idle: TimeAmount
+    private let answer: TimeAmount
+    private let logger: Logger
+    /// The next part is wanted and has not come.
+    private var isWanted = false
+    /// In the middle of a request.
+    private var isReading = false
+    /// Requests that came, and of them how many have no answer yet.
+    private var requests = 0, unanswered = 0
+    /// Pieces of answers that have not been taken.
+    private var owed = 0
+    private var wait = Wait.nothing
+    private var alarm: Scheduled<Void>?
+
+    init(idle: TimeAmount, answer: TimeAmount, _ logger: Logger) { (self.idle, self.answer, self.logger) = (idle, answer, logger) }
+
+    func handlerRemoved(context: ChannelHandlerContext) { rest() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        rest()
+        context.fireChannelInactive()
+    }
+
+    func read(context: ChannelHandlerContext) {
+        isWanted = true
+        look(context)
+        context.read()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        isWanted = false
+        switch unwrapInboundIn(data) {
+        case .head:
+            isReading = true
+            requests += 1
+            unanswered += 1
+        case .body: break
+        case .end: isReading = false
+        }
+        look(context)
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        if case .end = unwrapOutboundIn(data) { unanswered -= 1 }
+        owed += 1
+        look(context)
+        let taken = promise ?? context.eventLoop.makePromise()
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        taken.futureResult.whenComplete { _ in
+            let (bounds, context) = bound.value
+            bounds.owed -= 1
+            // The next piece has its own time.
+            bounds.rest()
+            bounds.look(context)
+        }
+        context.write(data, promise: taken)
+    }
+
+    /// Sets the alarm for what is waited for now, unless it is set.
+    private func look(_ context: ChannelHandlerContext) {
+        let now: Wait = owed > 0 ? .taking : isWanted && (isReading || unanswered == 0) ? .request : .nothing
+        guard now != wait, context.channel.isActive else { return }
+        rest()
+        wait = now
+        guard now != .nothing else { return }
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        alarm = context.eventLoop.scheduleTask(in: now == .taking ? answer : idle) {
+            let (bounds, context) = bound.value
+            bounds.cutOff(context)
+        }
+    }
+
+    private func rest() {
+        alarm?.cancel()
+        (alarm, wait) = (nil, .nothing)
+    }
+
+    private func cutOff(_ context: ChannelHandlerContext) {
+        // After a whole request silence is how clients keep a connection.
+        let reason = wait == .taking ? "an answer was not taken" : isReading || requests == 0 ? "no whole request came" : nil
+        if let reason { logger.info("connection cut off", metadata: ["plimsoll.reason": "\(reason)"]) }
+        context.close(promise: nil)
+    }
+}
+#endif

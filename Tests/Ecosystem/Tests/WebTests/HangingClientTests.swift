@@ -1,0 +1,121 @@
+import Glibc
+import Hummingbird
+import HummingbirdCore
+import HummingbirdTesting
+import Logging
+import Plimsoll
+import PlimsollHummingbird
+import Synchronization
+import TestServers
+import Testing
+
+/// Clients that hang: the service goes on, others are answered, and those are cut off and named.
+@Suite(.timeLimit(.minutes(5))) struct HangingClientTests {
+    private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: demo\r\n"
+
+    @Test func `who sends half a request is rid of, and who scrapes meanwhile is answered`() async throws {
+        let log = Reasons()
+        try await Harness().application(
+            server: .http1(configuration: .bounded(idle: .milliseconds(500), answer: .seconds(100), logger: log.logger))
+        ).test(.live) { tester in
+            let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
+            // Nothing, half a header, and half a body.
+            let halves = ["", Self.scrape, "POST /plimsoll/simulate HTTP/1.1\r\nHost: demo\r\nContent-Length: 9\r\n\r\nhalf"]
+            let files = (0..<30).map { _ in Loopback.connect(to: port) }
+            defer { for file in files { close(file) } }
+            for (index, file) in files.enumerated() { Self.send(halves[index % 3], to: file) }
+            try await Self.expectScrape(port)
+            for file in files { while !Loopback.isOver(file) { await Task.yield() } }
+            try await Self.expectScrape(port)
+            // The tester has a connection of its own, on which it says nothing.
+            while log.all.count < 31 { await Task.yield() }
+            #expect(log.all == Array(repeating: "no whole request came", count: 31))
+        }
+    }
+
+    @Test func `who takes no answer is rid of, and who scrapes meanwhile is answered`() async throws {
+        let log = Reasons(), harness = Harness()
+        // More than all buffers on the way hold.
+        for number in 0..<300 { harness.manager.register("\(number)" + String(repeating: "x", count: 400), byteCount: { 1 }, release: { _ in 0 }) }
+        try await harness.application(
+            server: .http1(configuration: .bounded(idle: .seconds(100), answer: .milliseconds(500), logger: log.logger))
+        ).test(.live) { tester in
+            let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
+            let files = (0..<8).map { _ in Loopback.connect(to: port) }
+            defer { for file in files { close(file) } }
+            for file in files { for _ in 0..<100 { Self.send(Self.scrape + "\r\n", to: file) } }
+            try await Self.expectScrape(port)
+            while log.all.count < 8 { await Task.yield() }
+            for file in files { while !Loopback.isOver(file) { await Task.yield() } }
+            try await Self.expectScrape(port)
+            #expect(log.all == Array(repeating: "an answer was not taken", count: 8))
+        }
+    }
+
+    @Test func `a handler takes the time that it needs, and a client that keeps its connection is no news`() async throws {
+        let log = Reasons(), router = Router(), wait = AsyncStream.makeStream(of: Void.self)
+        router.get("/slow") { _, _ in
+            for await _ in wait.stream { break }
+            return "served\n"
+        }
+        let application = Application(
+            router: router, server: .http1(configuration: .bounded(idle: .milliseconds(100), answer: .milliseconds(100), logger: log.logger)),
+            configuration: .init(address: .hostname("127.0.0.1", port: 0)))
+        try await application.test(.live) { tester in
+            let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
+            let slow = Loopback.connect(to: port)
+            defer { close(slow) }
+            Self.send("GET /slow HTTP/1.1\r\nHost: demo\r\n\r\n", to: slow)
+            // One that came later is cut off in the meantime.
+            let silent = Loopback.connect(to: port)
+            defer { close(silent) }
+            while !Loopback.isOver(silent) { await Task.yield() }
+            var file = pollfd(fd: slow, events: Int16(POLLIN), revents: 0)
+            #expect(poll(&file, 1, 0) == 0, "neither answered nor closed")
+            wait.continuation.yield()
+            while poll(&file, 1, 0) == 0 { await Task.yield() }
+            var answer = [UInt8](repeating: 0, count: 4096)
+            let taken = recv(slow, &answer, answer.count, 0)
+            #expect(String(decoding: answer.prefix(max(0, taken)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
+            while !Loopback.isOver(slow) { await Task.yield() }
+            // The silent one's, and the tester's own.
+            #expect(log.all.count <= 2 && Set(log.all) == ["no whole request came"])
+        }
+    }
+
+    private static func send(_ text: String, to file: Int32) {
+        let bytes = Array(text.utf8)
+        // Its own window may be full as well: what doesn't fit is not needed.
+        _ = Glibc.send(file, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+    }
+
+    private static func expectScrape(_ port: UInt16) async throws {
+        try await TestClient.withClient(host: "127.0.0.1", port: Int(port)) { client in
+            let response = try await client.execute(.init("/plimsoll/metrics", method: .get, authority: "127.0.0.1:\(port)", headers: [:]))
+            #expect(response.status == .ok && response.body.map { String(buffer: $0).contains("plimsoll_level 0") } == true)
+        }
+    }
+}
+
+/// Why connections were cut off, as logged.
+private final class Reasons: Sendable {
+    private let state = Mutex<[String]>([])
+
+    var all: [String] { state.withLock { $0 } }
+    var logger: Logger { Logger(label: "test") { _ in Handler(reasons: self) } }
+
+    private struct Handler: LogHandler {
+        let reasons: Reasons
+        var logLevel = Logger.Level.info
+        var metadata: Logger.Metadata = [:]
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            guard "\(event.message)" == "connection cut off" else { return }
+            reasons.state.withLock { $0.append("\(event.metadata?["plimsoll.reason"] ?? "")") }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import Glibc
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollService
+
+/// A holder whose own code blocks keeps nobody from an answer for long.
+@Suite(.timeLimit(.minutes(5))) struct AdminSilenceTests {
+    @Test func `the endpoint goes on, names the holder, and keeps what it said last`() async throws {
+        try await AdminFixture.run { fixture in
+            let holder = SlowHolder()
+            fixture.manager.register(holder)
+            #expect(try fixture.answer(#"{"command":"status"}"#).status?.holders.contains { $0.name == "slow" && $0.heldBytes == 7 } == true)
+            holder.block()
+            defer { holder.letGo() }
+            let first = try fixture.client(), second = try fixture.client()
+            try first.send(Array((#"{"command":"status"}"# + "\n").utf8))
+            await fixture.until { holder.isAsked }
+            await fixture.pass(.milliseconds(100)) { Self.isReadable(first) }
+            let status = try #require(try first.decode(first.nextLine()).status), slow = try #require(status.holders.first { $0.name == "slow" })
+            #expect(slow.unansweredSeconds ?? 0 >= 1 && slow.heldBytes == 7)
+            #expect(status.holders.filter { $0.unansweredSeconds != nil }.count == 1)
+            // Nobody is waited for any more: time stands still.
+            #expect(try second.answer(to: AdminRequest(.tasks)).ok)
+            #expect(try second.answer(to: AdminRequest(.caches)).caches?.first { $0.name == "images" }?.cache?.entries == 4)
+            let sentences = try #require(try second.answer(to: AdminRequest(.explain)).sentences)
+            #expect(sentences.contains { $0.hasPrefix("The holder \"slow\" has not answered for ") })
+            holder.letGo()
+            while try second.answer(to: AdminRequest(.caches)).caches?.contains(where: { $0.unansweredSeconds != nil }) != false {}
+        }
+    }
+
+    @Test func `pages answer beside it, health at once and the rest within the time a holder has`() async throws {
+        let clock = ManualClock(), manager = ResourceManager(source: ScriptedPressureSource(), clock: clock), holder = SlowHolder()
+        manager.register(holder)
+        holder.block()
+        defer { holder.letGo() }
+        let pages = AdminPages(manager)
+        async let waiting = pages.answer(.status, .init())
+        while !holder.isAsked { await Task.yield() }
+        for page in [AdminPages.Page.health, .readiness, .ui] { #expect(await pages.answer(page, .init()).status != 500) }
+        // The second who asks does not wait, whatever the first does.
+        let metrics = await pages.answer(.metrics, .init()).body
+        #expect(metrics.contains(#"plimsoll_cache_bytes{cache="slow",kind="held"}"#))
+        async let _ = clock.pass()
+        let status = try StatusJSON.decode(await waiting.body)
+        #expect(status.holders.first?.unansweredSeconds ?? 0 >= 1)
+    }
+
+    private static func isReadable(_ client: AdminClient) -> Bool {
+        var file = pollfd(fd: client.descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&file, 1, 0) > 0
+    }
+}
