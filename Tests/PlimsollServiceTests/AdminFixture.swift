@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import PlimsollTesting
+import Synchronization
 
 @testable import PlimsollService
 
@@ -11,6 +12,8 @@ struct AdminFixture {
     /// The manager's clock and the endpoint's: they stand still unless moved.
     let clock: ManualClock
     let endpoint: AdminEndpoint
+    /// How often the endpoint has looked at its clock: twice a turn.
+    let looks: Looks
     let directory: String
     let images = PurgeableCache<Int, [UInt8]>("images", limit: .mebibytes(4)) { _, bytes in bytes.count }
     let rows = PurgeableCache<Int, [UInt8]>("rows", rebuildCost: .expensive) { _, bytes in bytes.count }
@@ -24,9 +27,14 @@ struct AdminFixture {
         try await withDirectory { directory in
             let source = ScriptedPressureSource(), clock = ManualClock()
             let manager = ResourceManager(source: source, clock: clock)
+            let looks = Looks(), time = clock.timekeeper
             let endpoint = AdminEndpoint(
-                manager: manager, path: directory + "/admin.sock", allowsChanges: allowsChanges, bounds: bounds, time: clock.timekeeper)
-            let fixture = AdminFixture(manager: manager, source: source, clock: clock, endpoint: endpoint, directory: directory)
+                manager: manager, path: directory + "/admin.sock", allowsChanges: allowsChanges, bounds: bounds,
+                time: Timekeeper(elapsed: {
+                    looks.count.wrappingAdd(1, ordering: .sequentiallyConsistent)
+                    return time.elapsed()
+                }))
+            let fixture = AdminFixture(manager: manager, source: source, clock: clock, endpoint: endpoint, looks: looks, directory: directory)
             fixture.register(holders)
             try endpoint.start()
             defer { endpoint.stop() }
@@ -73,12 +81,16 @@ struct AdminFixture {
     /// Waits until `condition` holds; what it waits for happens on the endpoint's threads.
     func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
 
-    /// Lets time pass, again and again as the endpoint may not have seen yet what counts from then on, until `condition` holds.
+    /// Lets time pass, again and again as the endpoint may not have seen yet what counts from then on, until `condition` holds. Each step is seen before the next
+    /// comes: on a busy machine several deadlines would pass at once.
     func pass(_ step: Duration, until condition: () -> Bool) async {
         while !condition() {
+            let seen = looks.count.load(ordering: .sequentiallyConsistent)
             clock.advance(by: step)
             endpoint.wake()
-            await Task.yield()
+            while looks.count.load(ordering: .sequentiallyConsistent) < seen + 2, !condition() { await Task.yield() }
         }
     }
+
+    final class Looks: Sendable { let count = Atomic(0) }
 }

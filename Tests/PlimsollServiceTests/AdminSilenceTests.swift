@@ -17,7 +17,11 @@ import Testing
             let first = try fixture.client(), second = try fixture.client()
             try first.send(Array((#"{"command":"status"}"# + "\n").utf8))
             await fixture.until { holder.isAsked }
-            await fixture.pass(.milliseconds(100)) { Self.isReadable(first) }
+            // What waits for the holder sees the time, not the endpoint's loop.
+            await fixture.until {
+                fixture.clock.advance(by: .milliseconds(100))
+                return Self.isReadable(first)
+            }
             let status = try #require(try first.decode(first.nextLine()).status), slow = try #require(status.holders.first { $0.name == "slow" })
             #expect(slow.unansweredSeconds ?? 0 >= 1 && slow.heldBytes == 7)
             #expect(status.holders.filter { $0.unansweredSeconds != nil }.count == 1)
