@@ -4,7 +4,7 @@ import Plimsoll
 import ServiceLifecycle
 import Synchronization
 
-/// Stands for your server: takes an order every few milliseconds until it is shut down.
+/// Stands for your server: takes fifty orders a second until it is shut down.
 final class Shop: Service {
     private let manager: ResourceManager
     private let batch: Duration
@@ -40,7 +40,7 @@ final class Shop: Service {
         await cancelWhenGracefulShutdown { [self] in
             while !Task.isCancelled {
                 takeOrder()
-                try? await Task.sleep(for: .milliseconds(5))
+                try? await Task.sleep(for: .milliseconds(20))
             }
         }
         logger.info("closed with \(orders.load(ordering: .relaxed)) orders")
@@ -48,9 +48,9 @@ final class Shop: Service {
 
     private func takeOrder() {
         let order = orders.add(1, ordering: .relaxed).newValue
-        pictures.insert([UInt8](repeating: 1, count: 256 << 10), forKey: order)
+        pictures.insert([UInt8](repeating: 1, count: 512 << 10), forKey: order)
         // All is saved at the end; but a crash tells nobody before. Saving blocks, which a task must not.
-        guard order % 100 == 0, let state = saved.withLock({ $0 }) else { return }
+        guard order % 50 == 0, let state = saved.withLock({ $0 }) else { return }
         saving.async { [logger] in
             do { try state.checkpoint() } catch { logger.warning("not saved: \(error)") }
         }
