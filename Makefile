@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 STRICT := -Xswiftc -warnings-as-errors
 RELEASE := .build/release/plimsoll
+SHOP := .build/release/shop
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
@@ -25,8 +26,8 @@ setup: swift
 	@! $(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --setup || \
 		echo "going on without systemd in the virtual machine" >&2
 
-$(RELEASE): swift
-	swift build -c release --product plimsoll
+$(RELEASE) $(SHOP): swift
+	swift build -c release --product $(@F)
 
 demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a real kill, a real survival
 	@$(RELEASE) demo --real || { status=$$?; [ $$status -eq 69 ] || exit $$status; $(MAKE) --no-print-directory demo-elsewhere; }
@@ -89,7 +90,7 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/Allocators/matrix
 
-vm: setup $(RELEASE) ## The tests and the demo on a real cgroup v2 system under software emulation
+vm: setup $(RELEASE) $(SHOP) ## The tests and the demo on a real cgroup v2 system under software emulation
 	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
 
 # The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
@@ -100,7 +101,7 @@ vm-peers: setup $(RELEASE) ## Three services on a whole machine: the kernel alon
 	done; else echo "skipped: systemd in the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
-	swift format lint --strict --recursive Package.swift Sources Tests Benchmarks
+	swift format lint --strict --recursive Package.swift Sources Examples Tests Benchmarks
 	swift build --build-tests $(STRICT)
 	$(MAKE) test
 
@@ -109,7 +110,7 @@ contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the name
 	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
-	swift format --in-place --recursive Package.swift Sources Tests Benchmarks
+	swift format --in-place --recursive Package.swift Sources Examples Tests Benchmarks
 
 bench: $(RELEASE) cache-bench ## Measure what the library costs; prints figure lines
 	Benchmarks/run $(RELEASE)

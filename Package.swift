@@ -133,6 +133,17 @@ let package = Package(
             ],
             swiftSettings: rules),
 
+        // What docs/operations runs. No product: nobody who depends on this package builds it.
+        .executableTarget(
+            name: "shop",
+            dependencies: [
+                "Plimsoll", "PlimsollLinux", "PlimsollService",
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(name: "Configuration", package: "swift-configuration"),
+            ],
+            path: "Examples/Shop", swiftSettings: rules),
+
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),

@@ -97,4 +97,17 @@ import Testing
             environment: Dictionary(uniqueKeysWithValues: variables.map { (String($0.output.1), String($0.output.2)) }))
         #expect(variables.count == 2 && Duration.seconds(Int(grace) ?? 0) > settings.shutdownBudget)
     }
+
+    @Test func `the unit says what the guide says: its patience exceeds the budget, its limits lie a tenth apart`() throws {
+        let lines = try text("shop.service").split(separator: "\n").map { $0.split(separator: "=", maxSplits: 1).map(String.init) }
+        let unit = Dictionary(lines.filter { $0.count == 2 }.map { ($0[0], $0[1]) }) { $1 }
+        func time(_ key: String) throws -> Duration { try #require(unit[key].flatMap { Duration(plimsoll: $0) }, "\(key)=") }
+        func size(_ key: String) throws -> ByteCount { try #require(unit[key].flatMap { ByteCount($0) }, "\(key)=") }
+        #expect(try time("TimeoutStopSec") > ServiceSettings().shutdownBudget)
+        // The link answers each second; the loop behind it may take longer when the host is busy.
+        #expect(try time("WatchdogSec") >= .seconds(20))
+        let high = try size("MemoryHigh"), most = try size("MemoryMax")
+        #expect(high < most && high.bytes * 10 >= most.bytes * 9)
+        #expect(unit["RestartPreventExitStatus"] == "\(ConfigurationProblem.exitStatus)" && unit["NotifyAccess"] == "main")
+    }
 }

@@ -59,7 +59,7 @@ final class ServiceHost: ManagerHost {
     func beginShutdown() {
         let (settings, link) = state.withLock { $0 }
         guard manager.beginShutdown(within: settings.shutdownBudget) else { return }
-        link?.stopping()
+        link?.stopping(within: settings.shutdownBudget)
         logger.info(
             "shutting down",
             metadata: ["plimsoll.budget": "\(settings.shutdownBudget)", "plimsoll.tasks": "\(manager.tasksStatus.running)"])

@@ -19,14 +19,19 @@ final class ServiceManagerLink: Sendable {
 
     func begin() {
         manager.onStopTimeoutExtension { [self] duration in
-            // From now on, and a little more: the process has still to end.
-            tell("EXTEND_TIMEOUT_USEC=\((duration + .seconds(1)).inNanoseconds / 1000)", "STATUS=\(line)")
+            tell(Self.extend(duration), "STATUS=\(line)")
         }
         manager.lifecycle.whenLaunched { [self] in tell("READY=1", "STATUS=\(line)") }
     }
 
-    /// A shutdown has begun.
-    func stopping() { tell("STOPPING=1", "STATUS=\(line)") }
+    /// A shutdown has begun, to be over within `budget`.
+    func stopping(within budget: Duration) {
+        // Others drain before tasks are waited for, and the service manager's patience may end within that.
+        if manager.tasksStatus.running > 0 { tell("STOPPING=1", Self.extend(budget), "STATUS=\(line)") } else { tell("STOPPING=1", "STATUS=\(line)") }
+    }
+
+    /// From now on, and a little more: the process has still to end.
+    private static func extend(_ duration: Duration) -> String { "EXTEND_TIMEOUT_USEC=\((duration + .seconds(1)).inNanoseconds / 1000)" }
 
     /// Says that the process is alive, if the manager's loop is, and what has changed.
     func look() {
@@ -58,11 +63,7 @@ final class ServiceManagerLink: Sendable {
             + (tasks.running > named.count ? ", …" : "")
     }
 
-    private func tell(_ first: String, _ second: String? = nil) {
-        do {
-            if let second { try serviceManager.tell(first, second) } else { try serviceManager.tell(first) }
-        } catch {
-            problem(error)
-        }
+    private func tell(_ lines: String...) {
+        do { try serviceManager.tell(lines.joined(separator: "\n")) } catch { problem(error) }
     }
 }

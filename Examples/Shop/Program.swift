@@ -1,0 +1,26 @@
+import Configuration
+import Logging
+import Plimsoll
+import PlimsollLinux
+import PlimsollService
+import ServiceLifecycle
+import UnixSignals
+
+/// A service as small as one can be that has what others have: a cache, state that outlives a restart, work that must be finished. `docs/operations/shop.service`
+/// runs it under systemd, and `make vm` looks at how it fares there.
+@main
+enum Program {
+    static func main() async throws {
+        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        let own = ConfigReader(provider: EnvironmentVariablesProvider()).scoped(to: "shop")
+        let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+        let shop = Shop(manager, batch: .seconds(own.int(forKey: "batchSeconds", default: 2)))
+        // Without a service manager nobody keeps anything, and each run begins with nothing.
+        if let serviceManager = try ServiceManager() { shop.keep(in: ServiceManagerStateStore(serviceManager)) }
+        let group = ServiceGroup(
+            configuration: .init(
+                services: [.init(service: manager), .init(service: shop), .init(service: manager.shutdownBeacon)],
+                gracefulShutdownSignals: [.sigterm, .sigint], logger: Logger(label: "group")))
+        try await group.run()
+    }
+}
