@@ -101,7 +101,7 @@ vm-peers: setup $(RELEASE) ## Three services on a whole machine: the kernel alon
 	done; else echo "skipped: systemd in the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
-	swift format lint --strict --recursive Package.swift Sources Examples Tests Benchmarks
+	swift format lint --strict --recursive Package.swift Sources docs/examples Tests Benchmarks
 	swift build --build-tests $(STRICT)
 	$(MAKE) test
 
@@ -110,7 +110,7 @@ contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the name
 	PLIMSOLL_WRITE_CONTRACTS=1 swift test --skip-build --filter ContractTests
 
 format: swift ## Bring the sources into shape
-	swift format --in-place --recursive Package.swift Sources Examples Tests Benchmarks
+	swift format --in-place --recursive Package.swift Sources docs/examples Tests Benchmarks
 
 bench: $(RELEASE) cache-bench ## Measure what the library costs; prints figure lines
 	Benchmarks/run $(RELEASE)

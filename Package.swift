@@ -142,7 +142,7 @@ let package = Package(
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Configuration", package: "swift-configuration"),
             ],
-            path: "Examples/Shop", swiftSettings: rules),
+            path: "docs/examples/Shop", swiftSettings: rules),
 
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
