@@ -67,8 +67,16 @@ struct RaceFigures {
         tell("cache.hit.scaling-2t", standings["hits"]?.row(ourName)?.scaling)
         tell("cache.get-or-insert.nscache-ratio", standings["get-or-insert"]?.ratio(of: "NSCache"))
         tell("cache.get-or-insert.caffeine-ratio", standings["get-or-insert"]?.ratio(of: "Caffeine"))
-        let objects = ["objects", "string-values"].compactMap { standings[$0]?.ratio(of: "NSCache") }
-        if objects.count == 2 { tell("cache.hit-object.nscache-ratio", objects.min()) }
+        tellObjects("cache.hit-object", "-10000")
+        tellObjects("cache.hit-object-100k", "")
+    }
+
+    /// The worse of both kinds of counted references.
+    private func tellObjects(_ name: String, _ size: String) {
+        let races = ["objects", "string-values"].compactMap { standings[$0 + size] }
+        guard races.count == 2 else { return }
+        tell(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
+        tell(name + ".ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
     }
 
     private func tell(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }

@@ -4,9 +4,11 @@ import Foundation
 struct Workloads {
     let externals: [ExternalPeer]
 
-    static let names = ["hits", "get-or-insert", "mixed", "string-keys", "objects", "string-values", "hot-key"] + sized
+    static let names = ["hits", "get-or-insert", "mixed", "string-keys"] + objects + ["hot-key"] + sized
     static let sized = sizes.map { "hits-\($0)" }
-    private static let resident = 100_000, universe = 1_000_000
+    /// Values that are counted references: so many entries that they fit into a core's own memory, and so many that they don't.
+    static let objects = ["objects-10000", "string-values-10000", "objects", "string-values"]
+    private static let resident = 100_000, universe = 1_000_000, few = 10_000
     /// Other numbers of entries than that for hits.
     private static let sizes = [10_000, 1_000_000, 10_000_000]
 
@@ -16,8 +18,10 @@ struct Workloads {
         case "get-or-insert": Race(workload: name, contenders: try getOrInsert())
         case "mixed": Race(workload: name, contenders: try mixed())
         case "string-keys": Race(workload: name, contenders: try stringKeys())
-        case "objects": Race(workload: name, contenders: try objects())
-        case "string-values": Race(workload: name, contenders: stringValues())
+        case "objects": Race(workload: name, contenders: try objects(Self.resident))
+        case "objects-10000": Race(workload: name, contenders: try objects(Self.few))
+        case "string-values": Race(workload: name, contenders: stringValues(Self.resident))
+        case "string-values-10000": Race(workload: name, contenders: stringValues(Self.few))
         case "hot-key": Race(workload: name, contenders: try hotKey())
         default:
             if let size = Self.sizes.first(where: { name == "hits-\($0)" }) {
@@ -61,15 +65,15 @@ struct Workloads {
             + (try external(.look, keys, streams, kind: .text))
     }
 
-    private func objects() throws -> [any Contender] {
-        let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
+    private func objects(_ count: Int) throws -> [any Contender] {
+        let keys = Keys.keys(count), streams = Keys.uniform(keys)
         let field = Field(entries: keys.map { ($0, Item(1)) }, capacity: Self.room, streams: streams)
         return field.lookers() + [field.handingDictionary(), field.borrower(), Self.foundationNumbers(keys, streams)]
             + (try external(.look, keys, streams))
     }
 
-    private func stringValues() -> [any Contender] {
-        let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
+    private func stringValues(_ count: Int) -> [any Contender] {
+        let keys = Keys.keys(count), streams = Keys.uniform(keys)
         let foundation = Field(
             entries: keys.map { (Self.object($0), Self.object(Keys.text($0))) }, capacity: Self.room,
             streams: Keys.translated(streams) { Self.object($0) })

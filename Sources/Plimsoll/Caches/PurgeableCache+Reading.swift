@@ -61,7 +61,7 @@ extension PurgeableCache {
         let place = shard.place(slot, Layout.pairSize), value = Layout.value(place.pair).pointee
         place.use()
         seat.leave()
-        counters.count(.hit)
+        counters.count(.hit, seat)
         return value
     }
 

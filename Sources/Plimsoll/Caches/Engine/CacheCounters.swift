@@ -59,8 +59,12 @@ struct CacheCounters: @unchecked Sendable {
     @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
 
     @inlinable @inline(__always)
-    func count(_ use: Use) {
-        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
+    func count(_ use: Use) { count(use, ThreadSeat.current) }
+
+    /// - Parameter seat: the calling thread's.
+    @inlinable @inline(__always)
+    func count(_ use: Use, _ seat: ThreadSeat?) {
+        guard let lane = seat?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
         // Only its thread writes to a lane, so a load and a store lose nothing; who is given the seat next goes on with its lane.
         let number = number(use, lane)
         number.pointee.store(number.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)

@@ -18,12 +18,14 @@ struct ThreadSeat {
     @inlinable @inline(__always)
     static var current: ThreadSeat? { plimsoll_seat().map { ThreadSeat(base: $0) } }
 
-    /// The shard that its thread is reading, or 0.
+    /// The shard that its thread is reading, or `idle`; 0 in a seat that is nobody's: never taken, left, or wiped in a forked child.
     @inlinable @inline(__always)
     var visited: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
 
-    /// Bytes from a cache's counters to the lane that is the thread's own; negative if it has none, 0 if the seat is nobody's: never taken, left, or wiped
-    /// in a forked child.
+    @inlinable @inline(__always)
+    static var idle: UInt { 1 }
+
+    /// Bytes from a cache's counters to the lane that is the thread's own; negative if it has none, 0 in a seat that is nobody's.
     @inlinable @inline(__always)
     var lane: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 8) }
 
@@ -31,9 +33,7 @@ struct ThreadSeat {
     @inlinable @inline(__always)
     func enter(_ shard: CacheShard) -> Bool {
         // A key's `==` may look into another cache, and nobody is in two shards.
-        guard shard.isOpen.pointee.load(ordering: .relaxed) != 0, lane.pointee.load(ordering: .relaxed) != 0,
-            visited.pointee.load(ordering: .relaxed) == 0
-        else { return false }
+        guard visited.pointee.load(ordering: .relaxed) == Self.idle else { return false }
         // Released: who waits for us to leave another shard may see this instead of that we left.
         visited.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         plimsoll_compiler_barrier()
@@ -47,7 +47,7 @@ struct ThreadSeat {
     func leave() {
         // Released with our reads, the count of references to what we return among them: what is called here is opaque to who might move that.
         plimsoll_compiler_barrier()
-        visited.pointee.store(0, ordering: .releasing)
+        visited.pointee.store(Self.idle, ordering: .releasing)
     }
 }
 
@@ -91,20 +91,22 @@ enum ThreadSeats {
             let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
             // Acquired with the counts of who left it.
             guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else { continue }
+            seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
             // Seen by a writer that sees our first word, or we see its closing: see `ThreadSeat.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
             // Without a place in which the thread's end is told it goes on without a seat.
             if plimsoll_take_seat(seat.base, { ThreadSeats.leave($0) }) != 0 { leave(seat.base) }
             return
         }
+        // Nobody who shares it ever finds it idle.
         let last = seat(capacity, memory)
-        last.visited.pointee.store(1, ordering: .relaxed)
         last.lane.pointee.store(-1, ordering: .relaxed)
         _ = plimsoll_take_seat(last.base) { ThreadSeats.leave($0) }
     }
 
     private static func leave(_ base: UnsafeMutableRawPointer?) {
         guard let base, let memory, base != seat(capacity, memory).base else { return }
+        ThreadSeat(base: base).visited.pointee.store(0, ordering: .relaxed)
         ThreadSeat(base: base).lane.pointee.store(0, ordering: .releasing)
     }
 

@@ -1,0 +1,1 @@
+../../../Sources/Plimsoll/Status/Printable.swift
