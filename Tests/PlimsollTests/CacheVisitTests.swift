@@ -29,7 +29,7 @@ import Testing
     private func openShards<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Int {
         var count = 0
         cache.directory.forEach { shard in
-            count += Int(shard.isOpen.pointee.load(ordering: .relaxed))
+            if shard.openness.pointee.load(ordering: .relaxed) != 0 { count += 1 }
             return true
         }
         return count
@@ -64,6 +64,18 @@ import Testing
             write(cache)
             #expect(openShards(cache) == 0, "\(name)")
         }
+    }
+
+    @Test func `many open shards are emptied at once, and open again`() {
+        let cache = cache((Int, Object).self, shardCount: 8)
+        for round in 1...3 {
+            for number in 0..<10_000 { cache.insert(Object(number), forKey: number) }
+            #expect((0..<10_000).allSatisfy { cache.value(forKey: $0)?.number == $0 } && openShards(cache) == 8, "round \(round)")
+            cache.removeAll()
+            #expect(openShards(cache) == 0 && cache.value(forKey: 1) == nil, "round \(round)")
+        }
+        cache.insert(Object(1), forKey: 1)
+        #expect(cache.value(forKey: 1)?.number == 1)
     }
 
     @Test func `with expiry no shard opens`() {

@@ -60,12 +60,14 @@ enum Property: String, CaseIterable {
     private func purge(_ rounds: Int) throws -> BarPanels.Panel {
         let (middle, worst) = try PurgeStall.measure(rounds: rounds), foundation = PurgeStall.measureFoundation()
         func number(_ value: Double) -> String { Text.number(value) }
-        Output.line("# purge of 1 M objects, worst of \(rounds): caller \(number(worst.caller)) us, others \(number(worst.others)) us")
+        Output.line("# purge of 1 M objects, worst of \(rounds): caller \(number(worst.caller)) us, others \(number(worst.longest)) us")
         Output.line("# others without a purge: \(number(middle.undisturbed)) us, worst \(number(worst.undisturbed)) us")
         Output.line("# NSCache's caller: \(number(foundation)) us")
         Output.line("# alive when the caller went on: \(Int(middle.aliveAtReturn)); 300 ms later: \(Int(middle.aliveAtEnd))")
         CacheBench.figure("cache.purge.caller", middle.caller, "us")
         CacheBench.figure("cache.purge.others", middle.others, "us")
+        CacheBench.figure("cache.purge.others-longest", middle.longest, "us")
+        CacheBench.figure("cache.purge.others-without", middle.undisturbed, "us")
         return .init(
             title: "purge of a million objects",
             rows: [

@@ -90,7 +90,7 @@ extension PurgeableCache {
         // What may expire is taken out by look-ups.
         guard shard.quietReads.pointee == quietReads, !counters.has(.expiry) else { return }
         // Released with all that has been written.
-        shard.isOpen.pointee.store(1, ordering: .releasing)
+        shard.openness.pointee.store(CacheShard.open, ordering: .releasing)
     }
 
     @inlinable
@@ -156,7 +156,7 @@ extension SlotLayout {
     @inlinable @inline(__always)
     static func writing<Result>(_ shard: CacheShard, _ body: () -> Result) -> Result {
         guard isTrivial else {
-            if shard.isOpen.pointee.load(ordering: .relaxed) != 0 { shard.close() }
+            if shard.openness.pointee.load(ordering: .relaxed) != 0 { shard.close() }
             shard.quietReads.pointee = 0
             return body()
         }

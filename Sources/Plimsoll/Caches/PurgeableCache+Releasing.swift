@@ -97,8 +97,11 @@ extension PurgeableCache {
     public func removeAll() {
         if hasListeners { return invalidating { removeEach() } }
         var remains: [CacheRemains<Key, Value>] = [], count = 0
+        let ticket = closeAll()
         directory.forEach { shard in
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
+                // Opened again meanwhile, or closed by another, it has another number.
+                if let ticket, shard.openness.pointee.load(ordering: .relaxed) == ticket { shard.openness.pointee.store(0, ordering: .relaxed) }
                 let (cost, entries) = (table.cost, table.count)
                 return (Layout.writing(shard) { table.clear() }, cost, entries)
             }
@@ -108,6 +111,23 @@ extension PurgeableCache {
             return true
         }
         CacheRemains.end(remains, count: count, meter: meter.load())
+    }
+
+    /// Closes all shards for the price of one: where its ticket still stands, nobody reads without the lock.
+    private func closeAll() -> UInt? {
+        guard !Layout.isTrivial, counters.has(.visitors) else { return nil }
+        let ticket = ThreadSeats.ticket()
+        var isAnyClosed = false
+        directory.forEach { shard in
+            shard.lock.pointee.withLock { _ in
+                guard shard.openness.pointee.load(ordering: .relaxed) == CacheShard.open else { return }
+                shard.openness.pointee.store(ticket, ordering: .relaxed)
+                isAnyClosed = true
+            }
+            return true
+        }
+        if isAnyClosed { ThreadSeats.awaitLeaving { directory.contains($0) } }
+        return ticket
     }
 
     private func removeEach() {

@@ -42,6 +42,9 @@ struct CacheDirectory: @unchecked Sendable {
         for place in range { places[place].store(UInt(bitPattern: shard.base), ordering: .releasing) }
     }
 
+    /// Whether a shard has that address.
+    func contains(_ address: UInt) -> Bool { (0..<count).contains { places[$0].load(ordering: .relaxed) == address } }
+
     /// Calls `body` with each shard, from the one at a place on and around, as long as it returns true. One that splits meanwhile may come as two.
     func forEach(from start: Int = 0, _ body: (CacheShard) -> Bool) {
         var last: UnsafeMutableRawPointer?

@@ -36,9 +36,12 @@ struct CacheShard {
 
     @inlinable @inline(__always)
     var sequence: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
-    /// Of values that are not trivial, in the sequence's place: not 0 if they may be read without the lock. Written under it.
+    /// Of values that are not trivial, in the sequence's place, written under the lock: `open` if they may be read without it, 0 if nobody does. Any other number is
+    /// the ticket of who has closed it and waits for those who still do.
     @inlinable @inline(__always)
-    var isOpen: UnsafeMutablePointer<Atomic<UInt>> { sequence }
+    var openness: UnsafeMutablePointer<Atomic<UInt>> { sequence }
+    @inlinable @inline(__always)
+    static var open: UInt { 1 }
     /// Look-ups under the lock since somebody wrote.
     @inlinable @inline(__always)
     var quietReads: UnsafeMutablePointer<Int> { (base + (Self.front &- 8)).assumingMemoryBound(to: Int.self) }
@@ -63,7 +66,7 @@ struct CacheShard {
     /// Has nobody read without the lock from now on, until it opens again.
     @usableFromInline @inline(never)
     func close() {
-        isOpen.pointee.store(0, ordering: .relaxed)
-        ThreadSeats.awaitLeaving(self)
+        openness.pointee.store(0, ordering: .relaxed)
+        ThreadSeats.awaitLeaving { $0 == UInt(bitPattern: base) }
     }
 }

@@ -38,7 +38,7 @@ struct ThreadSeat {
         visited.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         plimsoll_compiler_barrier()
         // Acquired with all that was written before it opened. A writer whose closing this misses sees our word after its barrier.
-        if shard.isOpen.pointee.load(ordering: .acquiring) != 0 { return true }
+        if shard.openness.pointee.load(ordering: .acquiring) == CacheShard.open { return true }
         leave()
         return false
     }
@@ -110,8 +110,15 @@ enum ThreadSeats {
         ThreadSeat(base: base).lane.pointee.store(0, ordering: .releasing)
     }
 
-    /// Waits until no thread reads what is in `shard`, which has been closed.
-    static func awaitLeaving(_ shard: CacheShard) {
+    /// Tells closings apart: never that of an open shard or of a closed one.
+    static func ticket() -> UInt { tickets.add(1, ordering: .relaxed).newValue }
+    // Relaxed: a number that orders nothing.
+    private static let tickets = Atomic<UInt>(CacheShard.open)
+
+    /// Waits until no thread reads shards that have been closed.
+    ///
+    /// - Parameter isClosed: whether a shard, by its address, is one of them.
+    static func awaitLeaving(_ isClosed: (UInt) -> Bool) {
         guard let memory else { return }
         // A forked child may have to say again that it wants barriers.
         precondition(
@@ -121,7 +128,7 @@ enum ThreadSeats {
             let seat = seat(number, memory)
             var looks = 0
             // Acquired with what its thread has read, which is over then.
-            while seat.visited.pointee.load(ordering: .acquiring) == UInt(bitPattern: shard.base) {
+            while isClosed(seat.visited.pointee.load(ordering: .acquiring)) {
                 precondition(seat.base != plimsoll_seat(), "a key's `==` has used the cache that called it")
                 looks += 1
                 // It is a matter of nanoseconds, unless the reader has lost its processor.
