@@ -87,7 +87,7 @@ final class Output {
     func line() -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0
-        while plimsoll_ready(read, POLLIN, 20_000) != 0, Glibc.read(read, &byte, 1) == 1 {
+        while plimsoll_ready(read, POLLIN, 60_000) != 0, Glibc.read(read, &byte, 1) == 1 {
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
             line.append(byte)
         }
@@ -98,7 +98,7 @@ final class Output {
     func take(_ count: Int) -> Bool {
         var rest = count
         var piece = [UInt8](repeating: 0, count: 4096)
-        while rest > 0, plimsoll_ready(read, POLLIN, 20_000) != 0 {
+        while rest > 0, plimsoll_ready(read, POLLIN, 60_000) != 0 {
             let taken = Glibc.read(read, &piece, min(rest, piece.count))
             if taken <= 0 { return false }
             rest -= taken
