@@ -59,7 +59,7 @@ import Testing
         // Shards open and close often, though threads write.
         let highest = keys * 3
         let cache = PurgeableCache<Key, Value>(
-            "torture", limit: .bytes(highest), lifetime: CacheLifetime(nil, nil, nil), shardCount: 32, quietReads: 2, time: .running,
+            "torture", limit: .bytes(highest), lifetime: CacheLifetime(nil, nil, nil), shardCount: 32, opensAfter: 2, time: .running,
             cost: { _, _ in 5 })
         let found = Counter(), torn = Counter(), above = Counter(), leaves = Counter(), enters = Counter()
         if hasListener {

@@ -19,10 +19,10 @@ import Testing
     }
 
     private func cache<Key: Hashable & Sendable, Value: Sendable>(
-        _ type: (Key, Value).Type, quietReads: Int = 4, limit: Int = .max, shardCount: Int = 1
+        _ type: (Key, Value).Type, opensAfter: Int = 4, limit: Int = .max, shardCount: Int = 1
     ) -> PurgeableCache<Key, Value> {
         PurgeableCache(
-            "visited", limit: .bytes(limit), lifetime: CacheLifetime(nil, nil, nil), shardCount: shardCount, quietReads: quietReads, time: .running,
+            "visited", limit: .bytes(limit), lifetime: CacheLifetime(nil, nil, nil), shardCount: shardCount, opensAfter: opensAfter, time: .running,
             cost: { _, _ in 1 })
     }
 
@@ -124,7 +124,7 @@ import Testing
     @Test func `a key that writes to the cache that asks it is told so instead of waiting for itself`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let cache = PurgeableCache<Meddling, Object>(
-                "meddled", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, quietReads: 1, time: .running, cost: { _, _ in 1 })
+                "meddled", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 1, time: .running, cost: { _, _ in 1 })
             let key = Meddling()
             cache.insert(Object(1), forKey: key)
             _ = cache.value(forKey: key)
@@ -156,7 +156,7 @@ import Testing
     @Test func `more threads than seats look up, and each hit counts`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<Int, Object>(
-                "crowded", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, quietReads: 4, time: .running, cost: { _, _ in 1 })
+                "crowded", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 4, time: .running, cost: { _, _ in 1 })
             cache.insert(Object(1), forKey: 1)
             let crew = Crew(), gate = Mutex(()), threads = 1100
             // Nobody leaves its seat before all have come.
@@ -178,7 +178,7 @@ import Testing
     @Test func `a forked child waits for nobody's look-up`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<Int, Object>(
-                "forked", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, quietReads: 1, time: .running, cost: { _, _ in 1 })
+                "forked", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 1, time: .running, cost: { _, _ in 1 })
             cache.insert(Object(1), forKey: 1)
             _ = (cache.value(forKey: 1), cache.value(forKey: 1))
             let crew = Crew(), gate = Mutex(())
@@ -210,7 +210,7 @@ import Testing
 
     @Test func `objects are found, or gone for good, while threads come, look, write and end`() async {
         for seed in UInt64(0)..<4 {
-            let cache = cache((Int, Object).self, quietReads: 3, limit: 100, shardCount: 4), alive = Counter(), wrong = Counter(), hits = Counter()
+            let cache = cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4), alive = Counter(), wrong = Counter(), hits = Counter()
             // More threads than lanes, one after the other: seats are left and taken over.
             for _ in 0..<8 {
                 let crew = Crew()

@@ -88,7 +88,7 @@ extension PurgeableCache {
     func countQuiet(_ shard: CacheShard) {
         shard.quietReads.pointee &+= 1
         // What may expire is taken out by look-ups.
-        guard shard.quietReads.pointee == quietReads, !counters.has(.expiry) else { return }
+        guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry) else { return }
         // Released with all that has been written.
         shard.openness.pointee.store(CacheShard.open, ordering: .releasing)
     }

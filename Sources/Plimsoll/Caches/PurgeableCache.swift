@@ -46,7 +46,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Entries taken out of a shard in one hold of its lock when releasing.
     static var slice: Int { 32 }
     /// Look-ups under the lock after which a shard opens.
-    @usableFromInline let quietReads: Int
+    @usableFromInline let opensAfter: Int
     /// A shard that has grown to this many entries splits.
     @usableFromInline static var splitCount: Int { 512 }
 
@@ -74,7 +74,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil,
-        releasesUnderPressure: Bool = true, quietReads: Int = 1024, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
+        releasesUnderPressure: Bool = true, opensAfter: Int = 1024, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
         precondition(shardCount > 0 && shardCount <= 4096, "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
@@ -82,7 +82,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         self.rebuildCost = rebuildCost
         self.releasesUnderPressure = releasesUnderPressure
         self.lifetime = lifetime
-        self.quietReads = quietReads
+        self.opensAfter = opensAfter
         self.time = time
         costOf = cost
         hasher = CacheHash(seed: .random(in: .min ... .max))
@@ -92,7 +92,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
         directory = CacheDirectory(depth: depth, first: CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
-        if !Layout.isTrivial, ThreadSeats.areThere { counters.use(.visitors) }
+        // Asked of every cache, as it asks the kernel the first time, which is not for a look-up to wait for.
+        if ThreadSeats.areThere, !Layout.isTrivial { counters.use(.visitors) }
     }
 
     deinit {
