@@ -31,7 +31,10 @@ let package = Package(
         // What a trait names is fetched and built only for who asks for it: `.package(…, traits: ["Hummingbird"])`. Without it the product of that name is empty.
         .trait(name: "Tracing", description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory"),
         .trait(name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages"),
-        .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies, advice to AsyncHTTPClient"),
+        .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies"),
+        .trait(
+            name: "AsyncHTTPClient", description: "PlimsollNIO: a client whose connections become fewer as memory does; builds a TLS library with it",
+            enabledTraits: ["NIO"]),
         .trait(name: "GRDB", description: "PlimsollGRDB: SQLite's memory gives way; hand-over of tasks through a database file"),
         .trait(name: "PostgreSQL", description: "PlimsollPostgreSQL: hand-over of tasks through a server, by libpq"),
         .trait(name: "Spill", description: "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached and hiredis"),
@@ -46,7 +49,9 @@ let package = Package(
         // Of traits.
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
@@ -93,15 +98,18 @@ let package = Package(
             dependencies: [
                 "Plimsoll", "PlimsollService", .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "HTTPTypes", package: "swift-http-types", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Hummingbird"])),
             ],
             swiftSettings: rules),
         .target(
             name: "PlimsollNIO",
             dependencies: [
                 "Plimsoll", .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["NIO"])),
-                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["NIO"])),
+                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["AsyncHTTPClient"])),
             ],
             swiftSettings: rules),
         .target(

@@ -1,6 +1,7 @@
 #if Hummingbird
 public import HummingbirdCore
 public import Logging
+public import Metrics
 import NIOCore
 import NIOHTTPTypes
 
@@ -18,8 +19,37 @@ extension HTTP1Channel.Configuration {
     ///   - idle: how long a connection may say nothing while it is its turn to: before, between and in requests.
     ///   - answer: how long a piece of an answer may wait to be taken.
     ///   - logger: where to say who was cut off, at `info`.
-    public static func bounded(idle: Duration = .seconds(30), answer: Duration = .seconds(10), logger: Logger) -> Self {
-        .init(additionalChannelHandlers: [ConnectionBounds(idle: .init(idle), answer: .init(answer), logger)])
+    ///   - metrics: where to count them, as `plimsoll_connections_cut_off_total` by `reason`.
+    public static func bounded(
+        idle: Duration = .seconds(30), answer: Duration = .seconds(10), logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
+    ) -> Self {
+        let reports = CutOffReports(logger: logger, metrics: metrics)
+        return .init(additionalChannelHandlers: [ConnectionBounds(idle: .init(idle), answer: .init(answer), reports)])
+    }
+}
+
+/// Where it is told that connections are cut off.
+struct CutOffReports: Sendable {
+    enum Reason: String {
+        case noRequest = "no whole request came"
+        case notTaken = "an answer was not taken"
+    }
+
+    private let logger: Logger
+    private let noRequest: Counter
+    private let notTaken: Counter
+
+    init(logger: Logger, metrics: any MetricsFactory) {
+        func counter(_ reason: String) -> Counter {
+            Counter(label: "plimsoll_connections_cut_off_total", dimensions: [("reason", reason)], factory: metrics)
+        }
+        self.logger = logger
+        (noRequest, notTaken) = (counter("no_request"), counter("answer_not_taken"))
+    }
+
+    func tell(_ reason: Reason) {
+        (reason == .noRequest ? noRequest : notTaken).increment()
+        logger.info("connection cut off", metadata: ["plimsoll.reason": "\(reason.rawValue)"])
     }
 }
 
@@ -42,7 +72,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let idle: TimeAmount
     private let answer: TimeAmount
-    private let logger: Logger
+    private let reports: CutOffReports
     /// The next part is wanted and has not come.
     private var isWanted = false
     /// In the middle of a request.
@@ -54,7 +84,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     private var wait = Wait.nothing
     private var alarm: Scheduled<Void>?
 
-    init(idle: TimeAmount, answer: TimeAmount, _ logger: Logger) { (self.idle, self.answer, self.logger) = (idle, answer, logger) }
+    init(idle: TimeAmount, answer: TimeAmount, _ reports: CutOffReports) { (self.idle, self.answer, self.reports) = (idle, answer, reports) }
 
     func handlerRemoved(context: ChannelHandlerContext) { rest() }
 
@@ -120,8 +150,8 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func cutOff(_ context: ChannelHandlerContext) {
         // After a whole request silence is how clients keep a connection.
-        let reason = wait == .taking ? "an answer was not taken" : isReading || requests == 0 ? "no whole request came" : nil
-        if let reason { logger.info("connection cut off", metadata: ["plimsoll.reason": "\(reason)"]) }
+        let reason: CutOffReports.Reason? = wait == .taking ? .notTaken : isReading || requests == 0 ? .noRequest : nil
+        if let reason { reports.tell(reason) }
         context.close(promise: nil)
     }
 }

@@ -1,4 +1,4 @@
-#if NIO
+#if AsyncHTTPClient
 public import AsyncHTTPClient
 public import NIOCore
 public import Plimsoll

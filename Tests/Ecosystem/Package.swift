@@ -15,13 +15,14 @@ func plimsoll(_ name: String) -> Target.Dependency { .product(name: name, packag
 let package = Package(
     name: "plimsoll-ecosystem",
     dependencies: [
-        .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "NIO", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
+        .package(name: "plimsoll", path: "../..", traits: ["Hummingbird", "AsyncHTTPClient", "GRDB", "PostgreSQL", "Spill", "Tracing"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
@@ -42,7 +43,7 @@ let package = Package(
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
-                "TestServers",
+                .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(

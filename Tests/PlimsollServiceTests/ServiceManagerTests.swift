@@ -61,7 +61,8 @@ import Testing
         var messages: [NotifyMessage] = []
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            while messages.isEmpty {
+            // Until the first reading has come, too, which is news.
+            while messages.isEmpty || manager.memoryStatus == nil {
                 messages += said()
                 await Task.yield()
             }
@@ -88,6 +89,24 @@ import Testing
             _ = export
         }
         #expect(said().contains { ($0.timeoutExtension ?? .zero) > .seconds(1) })
+    }
+
+    @Test func `whoever says it, the last status is the newest one`() throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        // What a full queue had no room for is said with the next look.
+        let link = ServiceManagerLink(manager, try serviceManager()) { _ in }
+        for round in 0..<300 {
+            let task = manager.beginBackgroundTask("export \(round)") { task, _ in task.end() }
+            let crew = (0..<3).map { _ in Thread { link.look() } }
+            for thread in crew { thread.start() }
+            // One of them may be between looking and saying.
+            task.progress(completed: 1, total: 2)
+            link.look()
+            while !crew.allSatisfy(\.isFinished) { sched_yield() }
+            link.look()
+            #expect(said().compactMap(\.status).last?.hasSuffix("export \(round) 50 %") == true)
+            task.end()
+        }
     }
 
     @Test func `no more time is asked for where no background task lives`() throws {

@@ -13,12 +13,12 @@ struct DictionaryStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: K
 /// The same, but each value is handed out with a reference of the caller's own, as by anything that may let go of it meanwhile: what no cache of objects can go below.
 /// Inlined, the optimizer sees that the dictionary keeps its values, and never touches them.
 struct HandingDictionary<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {
-    private let values: [Key: Value]
+    private let store: DictionaryStore<Key, Value>
 
-    init(_ values: [Key: Value]) { self.values = values }
+    init(_ values: [Key: Value]) { store = DictionaryStore(values) }
 
     @inline(never)
-    func value(forKey key: Key) -> Value? { values[key] }
+    func value(forKey key: Key) -> Value? { store.value(forKey: key) }
 
-    func insert(_ value: Value, forKey key: Key) { preconditionFailure("the bare dictionary is only read") }
+    func insert(_ value: Value, forKey key: Key) { store.insert(value, forKey: key) }
 }

@@ -17,7 +17,7 @@ extension VolatileCache: CountingPurgeable {
 
 /// What admits work and counts it, as limiters do: a manager's status shows it if it is in the quiesce set.
 public protocol CountingQuiescable: Quiescable {
-    /// What it has done and does. Called from any thread, now and then.
+    /// What it has done and does. Called from any thread, now and then; a status waits for it, so it must not wait for others.
     var statistics: ConcurrencyLimiter.Statistics { get }
 
     /// The same by priority; `nil`, as it is unless implemented, where work has none.

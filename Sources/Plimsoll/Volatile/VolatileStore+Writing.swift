@@ -85,8 +85,8 @@ extension VolatileStore {
             statistics.byteCount = ByteCount(log.liveBytes)
             return statistics
         }
-        statistics.hits = tallies.hits
-        statistics.misses = tallies.misses
+        statistics.hits = counters.sum(.hit)
+        statistics.misses = counters.sum(.miss)
         return statistics
     }
 

@@ -11,7 +11,7 @@ final class VolatileStore: Sendable {
     let index: HashIndex
     private let table = SegmentTable()
     let log: Mutex<VolatileLog>
-    let tallies = Tallies()
+    let counters = CacheCounters()
     let listeners = Mutex<[@Sendable (UnsafeRawBufferPointer, RemovalReason) -> Void]>([])
     private let process = ForkGuard.process
     let time: Timekeeper
@@ -23,6 +23,8 @@ final class VolatileStore: Sendable {
         self.log = Mutex(log)
         self.time = time
     }
+
+    deinit { counters.free() }
 
     /// Whether this is a forked child: there everything is empty and nothing can be put in.
     var isForked: Bool { !ForkGuard.isProcess(process) }
@@ -174,7 +176,7 @@ final class VolatileStore: Sendable {
     /// Marks an item as asked for.
     @usableFromInline
     func noteHit(_ found: Found) {
-        tallies.hit()
+        counters.count(.hit)
         let seen = SlotWord(bits: found.slot.pointee.load(ordering: .relaxed))
         // Three marks are all that counts: what is hot is not written to any more. A mark lost to a race is no harm.
         guard seen.uses < SlotWord.mostUses, seen.place == found.word.place else { return }
@@ -182,7 +184,7 @@ final class VolatileStore: Sendable {
     }
 
     @usableFromInline
-    func noteMiss() { tallies.miss() }
+    func noteMiss() { counters.count(.miss) }
 
     /// What is to be done about an item whose bytes were not good: look it up again if it was moved meanwhile, else it is lost.
     @usableFromInline

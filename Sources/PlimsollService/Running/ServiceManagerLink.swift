@@ -7,6 +7,7 @@ final class ServiceManagerLink: Sendable {
     private let manager: ResourceManager
     private let serviceManager: ServiceManager
     private let problem: @Sendable (ServiceManagerError) -> Void
+    /// The last line that it was told. Held while one is made and sent, so that none comes after a newer one.
     private let told = Mutex("")
 
     /// - Parameter problem: called with each thing that could not be told.
@@ -18,16 +19,14 @@ final class ServiceManagerLink: Sendable {
     var interval: Duration { min(.seconds(1), serviceManager.watchdogInterval.map { $0 / 2 } ?? .seconds(1)) }
 
     func begin() {
-        manager.onStopTimeoutExtension { [self] duration in
-            tell(Self.extend(duration), "STATUS=\(line)")
-        }
-        manager.lifecycle.whenLaunched { [self] in tell("READY=1", "STATUS=\(line)") }
+        manager.onStopTimeoutExtension { [self] duration in tell(Self.extend(duration)) }
+        manager.lifecycle.whenLaunched { [self] in tell("READY=1") }
     }
 
     /// A shutdown has begun, to be over within `budget`.
     func stopping(within budget: Duration) {
         // Others drain before tasks are waited for, and the service manager's patience may end within that.
-        if manager.tasksStatus.running > 0 { tell("STOPPING=1", Self.extend(budget), "STATUS=\(line)") } else { tell("STOPPING=1", "STATUS=\(line)") }
+        if manager.tasksStatus.running > 0 { tell("STOPPING=1", Self.extend(budget)) } else { tell("STOPPING=1") }
     }
 
     /// From now on, and a little more: the process has still to end.
@@ -35,14 +34,30 @@ final class ServiceManagerLink: Sendable {
 
     /// Says that the process is alive, if the manager's loop is, and what has changed.
     func look() {
-        if serviceManager.watchdogInterval != nil, manager.isAlive { tell("WATCHDOG=1") }
-        let line = line
-        let isNews = told.withLock { told in
-            defer { told = line }
-            return told != line
-        }
-        if isNews { tell("STATUS=\(line)") }
+        if serviceManager.watchdogInterval != nil, manager.isAlive { complaining { send(["WATCHDOG=1"]) } }
+        tell()
     }
+
+    /// Says `words` and how things are; without words only if that is news.
+    private func tell(_ words: String...) {
+        complaining {
+            told.withLock { told in
+                let line = line
+                guard told != line || !words.isEmpty else { return nil }
+                let failure = send(words + ["STATUS=\(line)"])
+                if failure == nil { told = line }
+                return failure
+            }
+        }
+    }
+
+    private func send(_ lines: [String]) -> ServiceManagerError? {
+        do { try serviceManager.tell(lines.joined(separator: "\n")) } catch { return error }
+        return nil
+    }
+
+    /// What is complained to is others' code, which no lock is held for.
+    private func complaining(_ body: () -> ServiceManagerError?) { if let failure = body() { problem(failure) } }
 
     /// The state of things in a line.
     private var line: String {
@@ -61,9 +76,5 @@ final class ServiceManagerLink: Sendable {
         }
         return line + "; \(tasks.running) background task\(tasks.running == 1 ? "" : "s"): " + named.joined(separator: ", ")
             + (tasks.running > named.count ? ", …" : "")
-    }
-
-    private func tell(_ lines: String...) {
-        do { try serviceManager.tell(lines.joined(separator: "\n")) } catch { problem(error) }
     }
 }

@@ -3,6 +3,7 @@ import Hummingbird
 import HummingbirdCore
 import HummingbirdTesting
 import Logging
+import MetricsTestKit
 import Plimsoll
 import PlimsollHummingbird
 import Synchronization
@@ -14,9 +15,9 @@ import Testing
     private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: demo\r\n"
 
     @Test func `who sends half a request is rid of, and who scrapes meanwhile is answered`() async throws {
-        let log = Reasons()
+        let log = Reasons(), counts = TestMetrics()
         try await Harness().application(
-            server: .http1(configuration: .bounded(idle: .milliseconds(500), answer: .seconds(100), logger: log.logger))
+            server: .http1(configuration: .bounded(idle: .milliseconds(500), answer: .seconds(100), logger: log.logger, metrics: counts))
         ).test(.live) { tester in
             let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
             // Nothing, half a header, and half a body.
@@ -30,15 +31,17 @@ import Testing
             // The tester has a connection of its own, on which it says nothing.
             while log.all.count < 31 { await Task.yield() }
             #expect(log.all == Array(repeating: "no whole request came", count: 31))
+            #expect(try Self.cutOffs(counts, "no_request") == 31)
+            #expect(try Self.cutOffs(counts, "answer_not_taken") == 0)
         }
     }
 
     @Test func `who takes no answer is rid of, and who scrapes meanwhile is answered`() async throws {
-        let log = Reasons(), harness = Harness()
+        let log = Reasons(), counts = TestMetrics(), harness = Harness()
         // More than all buffers on the way hold.
         for number in 0..<300 { harness.manager.register("\(number)" + String(repeating: "x", count: 400), byteCount: { 1 }, release: { _ in 0 }) }
         try await harness.application(
-            server: .http1(configuration: .bounded(idle: .seconds(100), answer: .milliseconds(500), logger: log.logger))
+            server: .http1(configuration: .bounded(idle: .seconds(100), answer: .milliseconds(500), logger: log.logger, metrics: counts))
         ).test(.live) { tester in
             let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
             let files = (0..<8).map { _ in Loopback.connect(to: port) }
@@ -49,6 +52,7 @@ import Testing
             for file in files { while !Loopback.isOver(file) { await Task.yield() } }
             try await Self.expectScrape(port)
             #expect(log.all == Array(repeating: "an answer was not taken", count: 8))
+            #expect(try Self.cutOffs(counts, "answer_not_taken") == 8)
         }
     }
 
@@ -81,6 +85,10 @@ import Testing
             // The silent one's, and the tester's own.
             #expect(log.all.count <= 2 && Set(log.all) == ["no whole request came"])
         }
+    }
+
+    private static func cutOffs(_ counts: TestMetrics, _ reason: String) throws -> Int64 {
+        try counts.expectCounter("plimsoll_connections_cut_off_total", [("reason", reason)]).totalValue
     }
 
     private static func send(_ text: String, to file: Int32) {
