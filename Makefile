@@ -57,9 +57,9 @@ test: setup unit ecosystem allocators vm ## Every layer of tests, the virtual ma
 
 unit: swift
 	swift build --build-tests
-	swift test --skip-build --skip PlimsollSupervisorTests
+	Tests/tell swift test --skip-build --skip PlimsollSupervisorTests
 # In a process of its own: it starts and kills children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
-	swift test --skip-build --filter PlimsollSupervisorTests
+	Tests/tell swift test --skip-build --filter PlimsollSupervisorTests
 
 # Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
 ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
@@ -74,7 +74,7 @@ ecosystem: swift ## The adapters' tests against real servers; installs what they
 	@if [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
 		{ [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }; then \
 		touch Tests/Ecosystem/Package.swift; swift build --build-tests --package-path Tests/Ecosystem && \
-		swift test --skip-build --package-path Tests/Ecosystem; \
+		Tests/tell swift test --skip-build --package-path Tests/Ecosystem; \
 	else echo "skipped: the adapters' libraries are not installed" >&2; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
@@ -83,8 +83,8 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
 	@mkdir -p out; rm -f out/tsan.*
 	TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/out/tsan" swift test --disable-xctest --sanitize=thread --scratch-path .build-tsan --filter '$(SANITIZED)'
-# Of the look-ups without a lock, not of what they ask for under the lock.
-	@! cat out/tsan.* 2>/dev/null | awk 'BEGIN { RS = "" } /readUnlocked|readOpen/ && !/readLocked/ { found = 1; print } END { exit !found }' || \
+# Of the look-ups without a lock and of what they lend, not of what they ask for under the lock.
+	@! cat out/tsan.* 2>/dev/null | awk 'BEGIN { RS = "" } /readUnlocked|readOpen|borrow|giveBack/ && !/readLocked/ { found = 1; print } END { exit !found }' || \
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root

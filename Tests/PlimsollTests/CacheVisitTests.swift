@@ -18,7 +18,7 @@ import Testing
         deinit { alive?.add(-1) }
     }
 
-    private func cache<Key: Hashable & Sendable, Value: Sendable>(
+    func cache<Key: Hashable & Sendable, Value: Sendable>(
         _ type: (Key, Value).Type, opensAfter: Int = 4, limit: Int = .max, shardCount: Int = 1
     ) -> PurgeableCache<Key, Value> {
         PurgeableCache(
@@ -26,7 +26,7 @@ import Testing
             cost: { _, _ in 1 })
     }
 
-    private func openShards<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Int {
+    func openShards<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Int {
         var count = 0
         cache.directory.forEach { shard in
             if shard.openness.pointee.load(ordering: .relaxed) != 0 { count += 1 }

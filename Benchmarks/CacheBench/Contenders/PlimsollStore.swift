@@ -2,6 +2,8 @@ import Plimsoll
 
 /// What tables call the cache under test.
 let ourName = "PurgeableCache"
+/// And where it lends what is looked up, instead of handing out a reference.
+let ourLendingName = "PurgeableCache, lent"
 
 /// The cache under test, every entry at a cost of 1.
 struct PlimsollStore<Key: Hashable & Sendable, Value: Weighable & Sendable>: KeyedStore {

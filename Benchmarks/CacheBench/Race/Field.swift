@@ -32,7 +32,7 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
     func borrower() -> any Contender {
         let store = PlimsollStore<Key, Value>(capacity: capacity)
         fill(store)
-        return LocalContender(ourName + ", lent", streams) { store.borrow($0) }
+        return LocalContender(ourLendingName, streams) { store.borrow($0) }
     }
 
     func looker<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender where Store.Key == Key, Store.Value == Value {

@@ -47,8 +47,10 @@ struct Standings {
     func row(_ name: String) -> Row? { rows.first { $0.name == name } }
 
     /// Processor time of `name` over that of ours, one thread: the middle of the rounds' ratios.
-    func ratio(of name: String) -> Double? {
-        guard let ours = row(ourName), let other = row(name) else { return nil }
+    ///
+    /// - Parameter ours: which of our ways of looking up.
+    func ratio(of name: String, to ours: String = ourName) -> Double? {
+        guard let ours = row(ours), let other = row(name) else { return nil }
         return median(zip(other.one, ours.one).map { $0.processor / $1.processor })
     }
 }

@@ -67,7 +67,8 @@ struct Workloads {
 
     private func objects(_ count: Int) throws -> [any Contender] {
         let keys = Keys.keys(count), streams = Keys.uniform(keys)
-        let field = Field(entries: keys.map { ($0, Item(1)) }, capacity: Self.room, streams: streams)
+        // Of different weights, so that each has to be looked into.
+        let field = Field(entries: keys.map { ($0, Item(Int(truncatingIfNeeded: $0 & 7))) }, capacity: Self.room, streams: streams)
         return field.lookers() + [field.handingDictionary(), field.borrower(), Self.foundationNumbers(keys, streams)]
             + (try external(.look, keys, streams))
     }

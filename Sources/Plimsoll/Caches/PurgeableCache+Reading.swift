@@ -65,6 +65,26 @@ extension PurgeableCache {
         return value
     }
 
+    /// Borrows what is not trivial, as long as the caller's seat says so: out of an open shard, by a thread that borrows nothing else.
+    @inlinable @inline(__always)
+    func borrow(_ key: Key, _ hash: UInt32, _ seat: ThreadSeat) -> UnsafeMutablePointer<Value>? {
+        let shard = directory.shard(of: hash)
+        guard seat.lender.pointee.load(ordering: .relaxed) == 0, seat.enter(shard) else { return nil }
+        guard let slot = find(key, hash, in: shard) else {
+            seat.leave()
+            return nil
+        }
+        let place = shard.place(slot, Layout.pairSize), value = Layout.value(place.pair)
+        place.use()
+        seat.borrow(value, of: shard)
+        counters.count(.hit, seat)
+        return value
+    }
+
+    /// A copy for who can't borrow.
+    @inlinable @inline(never)
+    func readCopy(_ key: Key, _ hash: UInt32) -> Value? { readOpen(key, hash) }
+
     @inlinable @inline(never)
     func readLocked(_ key: Key, _ hash: UInt32) -> Value? {
         if counters.has(.expiry) { return readTimed(key, hash) }
@@ -156,7 +176,7 @@ extension SlotLayout {
     @inlinable @inline(__always)
     static func writing<Result>(_ shard: CacheShard, _ body: () -> Result) -> Result {
         guard isTrivial else {
-            if shard.openness.pointee.load(ordering: .relaxed) != 0 { shard.close() }
+            if shard.openness.pointee.load(ordering: .relaxed) != 0 { close(shard) }
             shard.quietReads.pointee = 0
             return body()
         }

@@ -97,11 +97,14 @@ extension PurgeableCache {
     public func removeAll() {
         if hasListeners { return invalidating { removeEach() } }
         var remains: [CacheRemains<Key, Value>] = [], count = 0
-        let ticket = closeAll()
+        let closing = closeAll()
         directory.forEach { shard in
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
                 // Opened again meanwhile, or closed by another, it has another number.
-                if let ticket, shard.openness.pointee.load(ordering: .relaxed) == ticket { shard.openness.pointee.store(0, ordering: .relaxed) }
+                if let closing, shard.openness.pointee.load(ordering: .relaxed) == closing.ticket {
+                    if closing.isAnyLent { Layout.shareLent(shard) }
+                    shard.openness.pointee.store(0, ordering: .relaxed)
+                }
                 let (cost, entries) = (table.cost, table.count)
                 return (Layout.writing(shard) { table.clear() }, cost, entries)
             }
@@ -114,7 +117,7 @@ extension PurgeableCache {
     }
 
     /// Closes all shards for the price of one: where its ticket still stands, nobody reads without the lock.
-    private func closeAll() -> UInt? {
+    private func closeAll() -> (ticket: UInt, isAnyLent: Bool)? {
         guard !Layout.isTrivial, counters.has(.visitors) else { return nil }
         let ticket = ThreadSeats.ticket()
         var isAnyClosed = false
@@ -126,8 +129,7 @@ extension PurgeableCache {
             }
             return true
         }
-        if isAnyClosed { ThreadSeats.awaitLeaving { directory.contains($0) } }
-        return ticket
+        return (ticket, isAnyClosed && ThreadSeats.awaitLeaving { directory.contains($0) })
     }
 
     private func removeEach() {

@@ -125,9 +125,17 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     }
 
     /// Calls `body` with the value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.
+    ///
+    /// The value is lent: where a look-up takes no lock, no reference to it is counted either, which is most of what looking up an object or a `String` costs.
+    /// `body` runs under no lock, may take its time and use the cache; whatever leaves the cache meanwhile, the value lives until `body` ends.
     @inlinable
     public func withValue<Result, Failure: Error>(forKey key: Key, _ body: (borrowing Value) throws(Failure) -> Result) throws(Failure) -> Result? {
-        guard let value = value(forKey: key) else { return nil }
+        let hash = hasher.of(key)
+        if Layout.isLendable, let seat = ThreadSeat.current, let value = borrow(key, hash, seat) {
+            defer { seat.giveBack(value) }
+            return try body(seat.room(Value.self).pointee)
+        }
+        guard let value = Layout.isTrivial ? readUnlocked(key, hash) : readCopy(key, hash) else { return nil }
         return try body(value)
     }
 

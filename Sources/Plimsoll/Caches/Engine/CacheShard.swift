@@ -62,11 +62,4 @@ struct CacheShard {
     /// Where the parts of a slot are that an index mentions as `mention`: by one more.
     @inlinable @inline(__always)
     func place(of mention: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(mention, columns, pairSize) }
-
-    /// Has nobody read without the lock from now on, until it opens again.
-    @usableFromInline @inline(never)
-    func close() {
-        openness.pointee.store(0, ordering: .relaxed)
-        ThreadSeats.awaitLeaving { $0 == UInt(bitPattern: base) }
-    }
 }

@@ -91,6 +91,7 @@ enum ThreadSeats {
             let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
             // Acquired with the counts of who left it.
             guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else { continue }
+            seat.lender.pointee.store(0, ordering: .relaxed)
             seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
             // Seen by a writer that sees our first word, or we see its closing: see `ThreadSeat.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
@@ -115,15 +116,22 @@ enum ThreadSeats {
     // Relaxed: a number that orders nothing.
     private static let tickets = Atomic<UInt>(CacheShard.open)
 
-    /// Waits until no thread reads shards that have been closed.
-    ///
-    /// - Parameter isClosed: whether a shard, by its address, is one of them.
-    static func awaitLeaving(_ isClosed: (UInt) -> Bool) {
-        guard let memory else { return }
+    /// Has every thread that runs pass a full barrier.
+    static func barrier() {
         // A forked child may have to say again that it wants barriers.
         precondition(
             plimsoll_barrier() == 0 || plimsoll_prepare_barrier() == 0 && plimsoll_barrier() == 0,
             "membarrier(2) has been refused after it had been granted: something forbids it since, such as a seccomp filter installed late")
+    }
+
+    /// Waits until no thread reads shards that have been closed.
+    ///
+    /// - Parameter isClosed: whether a shard, by its address, is one of them.
+    /// - Returns: whether some thread has borrowed out of one of them.
+    static func awaitLeaving(_ isClosed: (UInt) -> Bool) -> Bool {
+        guard let memory else { return false }
+        barrier()
+        var isAnyLent = false
         for number in 0..<used.load(ordering: .acquiring) {
             let seat = seat(number, memory)
             var looks = 0
@@ -134,6 +142,20 @@ enum ThreadSeats {
                 // It is a matter of nanoseconds, unless the reader has lost its processor.
                 if looks > 100 { plimsoll_nap(50_000) }
             }
+            // Whoever has left said before that what it borrows.
+            let lender = seat.lender.pointee.load(ordering: .acquiring)
+            if lender != 0, isClosed(lender) { isAnyLent = true }
+        }
+        return isAnyLent
+    }
+
+    /// Calls `body` with the seat of each thread that has borrowed out of `shard`, which is closed and locked.
+    static func forEachBorrower(of shard: CacheShard, _ body: (ThreadSeat) -> Void) {
+        guard let memory else { return }
+        for number in 0..<used.load(ordering: .acquiring) {
+            let seat = seat(number, memory)
+            // Acquired with which value it is, or with all that its thread has read of it before.
+            if seat.lender.pointee.load(ordering: .acquiring) == UInt(bitPattern: shard.base) { body(seat) }
         }
     }
 }
