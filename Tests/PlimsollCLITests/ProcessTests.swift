@@ -16,7 +16,8 @@ import Testing
 
     @Test func `lines come whole, in whatever pieces they were written`() {
         var ends: [Int32] = [0, 0]
-        #expect(pipe(&ends) == 0)
+        // A socket, as a pipe is not made closed on exec in one step: a process that another test starts must not keep the writer's end.
+        #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
         let reader = LineReader(owning: ends[0])
         #expect(reader.lines().isEmpty)
         Output.write("one\ntw", to: ends[1])
@@ -24,8 +25,9 @@ import Testing
         Output.write("o\n\nrest", to: ends[1])
         #expect(reader.lines() == ["two", ""])
         close(ends[1])
-        #expect(reader.lines() == ["rest"])
-        #expect(reader.isAtEnd)
+        var rest: [String] = []
+        while !reader.isAtEnd { rest += reader.lines() }
+        #expect(rest == ["rest"])
     }
 
     @Test func `a file is there whole, with the directories on the way`() throws {
@@ -75,9 +77,10 @@ import Testing
 
     @Test(.enabled(if: obstacle == nil, "no group can be made here"))
     func `T40 C85 a process that stays saturated and asked for it saves, says who held what, and ends with 75`() throws {
-        let (ending, output) = try run(["run", "--memory-max", "64M", "--", Self.program, "_saturate"])
-        #expect(ending == .exited(75))
-        #expect(output.contains("saved"))
+        // What is left is within the critical margin, and enough for what the process does about it.
+        let (ending, output) = try run(["run", "--memory-max", "128M", "--", Self.program, "_saturate", "--leaving", "10M"])
+        #expect(ending == .exited(75), "\(output)")
+        #expect(output.contains("saved"), "\(output)")
     }
 
     @Test(.enabled(if: obstacle == nil, "no group can be made here"))

@@ -165,7 +165,7 @@ import Testing
         let service = ThumbService(thumbs: ByteCache("thumbs", isVolatile: isVolatile), sessionLife: .seconds(60))
         let (listener, port) = try Socket.listening()
         service.serve(listener)
-        var client = HTTPClient(port: port)
+        var client = HTTPClient(port: port, patience: .seconds(60))
         let answered = ["/thumb/3", "/thumb/3", "/session?9", "/nothing"].map { client.get($0) }
         #expect(answered == [true, true, true, false])
         #expect(service.thumbs.statistics.hits == 1 && service.thumbs.statistics.misses == 1)

@@ -165,7 +165,8 @@ import Testing
     @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
     func `purgeable data of which the kernel took pages is missing`() {
         let cache = MemoryCache<NSString, PurgeableData>()
-        let kept = PurgeableData(data: Data(repeating: 1, count: 100_000)), taken = PurgeableData(data: Data(repeating: 2, count: 100_000))
+        // More pages than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).
+        let kept = PurgeableData(data: Data(repeating: 1, count: 1_000_000)), taken = PurgeableData(data: Data(repeating: 2, count: 1_000_000))
         cache.setObject(kept, forKey: "kept")
         cache.setObject(taken, forKey: "taken")
         taken.endContentAccess()

@@ -14,6 +14,8 @@ import Testing
     /// Reads on until the file has that many bytes, or is absent for `nil`: a writer may be found between two steps on a loaded machine.
     private func expect(_ size: Int?, _ reader: inout EnvironmentChanges.Iterator, _ path: String) async {
         while let change = await reader.next() {
+            // The machine's clock or date may change meanwhile.
+            guard case .file = change.kind else { continue }
             #expect(change.kind == .file(path) && change.isNet)
             if change.to == .absent ? size == nil : change.to?.version?.size == size { return }
         }
@@ -83,7 +85,9 @@ import Testing
         scratch.write("real", "1")
         scratch.replace("real", "123")
         var kinds: Set<EnvironmentChange.Kind> = []
-        while kinds.count < 2, let change = await reader.next() { kinds.insert(change.kind) }
+        while kinds.count < 2, let change = await reader.next() {
+            if case .file = change.kind { kinds.insert(change.kind) }
+        }
         #expect(kinds == [.file(scratch.path + "/real"), .file(scratch.path + "/alias")])
     }
 

@@ -28,8 +28,13 @@ final class BentKernel: EnvironmentKernel {
 
     let state = Mutex(State())
     let host: HostKernel
+    /// What makes it noon when this is made, however long the machine has been up: a test comes to no midnight by itself.
+    private let noon: Duration
 
-    init(root: String = "") { host = HostKernel(root: root) }
+    init(root: String = "") {
+        let host = HostKernel(root: root)
+        (self.host, noon) = (host, Duration.seconds(1_080_000) - host.clocks.boot)
+    }
 
     func edit(_ change: (inout State) -> Void) { state.withLock { change(&$0) } }
     func ask<Value: Sendable>(_ question: (State) -> Value) -> Value { state.withLock { question($0) } }
@@ -129,7 +134,7 @@ final class BentKernel: EnvironmentKernel {
     var clocks: (real: Duration, boot: Duration) {
         let now = host.clocks
         return state.withLock { state in
-            state.usesOwnClock ? (.seconds(state.seconds) + state.ahead, now.boot) : (now.boot + .seconds(1_000_000) + state.ahead, now.boot)
+            state.usesOwnClock ? (.seconds(state.seconds) + state.ahead, now.boot) : (now.boot + noon + state.ahead, now.boot)
         }
     }
 

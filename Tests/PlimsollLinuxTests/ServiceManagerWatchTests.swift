@@ -19,7 +19,7 @@ import Testing
         #expect(try source.read(at: .zero).announced == nil)
         // The other side comes and goes; its going is not an announcement and not an end.
         for second in 1...3 {
-            let file = open(fixture.root + "/fifo", O_WRONLY | O_NONBLOCK)
+            let file = open(fixture.root + "/fifo", O_WRONLY | O_NONBLOCK | O_CLOEXEC)
             #expect(write(file, "xx", 2) == 2)
             close(file)
             source.wait(atMost: .seconds(60))
@@ -43,7 +43,7 @@ import Testing
         #expect(try source.read(at: .seconds(1)).announced == .warning)
 
         // Closed by the other side: heard once as an end, then connected anew after a pause.
-        close(peer)
+        Self.hangUp(peer)
         source.wait(atMost: .seconds(60))
         #expect(try source.read(at: .seconds(10)).announced == nil)
         #expect(source.capabilities["announced"]?.isLive == true)
@@ -55,7 +55,7 @@ import Testing
     @Test func `a socket whose other side is gone does not end the process`() throws {
         let fixture = Fixture(Machines.processFiles)
         let listener = Self.listen(fixture.root + "/socket")
-        close(listener)
+        Self.hangUp(listener)
         let source = Self.source(fixture, watch: "/socket", write: "aGVsbG8=")
         #expect(source.capabilities["announced"]?.detail.contains("Connection refused") == true)
         _ = try source.read(at: .zero)
@@ -138,8 +138,14 @@ import Testing
         #expect(turner.source.capabilities["announced"]?.isLive == true)
     }
 
+    /// Closes a socket although a process just being started by another test may have it as well.
+    private static func hangUp(_ file: Int32) {
+        shutdown(file, Int32(SHUT_RDWR))
+        close(file)
+    }
+
     private static func listen(_ path: String) -> Int32 {
-        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &address.sun_path) { bytes in for (index, byte) in path.utf8.enumerated() { bytes[index] = byte } }

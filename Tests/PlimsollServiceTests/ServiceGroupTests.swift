@@ -28,16 +28,33 @@ final class Events: Sendable {
         }
     }
 
+    /// A beacon whose delay is cut short once `end` holds.
+    struct HurriedBeacon: Service {
+        let beacon: ShutdownBeacon
+        let end: @Sendable () -> Bool
+
+        func run() async throws {
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await beacon.run() }
+                tasks.addTask { while !end(), !Task.isCancelled { await Task.yield() } }
+                _ = try await tasks.next()
+                tasks.cancelAll()
+                try await tasks.waitForAll()
+            }
+        }
+    }
+
     private func group(_ services: [any Service], _ logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         -> ServiceGroup
     {
         ServiceGroup(configuration: .init(services: services.map { .init(service: $0) }, logger: logger))
     }
 
-    private func manager(_ settings: ServiceSettings = ServiceSettings()) -> ResourceManager {
-        var settings = settings
-        if settings.logger == nil { settings.logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }) }
-        return ResourceManager(source: ScriptedPressureSource(), settings: settings)
+    private func manager(_ settings: ServiceSettings = ServiceSettings(), _ time: Timekeeper = .running) -> ResourceManager {
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: settings.policy, time: time, isHosted: true)
+        manager.serviceSettings = settings
+        if settings.logger == nil { manager.serviceSettings.logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }) }
+        return manager
     }
 
     /// Runs the group of these until `until` holds, then shuts it down.
@@ -72,14 +89,18 @@ final class Events: Sendable {
 
     @Test func `what runs has the rest of the budget, is asked to stop, and is named if it does not`() async throws {
         var settings = ServiceSettings()
-        settings.shutdownBudget = .seconds(3)
-        let manager = manager(settings), events = Events()
+        settings.shutdownBudget = .seconds(300)
+        let clock = ManualClock(), manager = manager(settings, clock.timekeeper), events = Events()
         let good = manager.beginBackgroundTask("good") { task, reason in
             events.add("asked good \(reason)")
             task.end()
         }
         let stuck = manager.beginBackgroundTask("stuck") { _, reason in events.add("asked stuck \(reason)") }
-        try await run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        async let shutdown: Void = run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        // Time stands still until both have been asked and the one has ended, however late a busy machine's threads come.
+        while good.isActive || events.list.count < 2 { await Task.yield() }
+        clock.advance(by: settings.shutdownBudget)
+        try await shutdown
         let report = try #require(manager.shutdownReport)
         #expect(report.stragglers == ["stuck"] && Set(events.list) == ["asked good shutdown", "asked stuck shutdown"])
         #expect(!good.isActive && manager.status.tasks.givenUp == 1 && manager.status.tasks.expired == 1)
@@ -98,9 +119,11 @@ final class Events: Sendable {
 
     @Test func `a drain delay keeps the others serving while the process already says that it is not ready`() async throws {
         var settings = ServiceSettings()
-        settings.drainDelay = .milliseconds(50)
+        // Longer than anybody waits: it is over once it has been seen.
+        settings.drainDelay = .seconds(600)
         let manager = manager(settings), events = Events()
-        let group = group([manager, Server(events: events), manager.shutdownBeacon])
+        let beacon = HurriedBeacon(beacon: manager.shutdownBeacon) { events.list.contains("not ready, serving") }
+        let group = group([manager, Server(events: events), beacon])
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
             while !manager.lifecycle.readiness.isReady || events.list.isEmpty { await Task.yield() }

@@ -78,12 +78,12 @@ import Testing
             export.progress(completed: .max, total: 3)
             link.look()
             #expect(said().last?.status?.contains(" 100 %") == true)
-            manager.beginShutdown(within: .seconds(5))
-            link.stopping(within: .seconds(5))
+            manager.beginShutdown(within: .seconds(600))
+            link.stopping(within: .seconds(600))
             // While others drain, which comes before the tasks' turn, the service manager's patience is not to end.
             let first = said()
             #expect(first.count == 1 && first[0].isStopping && first[0].status?.hasPrefix("shutting down") == true)
-            #expect(first[0].timeoutExtension == .seconds(6))
+            #expect(first[0].timeoutExtension == .seconds(601))
             group.cancelAll()
             try await group.waitForAll()
             _ = export

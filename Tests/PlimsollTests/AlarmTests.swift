@@ -83,7 +83,13 @@ final class Log<Element: Sendable>: Sendable {
 /// Holds up whoever waits until it is opened.
 final class Blockade: Sendable {
     private let isOpen = Atomic<Bool>(false)
+    private let held = Atomic<Int>(0)
     private let parker = Parker()
+    /// How many it has held up.
+    var count: Int { held.load(ordering: .sequentiallyConsistent) }
     func open() { isOpen.store(true, ordering: .releasing) }
-    func wait() { while !isOpen.load(ordering: .acquiring) { parker.park(atMost: .milliseconds(1)) } }
+    func wait() {
+        held.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        while !isOpen.load(ordering: .acquiring) { parker.park(atMost: .milliseconds(1)) }
+    }
 }

@@ -41,6 +41,7 @@ import Testing
     @Test func `T27 C86 from wake-up to the end of a release nothing is allocated`() async throws {
         let source = CountingSource(warmingPasses: 2)
         let manager = ResourceManager(source: source)
+        source.leaveOutGaps(of: manager)
         let cache = PurgeableCache<Int, [UInt8]>("cache", shardCount: 4, cost: { 2 * $1.count })
         for key in 0..<2000 { cache.insert(Array(repeating: 1, count: 100 << 10), forKey: key) }
         manager.register(cache)
@@ -60,6 +61,7 @@ import Testing
         // Each pass has a look between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, looksPerPass: 3)
         let manager = ResourceManager(source: source)
+        source.leaveOutGaps(of: manager)
         let holders = (0..<3).map { FakeVolatile("\($0)", $0 == 0 ? .trivial : .cheap, mebibytes: 20_000) }
         for holder in holders { manager.register(holder) }
         let cache = PurgeableCache<Int, Int>("heap", cost: { _, _ in 1 << 20 })
@@ -75,6 +77,7 @@ import Testing
 
         let calm = CountingSource(warmingPasses: 2)
         let keeper = ResourceManager(source: calm)
+        calm.leaveOutGaps(of: keeper)
         for holder in holders.map({ _ in FakeVolatile(mebibytes: 20_000) }) { keeper.register(holder) }
         calm.script.push(
             PressureReading(
@@ -95,6 +98,7 @@ final class CountingSource: PressureSource {
     let script = ScriptedPressureSource()
     private struct Counts {
         var atWake: UInt64 = 0
+        var gapsAtWake: UInt64 = 0
         var loop: UInt64 = 0
         var atPassStart: UInt64?
         var hand: UInt64 = 0
@@ -103,6 +107,7 @@ final class CountingSource: PressureSource {
         var resident = ByteCount.gibibytes(64)
     }
     private let counts = Mutex(Counts())
+    private let heartbeat = Mutex<Heartbeat?>(nil)
     private let warmingPasses: Int
     private let looksPerPass: Int
     /// Passes after that are not counted: holders have nothing left, so they are shorter.
@@ -114,6 +119,10 @@ final class CountingSource: PressureSource {
         self.looksPerPass = looksPerPass
     }
 
+    /// Does not count a turn in which `manager` notices that the machine stood still: the way back from that may allocate.
+    func leaveOutGaps(of manager: ResourceManager) { heartbeat.withLock { $0 = manager.parts.heartbeat } }
+    private var gaps: UInt64 { heartbeat.withLock { $0?.gaps ?? 0 } }
+
     var countedPasses: Int { counts.withLock { $0.passes - warmingPasses } }
     var loopAllocations: UInt64 { counts.withLock { $0.loop } }
     var handAllocations: UInt64 { counts.withLock { $0.hand } }
@@ -124,11 +133,11 @@ final class CountingSource: PressureSource {
     func read(at: Duration) throws(PressureSourceError) -> PressureReading { try script.read(at: at) }
 
     func wait(atMost limit: Duration) {
-        let now = allocation_count()
-        counts.withLock { if $0.passes > warmingPasses { $0.loop = max($0.loop, now - $0.atWake) } }
+        let now = allocation_count(), gaps = gaps
+        counts.withLock { if $0.passes > warmingPasses, $0.gapsAtWake == gaps { $0.loop = max($0.loop, now - $0.atWake) } }
         script.wait(atMost: limit)
-        let after = allocation_count()
-        counts.withLock { $0.atWake = after }
+        let gapsAtWake = self.gaps, after = allocation_count()
+        counts.withLock { ($0.atWake, $0.gapsAtWake) = (after, gapsAtWake) }
     }
 
     /// Called before and after each pass: the heap of a test that counts allocations is not trimmed.

@@ -206,6 +206,6 @@ extension ResourceManager {
     /// - Returns: the names of those given up.
     @discardableResult
     func expired(_ reason: ExpirationReason) async -> [String] {
-        await withCheckedContinuation { done in parts.tasks.expire(reason, within: .seconds(60)) { done.resume(returning: $0) } }
+        await withCheckedContinuation { done in parts.tasks.expire(reason, within: .seconds(3600)) { done.resume(returning: $0) } }
     }
 }

@@ -49,7 +49,7 @@ import Testing
         _ = count(held: held, began: began)
         try await lifecycle.launch()
         await tick(began)
-        let report = try await stage.whileTimePasses(until: { false }) { try await lifecycle.enterBackground(cause: .operator) }
+        let report = try await stage.whileTimePasses { try await lifecycle.enterBackground(cause: .operator) }
         #expect(report.overran.filter { $0.origin == "quiesce" }.map(\.name) == ["orders"], "\(report)")
         #expect(saved.all == [0] && lifecycle.arrival == false)
         // Who asks once more learns nothing better, and coming back ends it.

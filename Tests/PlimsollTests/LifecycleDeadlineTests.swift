@@ -9,21 +9,11 @@ import Testing
     var lifecycle: Lifecycle { stage.lifecycle }
 
     @Test func `C26 C27 C30 T6 one deadline for all: who blocks is named with its place, the others are served`() async throws {
-        let release = Blockade(), lifecycle = lifecycle, blocked = Counter()
-        for index in 0..<20 {
-            lifecycle.observe(
-                "blocker \(index)",
-                onBackground: { _ in
-                    blocked.add(1)
-                    release.wait()
-                })
-        }
+        let release = Blockade(), lifecycle = lifecycle
+        for index in 0..<20 { lifecycle.observe("blocker \(index)", onBackground: { _ in release.wait() }) }
         for index in 0..<50 { stage.observe("quick \(index)") }
         try await lifecycle.launch()
-        let log = stage.log
-        let report = try await stage.whileTimePasses(until: { blocked.value == 20 && log.all.count == 150 }) {
-            try await lifecycle.enterBackground(cause: .operator)
-        }
+        let report = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
         let here = report.overran.filter { $0.origin.contains("LifecycleDeadlineTests.swift") }
         #expect(lifecycle.state == .background && here.map(\.name).sorted() == (0..<20).map { "blocker \($0)" }.sorted(), "\(report)")
         #expect(report.took >= .seconds(5) && report.unreached.isEmpty)
@@ -42,15 +32,9 @@ import Testing
     @Test func `C27 by policy an overrun ends the process with a line that names who is to blame`() async throws {
         let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
         let release = Blockade(), lifecycle = stage.lifecycle
-        let entered = Counter()
-        lifecycle.observe(
-            "culprit",
-            onBackground: { _ in
-                entered.add(1)
-                release.wait()
-            })
+        lifecycle.observe("culprit", onBackground: { _ in release.wait() })
         try await lifecycle.launch()
-        _ = try await stage.whileTimePasses(until: { entered.value > 0 }) { try await lifecycle.enterBackground(cause: .operator) }
+        _ = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
         let exit = try #require(stage.exits.first)
         #expect(exit.status == 70 && exit.line.contains("culprit (PlimsollTests/LifecycleDeadlineTests.swift"))
         release.open()
@@ -66,17 +50,9 @@ import Testing
                 release.wait()
                 log.add("late ends")
             }, onForeground: { _ in log.add("late undone") })
-        let failed = Counter()
-        lifecycle.observe(
-            "failing",
-            onBackground: { _ in
-                failed.add(1)
-                throw Failed()
-            }, onForeground: { _ in log.add("never") })
+        lifecycle.observe("failing", onBackground: { _ in throw Failed() }, onForeground: { _ in log.add("never") })
         try await lifecycle.launch()
-        let down = try await stage.whileTimePasses(until: { log.all.count == 1 && failed.value == 1 }) {
-            try await lifecycle.enterBackground(cause: .operator)
-        }
+        let down = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
         let late = down.overran.filter { $0.origin.contains("LifecycleDeadlineTests.swift") }
         #expect(late.map(\.name) == ["late"] && down.failures.contains { $0.hasPrefix("failing: Failed") }, "\(down)")
         try await lifecycle.enterForeground(cause: .operator)
@@ -92,20 +68,13 @@ import Testing
     }
 
     @Test func `C6 an inverse that blocks holds up the others for a moment, and all are called`() async throws {
-        let release = Blockade(), lifecycle = lifecycle, entered = Counter(), log = stage.log
+        let release = Blockade(), lifecycle = lifecycle
         stage.observe("first")
-        lifecycle.observe(
-            "blocker", onBackground: { _ in },
-            onForeground: { _ in
-                entered.add(1)
-                release.wait()
-            })
+        lifecycle.observe("blocker", onBackground: { _ in }, onForeground: { _ in release.wait() })
         stage.observe("last")
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .operator)
-        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.contains("first foreground") }) {
-            try await lifecycle.enterForeground(cause: .operator)
-        }
+        let report = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterForeground(cause: .operator) }
         #expect(report.overran.contains { $0.name == "blocker" } && lifecycle.state == .active, "\(report)")
         #expect(Set(stage.log.all.suffix(4)) == ["last foreground", "first foreground", "last active", "first active"], "\(stage.log.all)")
         release.open()
@@ -157,21 +126,17 @@ import Testing
     }
 
     @Test func `C22 C23 termination stops all work, then cleans up, within a budget of its own`() async throws {
-        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle, entered = Counter()
+        let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle
         stage.observe("a")
         lifecycle.onTerminate("files") { context in log.add("clean, \(manager.backgroundTasks.count) tasks, \(context.timeRemaining)") }
-        lifecycle.onTerminate("stuck") { _ in
-            entered.add(1)
-            release.wait()
-        }
+        lifecycle.onTerminate("stuck") { _ in release.wait() }
         try await lifecycle.launch()
         let task = manager.beginBackgroundTask("flush") { task, reason in
             log.add("expired \(reason)")
             task.end()
         }
-        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.count == 4 }) {
-            await lifecycle.terminate(cause: .signal, within: .seconds(2))
-        }
+        // A long budget: should time stand still, tasks are given up by real time.
+        let report = try await stage.whileTimePasses(beside: release) { await lifecycle.terminate(cause: .signal, within: .seconds(60)) }
         #expect(
             log.all.prefix(3) == ["a active", "a inactive", "expired shutdown"] && log.all.last?.hasPrefix("clean, 0 tasks") == true, "\(log.all)")
         #expect(report.overran.contains { $0.name == "stuck" } && lifecycle.state == .notRunning && !task.isActive, "\(report)")

@@ -27,10 +27,10 @@ struct Stage {
             onBackground: { _ in log.add("\(name) background") }, onForeground: { _ in log.add("\(name) foreground") })
     }
 
-    /// Begins something and moves time on, a stride at a time, until it has ended. Until `isSettled` it goes on no faster than real time after the first
-    /// second and a half: threads of a busy machine may come late, and time moved by hand does not wait for them.
+    /// Begins something and moves time on, a step at a time, until it has ended. Time stands still as long as any of the manager's threads has something to do
+    /// but those that `blockade` holds up: they come late on a busy machine, and time moved by hand does not wait for them.
     func whileTimePasses<Result: Sendable>(
-        until isSettled: @escaping @Sendable () -> Bool = { true }, _ body: @escaping @Sendable () async throws -> Result
+        beside blockade: Blockade = Blockade(), _ body: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
         let task = Task { try await body() }
         let done = Counter()
@@ -38,15 +38,11 @@ struct Stage {
             _ = try? await task.value
             done.add(1)
         }
-        var passed = Duration.zero
-        let pause = Parker()
         while done.value == 0 {
-            let isQuick = passed < .seconds(1.5) || isSettled()
-            let step = Duration.milliseconds(isQuick ? 100 : 1)
-            if !isQuick { pause.park(atMost: step) }
-            clock.advance(by: step)
-            passed += step
-            for _ in 0..<100 { await Task.yield() }
+            // In this order: who is held up was busy before.
+            let held = blockade.count
+            if manager.parts.threads.busy == held { clock.advance(by: ManualClock.step) }
+            await Task.yield()
         }
         return try await task.value
     }

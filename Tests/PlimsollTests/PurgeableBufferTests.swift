@@ -43,7 +43,9 @@ import Testing
     func `one page taken and the whole buffer is gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
         let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: usesHugePages, isGuarded: isGuarded)
         #expect(Self.fill(buffer))
-        buffer.reclaim(pages: 700..<701)
+        // Some may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
+        let whole = buffer.residentPages
+        for page in 700..<800 where buffer.residentPages == whole { buffer.reclaim(pages: page..<page + 1) }
         #expect(!buffer.beginAccess() && buffer.isDiscarded && !buffer.isVolatile && buffer.heldBytes == .zero)
         #expect(buffer.withAccess { _ in 1 } == nil && !buffer.beginAccess())
         #expect(buffer.residentPages == 0)

@@ -145,19 +145,9 @@ import Testing
     }
 
     @Test func `C97 connect, leave, background, disconnect: each with its handlers, under the same deadline`() async throws {
-        let release = Blockade(), entered = Counter()
-        let a = await connect("a") { scene in
-            scene.observe(
-                "stuck",
-                onBackground: { _ in
-                    entered.add(1)
-                    release.wait()
-                })
-        }
-        let log = stage.log
-        let report = try await stage.whileTimePasses(until: { entered.value > 0 && log.all.contains("a background") }) {
-            try await a.enterBackground(cause: .idle)
-        }
+        let release = Blockade()
+        let a = await connect("a") { scene in scene.observe("stuck", onBackground: { _ in release.wait() }) }
+        let report = try await stage.whileTimePasses(beside: release) { try await a.enterBackground(cause: .idle) }
         #expect(report.overran.contains { $0.name == "stuck" } && report.took >= .seconds(5) && a.state == .background)
         release.open()
         await a.disconnect(cause: .operator)

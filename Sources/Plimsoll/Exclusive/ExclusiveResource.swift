@@ -194,10 +194,15 @@ public final class ExclusiveResource: Sendable {
         state.withLock { if $0.turn == turn { $0.leasedAt = asked } }
     }
 
+    /// The same for who has looked where the process is, or is to look here: a call that comes late, on a busy machine, may find it in the background again.
     func take() async throws {
         guard let acquireBody else { throw error(.cannotBeTaken) }
-        let asked = ground.load()?.boottime ?? .zero
+        let ground = ground.load(), asked = ground?.boottime ?? .zero
+        var isTooLate = false
         let begun: (epoch: UInt64, turn: UInt64)? = state.withLock { state in
+            // Under the lock: who gives back closes the ground first and then asks each resource, so it finds what we begin or we find the ground closed.
+            isTooLate = ground?.isClosed == true
+            guard !isTooLate else { return nil }
             guard state.phase == .released || state.phase == .held && hasExpired(state) else { return nil }
             state.phase = .acquiring
             // At once, so that a freeze in the midst of it makes what was being taken stale as well.
@@ -205,6 +210,7 @@ public final class ExclusiveResource: Sendable {
             state.turn += 1
             return (state.epoch, state.turn)
         }
+        if isTooLate { throw error(.inBackground) }
         guard let begun else { return }
         do {
             try await acquireBody(begun.epoch)

@@ -47,6 +47,9 @@ final class HandlerThreads: TaskExecutor {
     /// - Parameter most: bound of the number of threads; further handlers wait for one.
     init(most: Int = 256) { self.most = most }
 
+    /// Threads that are in a call or look for one, and calls that wait for a thread: zero when all is at rest. For tests.
+    var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
+
     /// Runs a handler that may block.
     func run(_ body: @escaping @Sendable () -> Void) { add(CollectionOfOne(.closure(body))) }
 

@@ -12,7 +12,7 @@ struct SaturateCommand: AsyncParsableCommand {
 
     func run() async throws {
         let manager = ResourceManager(
-            source: LinuxPressureSource(), policy: PressurePolicy(terminate: .afterContinuousSaturation(.seconds(after), grace: .seconds(2))))
+            source: LinuxPressureSource(), policy: PressurePolicy(terminate: .afterContinuousSaturation(.seconds(after), grace: .seconds(20))))
         manager.register("ballast", rebuildCost: .cheap, byteCount: { 1 << 20 }) { (_: Int) in 0 }
         manager.beforeTermination("cart") { _ in Output.line("saved") }
         async let _: Void = manager.run()

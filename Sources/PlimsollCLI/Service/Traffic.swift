@@ -86,20 +86,30 @@ final class Traffic: Sendable {
 /// One kept-alive connection that asks and reads the whole answer.
 struct HTTPClient {
     private let port: UInt16
+    private let patience: Duration
     private var socket: Socket?
     private var bytes: [UInt8] = []
     private var chunk = [UInt8](repeating: 0, count: 65536)
 
-    init(port: UInt16) { self.port = port }
+    /// - Parameter patience: as in `Socket.connected`.
+    init(port: UInt16, patience: Duration = .seconds(2)) { (self.port, self.patience) = (port, patience) }
 
     /// Whether the answer came with status 200. False means that the service is gone or does not answer.
     mutating func get(_ target: String) -> Bool {
-        if socket == nil { socket = Socket.connected(to: port) }
-        guard let socket, socket.send("GET \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") else { return false }
+        if let status = ask(target) { return status == 200 }
+        // The answer may yet come, and would be taken for the next one's.
+        close()
+        return false
+    }
+
+    /// The status of the whole answer; `nil` if that did not come.
+    private mutating func ask(_ target: String) -> Int? {
+        if socket == nil { socket = Socket.connected(to: port, patience: patience) }
+        guard let socket, socket.send("GET \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") else { return nil }
         bytes.removeAll(keepingCapacity: true)
         while true {
-            if let answer = Self.answer(in: bytes), bytes.count >= answer.headLength + answer.bodyLength { return answer.status == 200 }
-            guard socket.receive(into: &bytes, chunk: &chunk) else { return false }
+            if let answer = Self.answer(in: bytes), bytes.count >= answer.headLength + answer.bodyLength { return answer.status }
+            guard socket.receive(into: &bytes, chunk: &chunk) else { return nil }
         }
     }
 

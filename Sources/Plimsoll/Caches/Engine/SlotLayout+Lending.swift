@@ -18,7 +18,9 @@ extension SlotLayout {
     /// Gives each thread that has borrowed out of `shard`, which is closed and locked, a reference of its own.
     static func shareLent(_ shard: CacheShard) {
         ThreadSeats.forEachBorrower(of: shard) { seat in
-            let lent = seat.lent.pointee.load(ordering: .relaxed)
+            // Acquired with what came before: if it is of another cache already, the lender is no longer this one either.
+            let lent = seat.lent.pointee.load(ordering: .acquiring)
+            guard seat.lender.pointee.load(ordering: .relaxed) == UInt(bitPattern: shard.base) else { return }
             // It borrowed before the shard was last closed, and has been given one then.
             guard seat.given.pointee.load(ordering: .relaxed) != lent, let value = UnsafeMutablePointer<Value>(bitPattern: lent) else { return }
             retain(value)

@@ -26,7 +26,8 @@ extension ThreadSeat {
     @inlinable @inline(__always)
     func borrow<Value>(_ value: UnsafeMutablePointer<Value>, of shard: CacheShard) {
         UnsafeMutableRawPointer(room(Value.self)).copyMemory(from: value, byteCount: MemoryLayout<Value>.size)
-        lent.pointee.store(UInt(bitPattern: value), ordering: .relaxed)
+        // Released: who sees it sees that what was borrowed before has been given back.
+        lent.pointee.store(UInt(bitPattern: value), ordering: .releasing)
         // Released with which one. Who waits for us to leave sees it, as leaving comes after it.
         lender.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         leave()
