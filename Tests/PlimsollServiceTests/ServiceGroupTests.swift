@@ -135,6 +135,14 @@ final class Events: Sendable {
         #expect(events.list == ["serving", "not ready, serving", "served"])
     }
 
+    @Test func `a drain delay ends by itself`() async throws {
+        var settings = ServiceSettings()
+        settings.drainDelay = .milliseconds(1)
+        let manager = manager(settings)
+        try await run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        #expect(manager.shutdownReport?.stragglers == [])
+    }
+
     @Test func `a manager that is switched off neither looks nor acts, and ends like any other`() async throws {
         var settings = ServiceSettings()
         settings.isEnabled = false

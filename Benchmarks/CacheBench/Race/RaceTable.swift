@@ -71,14 +71,14 @@ struct RaceFigures {
         tellObjects("cache.hit-object-100k", "")
     }
 
-    /// The worse of both kinds of counted references: lent, as by `withValue(forKey:)`, and handed out, as by `value(forKey:)`, which counts one more and one less.
+    /// The worse of both kinds of counted references: handed out, as by `value(forKey:)`, which counts one more and one less, and lent, as by `withValue(forKey:)`.
     private func tellObjects(_ name: String, _ size: String) {
         let races = ["objects", "string-values"].compactMap { standings[$0 + size] }
         guard races.count == 2 else { return }
-        tell(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache", to: ourLendingName) }.min())
-        tell(name + ".ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary", to: ourLendingName).map { 1 / $0 } }.max())
-        tell(name + "-handed-out.nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
-        tell(name + "-handed-out.ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
+        tell(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
+        tell(name + ".ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
+        tell(name + "-lent.nscache-ratio", races.compactMap { $0.ratio(of: "NSCache", to: ourLendingName) }.min())
+        tell(name + "-lent.ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary", to: ourLendingName).map { 1 / $0 } }.max())
     }
 
     private func tell(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }
