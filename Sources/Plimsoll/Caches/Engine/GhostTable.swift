@@ -1,22 +1,18 @@
 import CPlimsollMemory
 
-/// Hashes of what left the small queue lately: as many as there are entries, times 0.9, in the order in which they left.
+/// Hashes of what left the small queue lately, about as many as there are entries, times 0.9.
 ///
-/// The paper's queue and a look-up in one table of some 5 bytes an entry: a bucket of eight cells by one part of the hash, and in each cell another part and the
-/// moment. A cell is forgotten when that many others have come after it, or when its bucket is full of later ones. Only `reserve` allocates: evicting under
-/// pressure must not.
+/// The paper's queue and a look-up in one table of some 2 bytes an entry: a bucket by one part of the hash, and in it another part of each of the last sixteen
+/// that came, the latest in front. Who comes in pushes the oldest out. So what is remembered does not end at one age, but about there: most of those that are a
+/// fifth older are forgotten. Only `reserve` allocates: evicting under pressure must not.
 struct GhostTable: ~Copyable {
-    private typealias Bucket = SIMD8<UInt32>
+    private typealias Bucket = SIMD16<UInt16>
 
     private var buckets: UnsafeMutablePointer<Bucket>?
     private var count: UInt64 = 0
-    /// Hashes put in so far.
-    private var clock: UInt64 = 0
-    /// How many of them a moment is made of, as a power of two: 13 bits of moments last for the window. A
-    /// cell has 16: before they begin anew its bucket has been filled with later ones (with 15, one in five came back to life).
-    private var shift: UInt64 = 0
-    private var window: UInt64 = 0
-    /// What `window` is nine tenths of; less than nothing until there is one.
+    /// How many in a bucket still count.
+    private var depth = 0
+    /// What the window is nine tenths of; less than nothing until there is one.
     private var entries = -1
 
     deinit { buckets?.deallocate() }
@@ -25,7 +21,7 @@ struct GhostTable: ~Copyable {
     func copy() -> GhostTable {
         var copy = GhostTable()
         guard let buckets else { return copy }
-        (copy.count, copy.clock, copy.shift, copy.window, copy.entries) = (count, clock, shift, window, entries)
+        (copy.count, copy.depth, copy.entries) = (count, depth, entries)
         copy.buckets = .allocate(capacity: Int(count))
         copy.buckets?.initialize(from: buckets, count: Int(count))
         return copy
@@ -38,34 +34,25 @@ struct GhostTable: ~Copyable {
     @inline(never)
     private mutating func resize(_ entries: Int) {
         self.entries = entries
-        window = max(1, UInt64(entries) * 9 / 10)
-        // Half as many cells again, so that few buckets overflow.
-        let wanted = (window * 3 / 2 + 7) / 8
-        guard count < wanted || count > wanted * 4 else { return }
-        buckets?.deallocate()
-        count = wanted + wanted / 4
-        let new = UnsafeMutablePointer<Bucket>.allocate(capacity: Int(count))
-        new.initialize(repeating: Bucket(), count: Int(count))
-        buckets = new
-        shift = 0
-        while window >> shift >= 1 << 13 { shift += 1 }
-        clock = (1 << 15) << shift
+        let window = max(1, entries * 9 / 10), most = Bucket.scalarCount, least = UInt64((window + most - 1) / most)
+        if count < least || count > least * 4 {
+            buckets?.deallocate()
+            count = least + least / 4
+            let new = UnsafeMutablePointer<Bucket>.allocate(capacity: Int(count))
+            new.initialize(repeating: Bucket(), count: Int(count))
+            buckets = new
+        }
+        depth = (window + Int(count) - 1) / Int(count)
     }
 
     /// False if there is no room for any.
     @inline(__always)
     mutating func insert(_ hash: UInt32) -> Bool {
         guard let buckets else { return false }
-        clock += 1
-        let cells = UnsafeMutableRawPointer(buckets + bucket(hash)).assumingMemoryBound(to: UInt32.self), now = moment
-        // In the place of the oldest; an empty one is older than any. Without branches, as nobody could foresee them.
-        var oldest = UInt32(0)
-        for cell in 0..<8 {
-            let content = cells[cell], isEmpty = UInt32(truncatingIfNeeded: (UInt64(content) &- 1) >> 63)
-            oldest = max(oldest, (((now &- content) & 0xFFFF) | isEmpty << 16) << 3 | UInt32(cell))
-        }
-        let place = Int(oldest & 7)
-        cells[place] = mark(hash) | now
+        let bucket = UnsafeMutableRawPointer(buckets + bucket(hash))
+        // All go one place back.
+        (bucket + 2).copyMemory(from: bucket, byteCount: MemoryLayout<Bucket>.size - 2)
+        bucket.storeBytes(of: mark(hash), as: UInt16.self)
         return true
     }
 
@@ -74,21 +61,18 @@ struct GhostTable: ~Copyable {
     mutating func remove(_ hash: UInt32) -> Bool {
         guard let buckets else { return false }
         let bucket = buckets + bucket(hash), mark = mark(hash)
-        let found = (bucket.pointee & 0xFFFF_0000) .== Bucket(repeating: mark)
-        guard any(found) else { return false }
-        let now = moment, cells = UnsafeMutableRawPointer(bucket).assumingMemoryBound(to: UInt32.self)
-        for cell in 0..<8 where cells[cell] & 0xFFFF_0000 == mark && cells[cell] != 0 {
-            let age = (now &- cells[cell]) & 0xFFFF
-            cells[cell] = 0
-            return UInt64(age) < max(1, window >> shift)
+        guard any(bucket.pointee .== Bucket(repeating: mark)) else { return false }
+        for place in 0..<depth where bucket.pointee[place] == mark {
+            // A gap is pushed out as the mark would have been.
+            bucket.pointee[place] = 0
+            return true
         }
         return false
     }
 
+    /// Never 0, which is nobody's.
     @inline(__always)
-    private var moment: UInt32 { UInt32(truncatingIfNeeded: clock >> shift) & 0xFFFF }
-    @inline(__always)
-    private func mark(_ hash: UInt32) -> UInt32 { (hash &* 0x85EB_CA6B) & 0xFFFF_0000 }
+    private func mark(_ hash: UInt32) -> UInt16 { UInt16(truncatingIfNeeded: (hash &* 0x85EB_CA6B) >> 16) | 1 }
     @inline(__always)
     private func bucket(_ hash: UInt32) -> Int { Int(truncatingIfNeeded: (UInt64(hash &* 0xC2B2_AE35) &* count) >> 32) }
 
