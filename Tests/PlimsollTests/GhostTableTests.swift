@@ -14,7 +14,8 @@ import Testing
     }
 
     /// As many as there are entries, times 0.9; which of them is not sharp, as a bucket's part of what comes in varies.
-    @Test(arguments: [10, 100, 1000, 30_000, 36_000, 40_000, 200_000]) func `it remembers what left lately, and not what left long before`(entries: Int) {
+    @Test(arguments: [10, 100, 1000, 30_000, 36_000, 40_000, 200_000])
+    func `what left lately is remembered, and what left long before is not`(entries: Int) {
         var ghosts = GhostTable(), random = SeededGenerator(seed: UInt64(entries))
         ghosts.reserve(entries)
         let window = max(1, entries * 9 / 10)

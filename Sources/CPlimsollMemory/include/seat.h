@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-extern _Thread_local void *plimsoll_thread_seat;
+// Found without a call: with one, every look-up would have to save its registers for it.
+extern _Thread_local void *plimsoll_thread_seat __attribute__((tls_model("initial-exec")));
 
 /// What the calling thread has been given, or NULL.
 static inline void *plimsoll_seat(void) { return plimsoll_thread_seat; }

@@ -7,7 +7,7 @@ extension PurgeableCache {
         let _: Bool = withShard(of: hash, isWriting: true) { old, table in
             guard table.count > Self.splitCount, table.depth < directory.depth else { return false }
             let depth = table.depth + 1
-            let new = CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: depth)
+            let new = Layout.shard(depth: depth)
             // Nobody knows it yet, so that nobody waits for whom.
             new.lock.pointee.withLock { other in
                 table.split(into: &other, bit: 32 - depth) { from, to in

@@ -90,7 +90,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         counters.bound.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
         counters.limit.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
-        directory = CacheDirectory(depth: depth, first: CacheShard(pairSize: Layout.pairSize, hasReaders: Layout.isTrivial, depth: 0))
+        directory = CacheDirectory(depth: depth, first: Layout.shard(depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
         // Asked of every cache, as it asks the kernel the first time, which is not for a look-up to wait for.
         if ThreadSeats.areThere, !Layout.isTrivial { counters.use(.visitors) }

@@ -65,6 +65,12 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     func count(_ use: Use, _ seat: ThreadSeat?) {
         guard let lane = seat?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
+        count(use, onLane: lane)
+    }
+
+    /// - Parameter lane: the calling thread's own.
+    @inlinable @inline(__always)
+    func count(_ use: Use, onLane lane: Int) {
         // Only its thread writes to a lane, so a load and a store lose nothing; who is given the seat next goes on with its lane.
         let number = number(use, lane)
         number.pointee.store(number.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)

@@ -32,6 +32,10 @@ struct CacheIndex {
         cells[Int(truncatingIfNeeded: place)].load(ordering: .acquiring)
     }
 
+    /// Whether `cell`, which is not empty, lists something that has as much in common with `hash` as a cell says.
+    @inlinable @inline(__always)
+    func mayList(_ hash: UInt32, in cell: UInt32) -> Bool { cell ^ (hash &<< bits) <= mask }
+
     @inline(__always)
     private func set(_ place: UInt32, _ cell: UInt32) { cells[Int(place)].store(cell, ordering: .releasing) }
 

@@ -9,14 +9,14 @@ struct CachePiece: @unchecked Sendable {
     let byteCount: Int
     private let isMapped: Bool
 
-    /// From here on pages of their own: smaller ones would lose too much to rounding.
-    private static let leastMapped = 32 << 10
+    /// From so many bytes on pages of their own: smaller ones would lose too much to rounding.
+    static var leastMapped: Int { 32 << 10 }
+    /// The same for what has to stay readable when it is of no use any more: then pages can be given back, and the heap's memory can't.
+    static var leastMappedForReaders: Int { 8 << 10 }
 
     /// Aligned to a cache line.
-    ///
-    /// - Throws: the error number if there is no memory; only mapped ones, as malloc's failure ends the process like any other's.
-    init(_ count: Int) {
-        if count >= Self.leastMapped {
+    init(_ count: Int, leastMapped: Int = leastMapped) {
+        if count >= leastMapped {
             let page = plimsoll_page_size()
             let rounded = (count + page - 1) & ~(page - 1)
             var address: UnsafeMutableRawPointer?

@@ -2,8 +2,8 @@ import Synchronization
 
 /// What was a shard's and is nobody's any more: its memory, and the slots with what is still in them.
 struct TableRemains: Sendable {
-    /// Empty if readers without the lock may still be at them; what is in them needs no end then.
-    var slots: ContiguousArray<CachePiece?> = []
+    /// None if readers without the lock may still be at them; what is in them needs no end then.
+    var slots: SlotBlock.Detached?
     var others: ContiguousArray<CachePiece> = []
 }
 
@@ -25,13 +25,7 @@ struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Senda
     }
 
     private func end(_ meter: ChargeMeter?) {
-        for (chunk, piece) in table.slots.enumerated() {
-            guard let piece else { continue }
-            let room = 16 << chunk, size = SlotLayout<Key, Value>.pairSize
-            let nodes = (piece.base + room * size).assumingMemoryBound(to: SlotNode.self)
-            for slot in 0..<room where nodes[slot].queue != .free { SlotLayout<Key, Value>.destroy(piece.base + slot * size) }
-            piece.free()
-        }
+        table.slots?.end { SlotLayout<Key, Value>.destroy($0) }
         for piece in table.others { piece.free() }
         meter?.give(cost)
     }

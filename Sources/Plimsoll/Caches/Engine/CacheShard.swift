@@ -14,8 +14,10 @@ struct CacheShard {
 
     /// The first part of a cache whose pairs are `pairSize` bytes.
     ///
-    /// - Parameter hasReaders: whether anybody reads without the lock.
-    init(pairSize: Int, hasReaders: Bool, depth: UInt32) {
+    /// - Parameters:
+    ///   - hasReaders: whether anybody reads without the lock and without saying so.
+    ///   - move: moves key and value; `nil` if they are but bits.
+    init(pairSize: Int, hasReaders: Bool, depth: UInt32, move: PairMove?) {
         let size = Self.front + MemoryLayout<Mutex<CacheTable>>.size
         base = .allocate(byteCount: (size + 127) & ~127, alignment: 128)
         sequence.initialize(to: Atomic(0))
@@ -23,7 +25,7 @@ struct CacheShard {
         lock.initialize(
             to: Mutex(
                 CacheTable(
-                    pairSize: pairSize, hasReaders: hasReaders, depth: depth,
+                    pairSize: pairSize, hasReaders: hasReaders, depth: depth, move: move,
                     columns: columns, index: indexWord)))
     }
 
@@ -52,9 +54,9 @@ struct CacheShard {
 
     @inlinable @inline(__always)
     var columns: UnsafeMutablePointer<SlotColumns> { (base + 16).assumingMemoryBound(to: SlotColumns.self) }
-    /// Bytes in front of the lock: what readers need, in whole lines.
+    /// Bytes in front of the lock: what readers need, in one line.
     @inlinable @inline(__always)
-    static var front: Int { 512 }
+    static var front: Int { 64 }
 
     /// Where the parts of `slot` are.
     @inlinable @inline(__always)

@@ -14,7 +14,7 @@ extension CacheTable {
         wheel = ExpiryWheel()
         costOfAll = -1
         if let index = clearIndex() { remains.others.append(index) }
-        if hasReaders { _ = slots.trim(to: 0, hasReaders: true) } else { remains.slots = slots.detach() }
+        if hasReaders { slots.trim(to: 0) } else { remains.slots = slots.detach() }
         return remains
     }
 
@@ -42,7 +42,7 @@ extension CacheTable {
             }
             top -= 1
         }
-        _ = slots.trim(to: top, hasReaders: hasReaders)
+        slots.trim(to: top)
         _ = costs.trim(to: top)
         _ = tagged.trim(to: top)
         _ = times.trim(to: top)

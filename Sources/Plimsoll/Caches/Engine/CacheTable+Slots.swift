@@ -11,9 +11,9 @@ extension CacheTable {
             if free != SlotNode.none { node(free).pointee.older = SlotNode.none }
             return slot
         }
-        guard top < SlotChunks.capacity else { return nil }
+        guard top < SlotBlock.most else { return nil }
         let slot = UInt32(top)
-        slots.reserve(slot)
+        if top == slots.room { reserve(top + 1) }
         node(slot).pointee.queue = .free
         costs.reserve(slot)
         tagged.reserve(slot)
@@ -22,6 +22,22 @@ extension CacheTable {
         times.set(slot, SlotTimes())
         top += 1
         return slot
+    }
+
+    /// Makes room for at least `count` slots.
+    @inline(never)
+    mutating func reserve(_ count: Int) {
+        guard count > slots.room else { return }
+        if let old = slots.grow(to: count, leastMapped: leastMapped, used: top, move: move) { retire(old) }
+    }
+
+    private var leastMapped: Int { hasReaders ? CachePiece.leastMappedForReaders : CachePiece.leastMapped }
+
+    /// Frees what readers may still be in when it is sure that they are not.
+    private mutating func retire(_ piece: CachePiece) {
+        guard hasReaders else { return piece.free() }
+        _ = piece.giveBack(0, to: piece.byteCount)
+        retired.append(piece)
     }
 
     @inline(__always)
@@ -35,9 +51,7 @@ extension CacheTable {
             queue.count += 1
             return newest
         }
-        node.pointee.queue = place
-        node.pointee.older = newest
-        node.pointee.newer = SlotNode.none
+        node.pointee.link(in: place, older: newest, newer: SlotNode.none)
         if newest != SlotNode.none { self.node(newest).pointee.newer = slot }
     }
 
@@ -81,17 +95,12 @@ extension CacheTable {
 
     @inline(never)
     private mutating func rebuildIndex(bits: Int) {
-        let piece = CachePiece(4 << bits)
+        let piece = CachePiece(4 << bits, leastMapped: leastMapped)
         let index = CacheIndex(piece.base, bits: bits)
         for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
         // The newcomer that this is for is in no queue yet, and listed next.
         published.pointee.store(index.word, ordering: .releasing)
-        if hasReaders {
-            _ = cells.giveBack(0, to: cells.byteCount)
-            retired.append(cells)
-        } else {
-            cells.free()
-        }
+        retire(cells)
         cells = piece
     }
 

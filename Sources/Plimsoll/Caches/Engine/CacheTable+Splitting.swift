@@ -6,6 +6,7 @@ extension CacheTable {
     /// - Parameter move: moves key and value from a slot here to one there.
     mutating func split(into other: inout CacheTable, bit: UInt32, move: (_ from: UInt32, _ to: UInt32) -> Void) {
         depth += 1
+        other.reserve(count / 2)
         for place in [SlotNode.Queue.small, .main, .pinned] {
             var next = place == .small ? small.oldest : place == .main ? main.oldest : pinned.oldest
             while next != SlotNode.none {

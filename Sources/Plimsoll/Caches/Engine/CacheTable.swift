@@ -17,13 +17,14 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         var count = 0
     }
 
-    var slots: SlotChunks
+    var slots: SlotBlock
     /// Where readers find the index.
     let published: UnsafeMutablePointer<Atomic<UInt>>
     var cells: CachePiece
-    /// Indexes that readers may still be in.
+    /// Indexes and blocks that readers may still be in.
     var retired: ContiguousArray<CachePiece> = []
     let hasReaders: Bool
+    let move: PairMove?
     /// How many bits of the hash all that is in here have in common.
     @usableFromInline var depth: UInt32
 
@@ -54,10 +55,13 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     private static var smallParts: Int { 10 }
     static var leastBits: Int { 5 }
 
-    init(pairSize: Int, hasReaders: Bool, depth: UInt32, columns: UnsafeMutablePointer<SlotColumns>, index: UnsafeMutablePointer<Atomic<UInt>>) {
-        slots = SlotChunks(pairSize: pairSize, columns: columns)
+    init(
+        pairSize: Int, hasReaders: Bool, depth: UInt32, move: PairMove?, columns: UnsafeMutablePointer<SlotColumns>,
+        index: UnsafeMutablePointer<Atomic<UInt>>
+    ) {
+        slots = SlotBlock(pairSize: pairSize, columns: columns)
         published = index
-        (self.hasReaders, self.depth) = (hasReaders, depth)
+        (self.hasReaders, self.depth, self.move) = (hasReaders, depth, move)
         cells = CachePiece(4 << Self.leastBits)
         index.initialize(to: Atomic(CacheIndex(cells.base, bits: Self.leastBits).word))
     }
@@ -119,7 +123,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @inline(__always)
     private mutating func remove(_ slot: UInt32, at place: UInt32) {
         unlink(slot)
-        // Not the chunks themselves: they would be retained for it.
+        // Not the table itself, which is being changed.
         let places = slots.places
         index.remove(at: place) { places[$0].node.pointee.hash }
         count -= 1
@@ -131,9 +135,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     /// The slot is empty: the next newcomer may have it.
     @usableFromInline
     mutating func recycle(_ slot: UInt32) {
-        node(slot).pointee.queue = .free
-        node(slot).pointee.newer = free
-        node(slot).pointee.older = SlotNode.none
+        node(slot).pointee.link(in: .free, older: SlotNode.none, newer: free)
         if free != SlotNode.none { node(free).pointee.older = slot }
         free = slot
     }

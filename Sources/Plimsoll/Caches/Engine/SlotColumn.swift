@@ -1,6 +1,9 @@
-/// A number for some of a shard's slots, kept only once one of them needs it.
+/// A number for some of a shard's slots, kept only once one of them needs it, in chunks of doubling size: growing moves nothing.
 struct SlotColumn<Element: BitwiseCopyable> {
     private var pieces: ContiguousArray<CachePiece?> = []
+    /// The first chunk has 16 slots, the second 32.
+    private static var chunks: Int { 21 }
+    private static func chunk(of slot: UInt32) -> Int { 59 - (UInt(slot) + 16).leadingZeroBitCount }
     private let usual: Element
 
     /// - Parameter usual: what holds of slots until they are set.
@@ -19,7 +22,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
     var isUsed: Bool { !pieces.isEmpty }
 
     private func address(_ slot: UInt32) -> UnsafeMutablePointer<Element>? {
-        let chunk = SlotPlace.chunk(of: slot)
+        let chunk = Self.chunk(of: slot)
         return pieces[chunk].map { $0.base.assumingMemoryBound(to: Element.self) + (Int(slot) + 16 - (16 << chunk)) }
     }
 
@@ -28,7 +31,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
     /// Begins to keep a number for each slot; of the first `count` it is `element`.
     mutating func use(_ count: Int, filledWith element: Element) {
         guard !isUsed else { return }
-        pieces = ContiguousArray(repeating: nil, count: SlotChunks.most)
+        pieces = ContiguousArray(repeating: nil, count: Self.chunks)
         for slot in 0..<UInt32(count) {
             reserve(slot)
             set(slot, element)
@@ -37,7 +40,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
 
     /// Makes sure that there is room for `slot`, if numbers are kept.
     mutating func reserve(_ slot: UInt32) {
-        let chunk = SlotPlace.chunk(of: slot)
+        let chunk = Self.chunk(of: slot)
         guard isUsed, pieces[chunk] == nil else { return }
         pieces[chunk] = CachePiece((16 << chunk) * MemoryLayout<Element>.stride)
     }

@@ -42,6 +42,13 @@ enum SlotLayout<Key, Value> {
         }
     }
 
+    /// An empty shard for such pairs.
+    static func shard(depth: UInt32) -> CacheShard {
+        let mover: PairMove = { from, to in move(from, to) }
+        let isBits = _isBitwiseTakable(Key.self) && _isBitwiseTakable(Value.self)
+        return CacheShard(pairSize: pairSize, hasReaders: isTrivial, depth: depth, move: isBits ? nil : mover)
+    }
+
     /// Throws away key and value.
     @inlinable @inline(__always)
     static func destroy(_ pair: UnsafeMutableRawPointer) {
