@@ -16,17 +16,23 @@ extension PurgeableCache {
     @usableFromInline
     struct Leaving: ~Copyable {
         @usableFromInline var first: CacheEntry<Key, Value>?
-        @usableFromInline var others: [CacheEntry<Key, Value>] = []
+        @usableFromInline var others: [CacheEntry<Key, Value>]?
 
         @inlinable
         init() {}
 
         @inlinable
-        mutating func append(_ entry: CacheEntry<Key, Value>) { if first == nil { first = entry } else { others.append(entry) } }
+        mutating func append(_ entry: CacheEntry<Key, Value>) {
+            if first == nil {
+                first = entry
+            } else if others?.append(entry) == nil {
+                others = [entry]
+            }
+        }
     }
 
     /// - Parameter load: the load that brought it; what was revoked meanwhile, or was to replace what is gone, is not kept.
-    @inlinable
+    @inlinable @inline(never)
     func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
         guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
             counters.count(.rejection)
@@ -74,9 +80,8 @@ extension PurgeableCache {
             // Where much is pinned nothing goes before it is known to be enough.
             if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
             // From here as long as it has its part; what is larger than that comes from all.
-            guard table.cost > counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1), let victim = table.evict() else {
-                return .lacksRoom
-            }
+            let part = counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1)
+            guard let victim = table.evict(over: part) else { return .lacksRoom }
             room.hasEvicted = true
             room.held &+= victim.cost
             // Whoever has lowered the bound waits for what is more than we need.
@@ -89,14 +94,13 @@ extension PurgeableCache {
             room.held &+= table.cost(of: existing)
             replace(existing, key, value, tags, shard, &table, &room, &leaving)
         } else {
-            guard let slot = table.add(hash, cost: room.wanted) else { return .refused }
+            guard let slot = table.add(hash, cost: room.wanted, hasEvicted: room.hasEvicted) else { return .refused }
             existing = slot
             Layout.fill(shard.place(slot, Layout.pairSize).pair, key, value)
             if !tags.isEmpty { table.tag(slot, tags) }
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        if room.hasEvicted || table.hasForgotten { table.remember() }
         return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
     }
 
@@ -135,7 +139,6 @@ extension PurgeableCache {
         case .replaced: counters.count(.replacement)
         default: break
         }
-        table.recycle(slot)
     }
 
     /// Moves key and value of `pair` to where they may die; trivial ones that nobody wants to hear of just go.
@@ -156,6 +159,6 @@ extension PurgeableCache {
     @usableFromInline
     func tell(_ leaving: borrowing Leaving) {
         if let first = leaving.first { tell(first) }
-        for entry in leaving.others { tell(entry) }
+        for entry in leaving.others ?? [] { tell(entry) }
     }
 }

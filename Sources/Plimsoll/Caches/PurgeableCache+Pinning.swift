@@ -35,12 +35,17 @@ extension PurgeableCache {
 }
 
 extension CacheTable {
+    mutating func setPins(_ slot: UInt32, _ count: Int) {
+        isPlain = false
+        pins[slot] = count
+    }
+
     mutating func pin(_ slot: UInt32) {
         if let count = pins[slot] {
             pins[slot] = count + 1
             return
         }
-        pins[slot] = 1
+        setPins(slot, 1)
         unlink(slot)
         append(slot, to: .pinned)
     }

@@ -11,7 +11,8 @@ extension PurgeableCache {
         // Acquired with what the last writer wrote.
         let sequence = shard.sequence.pointee.load(ordering: .acquiring)
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring)), cell = index[hash & index.mask]
-        guard cell != 0, index.mayList(hash, in: cell) else { return readFurther(key, hash) }
+        guard cell != 0 else { return readMissing(key, hash, shard, sequence) }
+        guard index.mayList(hash, in: cell) else { return readFurther(key, hash) }
         let (slot, found, value) = copy(cell & index.mask, shard)
         guard sequence & 1 == 0, isUnchanged(shard, sequence), found == key, !counters.has(.expiry),
             let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0
@@ -58,7 +59,7 @@ extension PurgeableCache {
     @inlinable @inline(never)
     func readMissing(_ key: Key, _ hash: UInt32, _ shard: CacheShard, _ sequence: UInt) -> Value? {
         // It may have been there and have moved to a shard that split off before the sequence was read.
-        guard isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else { return readLocked(key, hash) }
+        guard sequence & 1 == 0, isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else { return readLocked(key, hash) }
         counters.count(.miss)
         return nil
     }

@@ -206,7 +206,6 @@ extension PurgeableCache {
         let pair = shard.place(slot, Layout.pairSize).pair
         let entry = Entry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
         if reason == .evicted { table.evictions &+= 1 } else if reason == .expired { counters.count(.expiry) }
-        table.recycle(slot)
         return entry
     }
 

@@ -83,7 +83,7 @@ extension PurgeableCache {
                     Layout.writing(shard) {
                         let part = isFair ? counters.total.pointee.load(ordering: .relaxed) >> (table.depth + 1) : -1
                         for _ in 0..<8 {
-                            guard isShort(room), table.cost > part, let victim = table.evict() else { break }
+                            guard isShort(room), let victim = table.evict(over: part) else { break }
                             count += 1
                             room.held += victim.cost
                             discard(victim.slot, cost: victim.cost, .evicted, shard, &table, &leaving)

@@ -12,7 +12,7 @@ extension CacheTable {
         remains.others += tagged.detach()
         remains.others += times.detach()
         wheel = ExpiryWheel()
-        costOfAll = -1
+        (costOfAll, isPlain) = (0, true)
         if let index = clearIndex() { remains.others.append(index) }
         if hasReaders { slots.trim(to: 0) } else { remains.slots = slots.detach() }
         return remains

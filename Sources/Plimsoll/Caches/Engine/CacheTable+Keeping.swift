@@ -1,10 +1,29 @@
-// What else is kept of a slot: tags and times.
+// What else is kept of a slot: tags, times and pins.
 extension CacheTable {
+    /// Makes room for what is kept of `slot`, which has never been in use.
+    @inline(never)
+    mutating func reserveExtras(_ slot: UInt32) {
+        costs.reserve(slot)
+        tagged.reserve(slot)
+        tagged.set(slot, TagIndex.none)
+        times.reserve(slot)
+        times.set(slot, SlotTimes())
+    }
+
+    /// Forgets what is kept of `slot`.
+    @inline(never)
+    mutating func removeExtras(_ slot: UInt32) {
+        if tagged.isUsed { untag(slot) }
+        if wheel.isUsed { wheel.remove(slot, &times) }
+        if !pins.isEmpty { pins[slot] = nil }
+    }
+
     func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
 
     /// Names under which what is in `slot` is found.
     @usableFromInline
     mutating func tag(_ slot: UInt32, _ names: [String]) {
+        isPlain = false
         tagged.use(top, filledWith: TagIndex.none)
         tagged.set(slot, tags.add(Int32(slot), names))
     }
@@ -27,6 +46,7 @@ extension CacheTable {
     /// From now on that holds of `slot`.
     @usableFromInline
     mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
+        isPlain = false
         wheel.use(at: now)
         times.use(top, filledWith: SlotTimes())
         wheel.remove(slot, &times)

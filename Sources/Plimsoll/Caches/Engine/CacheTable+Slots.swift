@@ -6,7 +6,7 @@ extension CacheTable {
     mutating func takeSlot() -> UInt32? {
         if free != SlotNode.none {
             let slot = free
-            times.set(slot, SlotTimes())
+            if !isPlain { times.set(slot, SlotTimes()) }
             free = node(slot).pointee.newer
             if free != SlotNode.none { node(free).pointee.older = SlotNode.none }
             return slot
@@ -15,11 +15,7 @@ extension CacheTable {
         let slot = UInt32(top)
         if top == slots.room { reserve(top + 1) }
         node(slot).pointee.queue = .free
-        costs.reserve(slot)
-        tagged.reserve(slot)
-        tagged.set(slot, TagIndex.none)
-        times.reserve(slot)
-        times.set(slot, SlotTimes())
+        if !isPlain { reserveExtras(slot) }
         top += 1
         return slot
     }
@@ -71,6 +67,18 @@ extension CacheTable {
         if isOldest { return }
         self.node(older).pointee.newer = newer
         if newer != SlotNode.none { self.node(newer).pointee.older = older }
+    }
+
+    /// Takes out of its queue what is the oldest there.
+    @inline(__always)
+    mutating func unlinkOldest(_ slot: UInt32, of place: SlotNode.Queue) {
+        let cost = cost(of: slot), newer = node(slot).pointee.newer
+        withQueue(place) { queue in
+            queue.cost -= cost
+            queue.count -= 1
+            queue.oldest = newer
+            if newer == SlotNode.none { queue.newest = newer }
+        }
     }
 
     @inline(__always)

@@ -6,7 +6,8 @@ extension CacheTable {
     /// - Parameter move: moves key and value from a slot here to one there.
     mutating func split(into other: inout CacheTable, bit: UInt32, move: (_ from: UInt32, _ to: UInt32) -> Void) {
         depth += 1
-        other.reserve(count / 2)
+        // About half of them, and some to grow by.
+        other.reserve(count * 5 / 8)
         for place in [SlotNode.Queue.small, .main, .pinned] {
             var next = place == .small ? small.oldest : place == .main ? main.oldest : pinned.oldest
             while next != SlotNode.none {
@@ -28,7 +29,6 @@ extension CacheTable {
         if times.isUsed { other.setTimes(target, times[slot].kept, at: wheel.now) }
         if !names.isEmpty { other.tag(target, names) }
         remove(slot)
-        recycle(slot)
-        if let pin { other.pins[target] = pin }
+        if let pin { other.setPins(target, pin) }
     }
 }

@@ -17,29 +17,34 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         var count = 0
     }
 
-    var slots: SlotBlock
+    // What every insert needs is together, in three lines.
     /// Where readers find the index.
     let published: UnsafeMutablePointer<Atomic<UInt>>
-    var cells: CachePiece
-    /// Indexes and blocks that readers may still be in.
-    var retired: ContiguousArray<CachePiece> = []
-    let hasReaders: Bool
-    let move: PairMove?
     /// How many bits of the hash all that is in here have in common.
     @usableFromInline var depth: UInt32
-
+    var free = SlotNode.none
     @usableFromInline var count = 0
     /// Slots that have ever been in use.
     var top = 0
-    var free = SlotNode.none
     var small = Queue()
     var main = Queue()
     var pinned = Queue()
     var ghosts = GhostTable()
     /// Something has left that could not be remembered.
-    @usableFromInline var hasForgotten = false
+    var hasForgotten = false
+    /// Every entry costs the same, and nothing more is kept of any: no tags, times or pins.
+    var isPlain = true
     /// Cost of every entry, as long as all have the same.
-    var costOfAll = -1
+    var costOfAll = 0
+    /// Entries told as evicted.
+    @usableFromInline var evictions = 0
+    var slots: SlotBlock
+
+    var cells: CachePiece
+    /// Indexes and blocks that readers may still be in.
+    var retired: ContiguousArray<CachePiece> = []
+    let hasReaders: Bool
+    let move: PairMove?
     var costs = SlotColumn<Int>(usual: 0)
     var tagged = SlotColumn<Int32>(usual: TagIndex.none)
     var tags = TagIndex()
@@ -48,8 +53,6 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     var pins: [UInt32: Int] = [:]
     @usableFromInline var hits = 0
     @usableFromInline var misses = 0
-    /// Entries told as evicted.
-    @usableFromInline var evictions = 0
 
     /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each other.
     private static var smallParts: Int { 10 }
@@ -86,19 +89,28 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     func mark(_ slot: UInt32) -> UnsafeMutablePointer<Atomic<UInt8>> { slots.place(slot).mark }
 
     // Mutating, though they change nothing: what is borrowed over the module's boundary would be copied whole (measured: 5 ns a call).
-    @usableFromInline
+    @usableFromInline @inline(__always)
     var cost: Int { mutating get { small.cost + main.cost + pinned.cost } }
     /// Whether entries that may go have that cost.
     @usableFromInline
     mutating func mayGive(_ cost: Int) -> Bool { small.cost + main.cost >= cost }
     @usableFromInline @inline(__always)
-    mutating func cost(of slot: UInt32) -> Int { costs.isUsed ? costs[slot] : max(0, costOfAll) }
+    mutating func cost(of slot: UInt32) -> Int { isPlain || !costs.isUsed ? costOfAll : costs[slot] }
 
     // MARK: In and out
 
     /// A slot for what has that hash and cost, listed and in its queue. Key and value are still to be put in. `nil` if all slots there can be are in use.
+    ///
+    /// - Parameter hasEvicted: for it something has left, so that it is time to make room to remember what leaves. Not on the way of a release, as it allocates.
     @usableFromInline
-    mutating func add(_ hash: UInt32, cost: Int) -> UInt32? { add(hash, cost: cost, to: ghosts.remove(hash) ? .main : .small) }
+    mutating func add(_ hash: UInt32, cost: Int, hasEvicted: Bool) -> UInt32? {
+        let slot = add(hash, cost: cost, to: ghosts.remove(hash) ? .main : .small)
+        if hasEvicted || hasForgotten {
+            ghosts.reserve(count)
+            hasForgotten = false
+        }
+        return slot
+    }
 
     @inline(__always)
     mutating func add(_ hash: UInt32, cost: Int, to place: SlotNode.Queue) -> UInt32? {
@@ -113,50 +125,47 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         return slot
     }
 
-    /// Unlists `slot`, which is still to be emptied and handed to `recycle`.
+    /// Unlists `slot`, which is still to be emptied before the next `add`, as that may give it out again.
     @usableFromInline
     mutating func remove(_ slot: UInt32) {
-        let hash = node(slot).pointee.hash
-        remove(slot, at: index.place(of: slot, hash))
+        unlink(slot)
+        release(slot)
     }
 
+    /// Unlists what is in no queue any more. The next newcomer may have the slot.
     @inline(__always)
-    private mutating func remove(_ slot: UInt32, at place: UInt32) {
-        unlink(slot)
+    private mutating func release(_ slot: UInt32) {
+        let index = index, hash = node(slot).pointee.hash
         // Not the table itself, which is being changed.
         let places = slots.places
-        index.remove(at: place) { places[$0].node.pointee.hash }
+        index.remove(at: index.place(of: slot, hash)) { places[$0].node.pointee.hash }
         count -= 1
-        if tagged.isUsed { untag(slot) }
-        if wheel.isUsed { wheel.remove(slot, &times) }
-        if !pins.isEmpty { pins[slot] = nil }
-    }
-
-    /// The slot is empty: the next newcomer may have it.
-    @usableFromInline
-    mutating func recycle(_ slot: UInt32) {
+        if !isPlain { removeExtras(slot) }
         node(slot).pointee.link(in: .free, older: SlotNode.none, newer: free)
         if free != SlotNode.none { node(free).pointee.older = slot }
         free = slot
     }
 
-    /// Unlists the slot least worth keeping, which is still to be emptied and handed to `recycle`; `nil` if there is none that may go. Amortized constant:
-    /// each mark is cleared once. Allocates nothing.
+    /// Unlists the slot least worth keeping, which is still to be emptied before the next `add`; `nil` if there is none that may go. Amortized constant: each
+    /// mark is cleared once. Allocates nothing.
+    ///
+    /// - Parameter part: only if there is more here than that.
     @usableFromInline
-    mutating func evict() -> (slot: UInt32, cost: Int)? {
+    mutating func evict(over part: Int = -1) -> (slot: UInt32, cost: Int)? {
+        guard cost > part else { return nil }
         while true {
             let fromSmall = small.count > 0 && (main.count == 0 || small.cost >= (small.cost + main.cost) / Self.smallParts)
             let slot = fromSmall ? small.oldest : main.oldest
             guard slot != SlotNode.none else { return nil }
             let marks = mark(slot).pointee.load(ordering: .relaxed)
+            unlinkOldest(slot, of: fromSmall ? .small : .main)
             if marks > 0 {
-                unlink(slot)
                 mark(slot).pointee.store(fromSmall ? 0 : marks - 1, ordering: .relaxed)
                 append(slot, to: .main)
                 continue
             }
             if fromSmall, !ghosts.insert(node(slot).pointee.hash) { hasForgotten = true }
-            remove(slot)
+            release(slot)
             fetchNext(fromSmall ? small.oldest : main.oldest)
             return (slot, cost(of: slot))
         }
@@ -182,21 +191,20 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @usableFromInline
     mutating func fetch(_ hash: UInt32) { ghosts.fetch(hash) }
 
-    /// Makes room to remember what leaves. Not on the way of a release, as it allocates.
-    @usableFromInline
-    mutating func remember() {
-        ghosts.reserve(count)
-        hasForgotten = false
-    }
-
     @inline(__always)
     mutating func set(_ slot: UInt32, cost: Int) {
+        if !isPlain || cost != costOfAll { setOther(slot, cost: cost) }
+    }
+
+    @inline(never)
+    private mutating func setOther(_ slot: UInt32, cost: Int) {
         if !costs.isUsed {
             if cost == costOfAll { return }
             if count == 0 {
                 costOfAll = cost
                 return
             }
+            isPlain = false
             costs.use(top, filledWith: costOfAll)
         }
         costs.set(slot, cost)

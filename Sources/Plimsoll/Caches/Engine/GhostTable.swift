@@ -61,10 +61,12 @@ struct GhostTable: ~Copyable {
     mutating func remove(_ hash: UInt32) -> Bool {
         guard let buckets else { return false }
         let bucket = buckets + bucket(hash), mark = mark(hash)
-        guard any(bucket.pointee .== Bucket(repeating: mark)) else { return false }
-        for place in 0..<depth where bucket.pointee[place] == mark {
+        let equal = unsafeBitCast(bucket.pointee .== Bucket(repeating: mark), to: SIMD4<UInt64>.self)
+        guard equal[0] | equal[1] | equal[2] | equal[3] != 0 else { return false }
+        let marks = UnsafeMutableRawPointer(bucket).assumingMemoryBound(to: UInt16.self)
+        for place in 0..<depth where marks[place] == mark {
             // A gap is pushed out as the mark would have been.
-            bucket.pointee[place] = 0
+            marks[place] = 0
             return true
         }
         return false

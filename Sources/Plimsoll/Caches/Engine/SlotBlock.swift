@@ -9,9 +9,9 @@ import Synchronization
 struct SlotBlock {
     private let columns: UnsafeMutablePointer<SlotColumns>
     private let pairSize: Int
-    private var piece: CachePiece?
     /// Slots there is room for.
     private(set) var room = 0
+    private var piece: CachePiece?
 
     /// What a link and an index cell can name.
     static var most: Int { Int(SlotNode.none) }

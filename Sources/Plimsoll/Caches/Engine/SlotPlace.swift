@@ -84,14 +84,17 @@ struct SlotNode {
     static var none: UInt32 { 0xFF_FFFF }
 
     /// 24 bits, as a slot has; the others say in which queue it is.
+    @inline(__always)
     var older: UInt32 {
         get { links.0 & 0xFF_FFFF }
         set { links.0 = links.0 & 0xFF00_0000 | newValue }
     }
+    @inline(__always)
     var newer: UInt32 {
         get { links.1 }
         set { links.1 = newValue }
     }
+    @inline(__always)
     var queue: Queue {
         get { Queue(rawValue: UInt8(links.0 >> 24)).unsafelyUnwrapped }
         set { links.0 = links.0 & 0xFF_FFFF | UInt32(newValue.rawValue) << 24 }
