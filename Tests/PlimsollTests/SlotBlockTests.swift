@@ -97,6 +97,20 @@ import Testing
         }
     }
 
+    @Test func `a shard splits before its index and its block double`() {
+        let cache = PurgeableCache<Int, Int>("splitting", limit: .bytes(20_000), shardCount: 64) { _, _ in 1 }
+        for key in 0..<10_000 { cache.insert(key, forKey: key) }
+        var shards = 0
+        cache.directory.forEach { shard in
+            shard.lock.pointee.withLock { table in
+                #expect(table.count < 512 && table.slots.room <= 512 && table.index.mask < 1024)
+            }
+            shards += 1
+            return true
+        }
+        #expect(shards >= 20 && shards <= 64)
+    }
+
     @Test func `a column says what is usual until it is set`() {
         var column = SlotColumn<Int>(usual: 7)
         defer { column.free() }

@@ -101,7 +101,7 @@ extension PurgeableCache {
         }
         if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
-        return .done(splits: table.count > Self.splitCount && table.depth < directory.depth)
+        return .done(splits: table.count >= Self.splitCount && table.depth < directory.depth)
     }
 
     /// Takes out some whose time has passed: they make room, too.

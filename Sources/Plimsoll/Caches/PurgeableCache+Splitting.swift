@@ -5,7 +5,7 @@ extension PurgeableCache {
     @usableFromInline
     func split(_ hash: UInt32) {
         let _: Bool = withShard(of: hash, isWriting: true) { old, table in
-            guard table.count > Self.splitCount, table.depth < directory.depth else { return false }
+            guard table.count >= Self.splitCount, table.depth < directory.depth else { return false }
             let depth = table.depth + 1
             let new = Layout.shard(depth: depth)
             // Nobody knows it yet, so that nobody waits for whom.

@@ -47,7 +47,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     static var slice: Int { 32 }
     /// Look-ups under the lock after which a shard opens.
     @usableFromInline let opensAfter: Int
-    /// A shard that has grown to this many entries splits.
+    /// A shard that has grown to this many entries splits: just before its index and its block would double.
     @usableFromInline static var splitCount: Int { 512 }
 
     /// - Parameters:
