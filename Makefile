@@ -78,7 +78,7 @@ ecosystem: swift ## The adapters' tests against real servers; installs what they
 	else echo "skipped: the adapters' libraries are not installed" >&2; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
-SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotChunks|GhostTable
+SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable
 sanitize: swift ## The cache's tests under the address and thread sanitizers; SANITIZED="..." chooses others
 	swift test --disable-xctest --sanitize=address --scratch-path .build-asan --filter '$(SANITIZED)'
 	@mkdir -p out; rm -f out/tsan.*
