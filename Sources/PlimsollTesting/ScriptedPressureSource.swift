@@ -4,7 +4,7 @@ import Synchronization
 /// A source whose readings a test pushes.
 ///
 /// The manager's loop turns for each reading at once, and between as often as the manager's pace asks, but at most fifty times a second. Under a
-/// manual clock those turns all see the same time, so they decide nothing new.
+/// manual clock those turns all see the same time, so they decide nothing new; where time moves as well, ``whileSettled(_:)`` has one turn see both.
 public final class ScriptedPressureSource: PressureSource {
     private struct State {
         var reading = PressureReading(at: .zero)
@@ -12,10 +12,23 @@ public final class ScriptedPressureSource: PressureSource {
         var consumed = 0
         var footprint = Footprint()
         var isAsleep = false
+        var holds = 0
         var isFailing = false
         var waiting: [CheckedContinuation<Void, Never>] = []
 
         var isSettled: Bool { isAsleep && consumed == pushed }
+
+        /// Lets the loop turn unless it is held, and says whether it may.
+        mutating func awake() -> Bool {
+            isAsleep = holds > 0
+            return !isAsleep
+        }
+
+        /// Holds the loop if it has seen all there is, and says whether it did.
+        mutating func hold() -> Bool {
+            if isSettled { holds += 1 }
+            return isSettled
+        }
     }
 
     private let state = Mutex(State())
@@ -67,6 +80,24 @@ public final class ScriptedPressureSource: PressureSource {
         }
     }
 
+    /// Calls `change` when the loop has seen the last reading pushed, and has it wait meanwhile: of all that changes it sees nothing or everything.
+    ///
+    /// ```swift
+    /// await source.whileSettled {
+    ///     clock.advance(by: .seconds(60))
+    ///     source.push(usage: .mebibytes(500), limit: .mebibytes(512))
+    /// }
+    /// await source.settled()
+    /// ```
+    ///
+    /// One by one, a turn between them would see the old reading a minute later, and may act on it. `change` must not wait for the loop.
+    public func whileSettled(_ change: () -> Void) async {
+        repeat { await settled() } while !state.withLock { $0.hold() }
+        change()
+        state.withLock { $0.holds -= 1 }
+        loop.unpark()
+    }
+
     public func read(at: Duration) throws(PressureSourceError) -> PressureReading {
         let (reading, isFailing) = state.withLock { state in
             state.consumed = state.pushed
@@ -86,8 +117,7 @@ public final class ScriptedPressureSource: PressureSource {
             return state.waiting
         }
         for continuation in waiting { continuation.resume() }
-        loop.park(atMost: max(limit, .milliseconds(20)))
-        state.withLock { $0.isAsleep = false }
+        repeat { loop.park(atMost: max(limit, .milliseconds(20))) } while state.withLock { !$0.awake() }
     }
 
     public func wake() { loop.unpark() }

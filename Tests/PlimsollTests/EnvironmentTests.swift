@@ -136,6 +136,8 @@ struct Surroundings {
         try await RunningManager.run { running in
             var reader = running.manager.lifecycle.environmentChanges.makeAsyncIterator()
             await running.available(.mebibytes(900))
+            let first = await reader.next()
+            #expect(first == EnvironmentChange(.limit, from: .absent, to: .size(.gibibytes(1))))
             running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))
             let moved = await reader.next()
             #expect(moved == EnvironmentChange(.limit, from: .size(.gibibytes(1)), to: .size(.mebibytes(512))))
@@ -146,6 +148,7 @@ struct Surroundings {
         try await RunningManager.run { running in
             let environment = running.manager.lifecycle.environment, seen = Log<EnvironmentChange>()
             await running.available(.mebibytes(900))
+            _ = await environment.settle(within: .seconds(5))
             running.manager.lifecycle.onEnvironmentChange("limit", .limit) { seen.add($0) }
             environment.hold()
             running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))

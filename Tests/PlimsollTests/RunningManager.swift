@@ -26,8 +26,10 @@ struct RunningManager {
 
     /// Pushes a reading with that much available of 1 GiB, and waits until the loop has seen it.
     func available(_ available: ByteCount, after step: Duration = .zero) async {
-        clock.advance(by: step)
-        source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1))
+        await source.whileSettled {
+            clock.advance(by: step)
+            source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1))
+        }
         await source.settled()
     }
 

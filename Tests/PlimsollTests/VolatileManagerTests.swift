@@ -10,12 +10,14 @@ import Testing
     static func push(
         _ running: RunningManager, others: Int, volatile: Int, cache: Int = 0, lazyFreed: Int? = nil, after step: Duration = .zero
     ) async {
-        running.clock.advance(by: step)
         let usage = ByteCount.mebibytes(others + volatile + cache)
-        running.source.push(
-            PressureReading(
-                at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, workingSet: .mebibytes(others),
-                available: .gibibytes(1) - .mebibytes(others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) }))
+        let reading = PressureReading(
+            at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, workingSet: .mebibytes(others),
+            available: .gibibytes(1) - .mebibytes(others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) })
+        await running.source.whileSettled {
+            running.clock.advance(by: step)
+            running.source.push(reading)
+        }
         await running.source.settled()
     }
 
