@@ -143,6 +143,20 @@ public final class TileRenderer: Sendable {
         print(manager.capabilities["allocator"]?.detail ?? "unknown")
     }
 
+    @Test func `time that moves with the reading`() async throws {
+        let source = ScriptedPressureSource(), clock = ManualClock()
+        let manager = ResourceManager(source: source, clock: clock)
+        let running = Task { try await manager.run() }
+        await source.whileSettled {
+            clock.advance(by: .seconds(60))
+            source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        }
+        await source.settled()
+        #expect(manager.level == .critical)
+        running.cancel()
+        try await running.value
+    }
+
     @Test func `a limiter and a token`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), path = "/"
         @Sendable func save(_ reason: ExpirationReason) {}
