@@ -8,15 +8,16 @@ import Synchronization
 public final class ScriptedPressureSource: PressureSource {
     private struct State {
         var reading = PressureReading(at: .zero)
-        var pushed = 0
-        var consumed = 0
+        /// Readings pushed and other calls for the loop to look, and how many of them there were when it last did.
+        var calls = 0
+        var answered = 0
         var footprint = Footprint()
         var isAsleep = false
         var holds = 0
         var isFailing = false
         var waiting: [CheckedContinuation<Void, Never>] = []
 
-        var isSettled: Bool { isAsleep && consumed == pushed }
+        var isSettled: Bool { isAsleep && answered == calls }
 
         /// Lets the loop turn unless it is held, and says whether it may.
         mutating func awake() -> Bool {
@@ -55,9 +56,8 @@ public final class ScriptedPressureSource: PressureSource {
         state.withLock { state in
             state.reading = reading
             state.footprint = Footprint(resident: reading.resident, usage: reading.usage)
-            state.pushed += 1
         }
-        loop.unpark()
+        wake()
     }
 
     /// What the process is said to occupy from now on, as measured after an action.
@@ -66,10 +66,11 @@ public final class ScriptedPressureSource: PressureSource {
     /// Whether reading fails from now on.
     public func fail(_ failing: Bool) {
         state.withLock { $0.isFailing = failing }
-        loop.unpark()
+        wake()
     }
 
-    /// Returns when the loop has seen the last reading pushed and waits for another. What it began on other threads may still run.
+    /// Returns when the loop has seen the last reading pushed, and what else it was woken for, and waits for another. What it began on other threads may
+    /// still run; what of that has ended and been reported, the loop has seen.
     public func settled() async {
         await withCheckedContinuation { continuation in
             let isSettled = state.withLock { state in
@@ -80,7 +81,7 @@ public final class ScriptedPressureSource: PressureSource {
         }
     }
 
-    /// Calls `change` when the loop has seen the last reading pushed, and has it wait meanwhile: of all that changes it sees nothing or everything.
+    /// Calls `change` when the loop is ``settled()``, and has it wait meanwhile: of all that changes it sees nothing or everything.
     ///
     /// ```swift
     /// await source.whileSettled {
@@ -100,7 +101,7 @@ public final class ScriptedPressureSource: PressureSource {
 
     public func read(at: Duration) throws(PressureSourceError) -> PressureReading {
         let (reading, isFailing) = state.withLock { state in
-            state.consumed = state.pushed
+            state.answered = state.calls
             return (state.reading, state.isFailing)
         }
         if isFailing { throw PressureSourceError("the test made reading fail") }
@@ -120,7 +121,10 @@ public final class ScriptedPressureSource: PressureSource {
         repeat { loop.park(atMost: max(limit, .milliseconds(20))) } while state.withLock { !$0.awake() }
     }
 
-    public func wake() { loop.unpark() }
+    public func wake() {
+        state.withLock { $0.calls += 1 }
+        loop.unpark()
+    }
     public func footprint() -> Footprint { state.withLock { $0.footprint } }
     public var rings: Bool { true }
 }

@@ -148,7 +148,8 @@ struct Surroundings {
         try await RunningManager.run { running in
             let environment = running.manager.lifecycle.environment, seen = Log<EnvironmentChange>()
             await running.available(.mebibytes(900))
-            _ = await environment.settle(within: .seconds(5))
+            let first = await environment.settle(within: .seconds(5))
+            #expect(first.late.isEmpty)
             running.manager.lifecycle.onEnvironmentChange("limit", .limit) { seen.add($0) }
             environment.hold()
             running.source.push(usage: .mebibytes(100), limit: .mebibytes(512))

@@ -26,9 +26,14 @@ struct RunningManager {
 
     /// Pushes a reading with that much available of 1 GiB, and waits until the loop has seen it.
     func available(_ available: ByteCount, after step: Duration = .zero) async {
+        await turn(after: step) { source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1)) }
+    }
+
+    /// Moves time and calls `push`, and waits until the loop has seen both in one turn.
+    func turn(after step: Duration, _ push: () -> Void) async {
         await source.whileSettled {
             clock.advance(by: step)
-            source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1))
+            push()
         }
         await source.settled()
     }

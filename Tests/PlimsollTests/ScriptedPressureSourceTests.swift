@@ -10,17 +10,17 @@ import Testing
         try await RunningManager.run { reading, _ in
             turns.withLock { $0.append((reading.at, reading.usage)) }
         } _: { running in
-            // Ten minutes of manual time, in which a loop that did not wait would turn.
-            for minutes in 1...20 {
-                await running.source.whileSettled {
-                    running.clock.advance(by: .seconds(600))
-                    running.source.push(usage: .mebibytes(minutes), limit: .gibibytes(1))
+            // Woken while time moves, a loop that were not held would turn at once, with the old reading.
+            for round in 1...20 {
+                await running.turn(after: .seconds(1)) {
+                    running.source.wake()
+                    running.clock.advance(by: .seconds(599))
+                    running.source.push(usage: .mebibytes(round), limit: .gibibytes(1))
                 }
             }
-            await running.source.settled()
         }
         let seen = turns.withLock { $0 }
         #expect(seen.allSatisfy { $0.at == .seconds($0.usage.bytes >> 20) * 600 }, "\(seen)")
-        #expect(Set(seen.map(\.usage)).count == 21, "each of them once at least, and nothing before the first")
+        #expect(Set(seen.map(\.usage)).count == 21, "each of them, and the empty one before the first")
     }
 }

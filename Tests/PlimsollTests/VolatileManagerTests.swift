@@ -14,11 +14,7 @@ import Testing
         let reading = PressureReading(
             at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, workingSet: .mebibytes(others),
             available: .gibibytes(1) - .mebibytes(others), resident: usage, lazyFreed: lazyFreed.map { .mebibytes($0) })
-        await running.source.whileSettled {
-            running.clock.advance(by: step)
-            running.source.push(reading)
-        }
-        await running.source.settled()
+        await running.turn(after: step) { running.source.push(reading) }
     }
 
     /// 3 % of 1 GiB.
