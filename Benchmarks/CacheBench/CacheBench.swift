@@ -7,7 +7,8 @@ struct CacheBench: ParsableCommand {
         commandName: "cache-bench",
         abstract: "PurgeableCache beside its peers, and its hit ratios beside the best possible.",
         subcommands: [
-            PeersCommand.self, HitRatioCommand.self, ReportCommand.self, FootprintCommand.self, IdleThreadsCommand.self, PurgeStallCommand.self,
+            PeersCommand.self, HitRatioCommand.self, ReportCommand.self, RaceCommand.self, FootprintCommand.self, IdleThreadsCommand.self,
+            PurgeStallCommand.self,
         ])
 
     /// A row that is measured for the record: `figure NAME VALUE UNIT`.

@@ -1,5 +1,5 @@
 /// What one thread did while a contender was measured.
-struct Lap {
+struct Lap: Codable {
     var operations = 0.0
     var hits = 0.0
     var times = ThreadTimes(processor: 0, wall: 0, waited: 0)
@@ -11,7 +11,7 @@ struct Lap {
 }
 
 /// A contender measured once, by one thread or by several at the same time.
-struct Heat {
+struct Heat: Codable {
     var laps: [Lap]
 
     /// Processor time an operation took, in nanoseconds.

@@ -1,7 +1,7 @@
 import Glibc
 
 /// Times of the calling thread, in nanoseconds.
-struct ThreadTimes {
+struct ThreadTimes: Codable {
     /// Spent on a processor.
     var processor: Double
     /// By the clock on the wall.

@@ -5,30 +5,26 @@ import Foundation
 struct PeersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "PurgeableCache beside its peers, all in one run, each in turn.",
-        discussion: "Times are medians of the rounds. `Benchmarks/peers` finds the programs in other languages.")
+        discussion: "Times are medians of the rounds; each race has a process of its own. `Benchmarks/peers` finds the programs in other languages.")
 
-    @Option(help: "Rounds that count.") var rounds = 7
-    @Option(help: "Length of each heat.") var milliseconds = 100
+    @OptionGroup var terms: RaceTerms
     @Option(help: "Which races, with commas between; `none` for none.") var workloads = Self.all(Workloads.names)
     @Option(help: "Which properties besides, with commas between; `none` for none.") var properties = Self.all(Property.allCases.map(\.rawValue))
-    @Option(help: "Class path with CaffeinePeer and Caffeine.", completion: .file()) var caffeine: String?
-    @Option(help: "The program tbb_peer.", completion: .file()) var tbb: String?
     @Option(help: "Where to write the results for charts.", completion: .file()) var results: String?
 
     func run() throws {
         try reportingFailure {
-            let workloads = Workloads(externals: externals)
             var standings: [Standings] = []
-            for name in Self.list(self.workloads) {
+            for name in Self.list(workloads) {
                 Output.error("# \(name)")
-                standings.append(try workloads.race(name).run(rounds: rounds, length: .milliseconds(milliseconds)))
+                standings.append(try RaceCommand.run(name, on: terms))
             }
             if !standings.isEmpty { Output.line(RaceTable(standings).text) }
             RaceFigures(standings).tell()
             let outcomes = try Self.list(properties).map { name in
                 guard let property = Property(rawValue: name) else { throw Failure.failed("no property is named \(name)") }
                 Output.error("# \(name)")
-                return try property.measure(rounds: rounds)
+                return try property.measure(rounds: terms.rounds)
             }
             if let results {
                 let record = Results(races: RaceRecord.all(standings), properties: outcomes.compactMap(\.panel))
@@ -47,15 +43,4 @@ struct PeersCommand: ParsableCommand {
 
     private static func all(_ names: [String]) -> String { names.joined(separator: ",") }
     private static func list(_ names: String) -> [String] { names.split(separator: ",").map(String.init).filter { $0 != "none" } }
-
-    private var externals: [ExternalPeer] {
-        var peers: [ExternalPeer] = []
-        if let caffeine {
-            // As much memory as it likes and the collector that costs its threads least.
-            let command = ["java", "-Xms1g", "-Xmx2g", "-XX:+UseParallelGC", "-cp", caffeine, "CaffeinePeer"]
-            peers.append(ExternalPeer(name: "Caffeine", command: command, works: [.look, .lookOrInsert, .lookAndWrite], kinds: [.number, .text]))
-        }
-        if let tbb { peers.append(ExternalPeer(name: "TBB LRU", command: [tbb], works: [.look, .lookOrInsert], kinds: [.number])) }
-        return peers
-    }
 }

@@ -25,12 +25,12 @@ struct Race {
 }
 
 /// How a race went.
-struct Standings {
+struct Standings: Codable {
     let workload: String
     let rows: [Row]
 
     /// One contender, round by round.
-    struct Row {
+    struct Row: Codable {
         let name: String
         let one: [Heat]
         let two: [Heat]

@@ -1,0 +1,55 @@
+import ArgumentParser
+import Foundation
+
+/// One race, in a process that has done nothing else.
+///
+/// What raced before leaves a heap in pieces, on which ten thousand new objects lie on as many pages: then they, and not who hands them out, are what is measured.
+struct RaceCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "_race", shouldDisplay: false)
+
+    @Option var workload: String
+    @OptionGroup var terms: RaceTerms
+    @Option var into: String
+
+    func run() throws {
+        try reportingFailure {
+            let race = try Workloads(externals: terms.externals).race(workload)
+            let standings = try race.run(rounds: terms.rounds, length: .milliseconds(terms.milliseconds))
+            try File.write(String(decoding: JSONEncoder().encode(standings), as: UTF8.self), to: into)
+        }
+    }
+
+    /// How a race on `terms` goes, by a new process of this program.
+    static func run(_ workload: String, on terms: RaceTerms) throws -> Standings {
+        let file = FileManager.default.temporaryDirectory.appending(path: "cache-bench-\(ProcessInfo.processInfo.processIdentifier)-\(workload).json")
+        defer { try? FileManager.default.removeItem(at: file) }
+        let arguments = ["cache-bench", "_race", "--workload", workload, "--into", file.path] + terms.arguments
+        let ending = try ChildProcess(ChildProcess.itself, arguments).waitForEnd()
+        guard ending == .exited(0) else { throw Failure.failed("the race \(workload) ended with status \(ending.status)") }
+        return try JSONDecoder().decode(Standings.self, from: Data(contentsOf: file))
+    }
+}
+
+/// What races are held by, and who besides is there.
+struct RaceTerms: ParsableArguments {
+    @Option(help: "Rounds that count.") var rounds = 7
+    @Option(help: "Length of each heat.") var milliseconds = 100
+    @Option(help: "Class path with CaffeinePeer and Caffeine.", completion: .file()) var caffeine: String?
+    @Option(help: "The program tbb_peer.", completion: .file()) var tbb: String?
+
+    var arguments: [String] {
+        let peers = [("--caffeine", caffeine), ("--tbb", tbb)].flatMap { name, path in path.map { [name, $0] } ?? [] }
+        return ["--rounds", "\(rounds)", "--milliseconds", "\(milliseconds)"] + peers
+    }
+
+    var externals: [ExternalPeer] {
+        var peers: [ExternalPeer] = []
+        if let caffeine {
+            // As much memory as it likes and the collector that costs its threads least.
+            let command = ["java", "-Xms1g", "-Xmx2g", "-XX:+UseParallelGC", "-cp", caffeine, "CaffeinePeer"]
+            peers.append(ExternalPeer(name: "Caffeine", command: command, works: [.look, .lookOrInsert, .lookAndWrite], kinds: [.number, .text]))
+        }
+        if let tbb { peers.append(ExternalPeer(name: "TBB LRU", command: [tbb], works: [.look, .lookOrInsert], kinds: [.number])) }
+        return peers
+    }
+}
