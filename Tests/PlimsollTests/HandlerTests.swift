@@ -58,9 +58,9 @@ import Testing
     @Test func `T6 T7 an observer that blocks is named, and the others are served`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), told = Counter(), blocked = Counter()
-            running.manager.observe(from: .warning, "blocker") { _ in
+            running.manager.observe(from: .warning, "blocker") { event in
                 blocked.add(1)
-                release.park()
+                if event.level == .warning { release.park() }
             }
             running.manager.observe { _ in told.add(1) }
             await running.available(.mebibytes(150))
@@ -73,6 +73,31 @@ import Testing
             await running.until { told.value == 2 }
             #expect(blocked.value == 1)
             release.unpark()
+            await running.until { blocked.value == 2 }
+        }
+    }
+
+    @Test func `T6 an observer that blocked through a shortage hears that it is over when it returns, and once`() async throws {
+        try await RunningManager.run { running in
+            let release = Parker(), told = Counter()
+            let heard = Mutex<[PressureLevel]>([])
+            running.manager.observe(from: .normal, "blocker") { event in
+                heard.withLock { $0.append(event.level) }
+                if event.level == .warning { release.park() }
+            }
+            running.manager.observe(from: .normal) { _ in told.add(1) }
+            await running.available(.mebibytes(150))
+            await running.until { heard.withLock { $0 } == [.warning] }
+            await running.available(.mebibytes(150), after: .seconds(6))
+            await running.until { told.value == 1 }
+            await running.available(.mebibytes(50), after: .seconds(1))
+            await running.until { told.value == 2 }
+            for _ in 0..<6 where running.manager.level > .normal { await running.available(.mebibytes(700), after: .seconds(10)) }
+            await running.until { told.value >= 3 }
+            #expect(running.manager.level == .normal && heard.withLock { $0 } == [.warning])
+            release.unpark()
+            await running.until { heard.withLock { $0.count } > 1 }
+            #expect(heard.withLock { $0 } == [.warning, .normal], "the newest of what it missed")
         }
     }
 

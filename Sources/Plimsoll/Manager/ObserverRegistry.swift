@@ -3,18 +3,37 @@ import Synchronization
 /// Who hears of changes of level, and the delivery to them on a thread of its own.
 ///
 /// A delivery iterates over a snapshot; a cancelled observer in it is skipped by its gate (T1). One that blocks is named
-/// and gone around: the others are served by the thread that takes over.
+/// and gone around: the others are served by the thread that takes over, and it hears what it missed when it returns.
 final class ObserverRegistry: Sendable {
     final class Observer: Sendable {
         let name: String
-        let threshold: PressureLevel
         let gate = CallGate()
-        let body: @Sendable (PressureEvent) -> Void
+        private let threshold: PressureLevel
+        private let body: @Sendable (PressureEvent) -> Void
+        /// The newest event it is to hear, and whether it has yet to.
+        private let newest = Mutex<(id: UInt64, untold: PressureEvent?)>((0, nil))
 
         init(_ name: String, _ threshold: PressureLevel, _ body: @escaping @Sendable (PressureEvent) -> Void) {
             self.name = name
             self.threshold = threshold
             self.body = body
+        }
+
+        /// Calls it with `event` if that is news to it. If it is inside a call on another thread, that thread calls it again afterwards, with the newest it
+        /// missed: who was slow in a shortage must hear that it is over. Allocates nothing.
+        func hear(_ event: PressureEvent) {
+            newest.withLock { newest in
+                guard event.id > newest.id else { return }
+                newest = (event.id, event.level >= threshold ? event : nil)
+            }
+            while newest.withLock({ $0.untold != nil }), gate.call({ takeUntold().map(body) }) {}
+        }
+
+        private func takeUntold() -> PressureEvent? {
+            newest.withLock { newest in
+                defer { newest.untold = nil }
+                return newest.untold
+            }
         }
     }
 
@@ -58,11 +77,7 @@ final class ObserverRegistry: Sendable {
     /// Delivers until nothing waits. Runs on the delivery worker; false if its thread was replaced meanwhile.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         while let (observer, event) = next() {
-            guard event.level >= observer.threshold else { continue }
-            let inCharge = turn.call(observer.name, at: time.elapsed()) {
-                _ = observer.gate.call { observer.body(event) }
-            }
-            guard inCharge else { return false }
+            guard turn.call(observer.name, at: time.elapsed(), { observer.hear(event) }) else { return false }
         }
         return true
     }

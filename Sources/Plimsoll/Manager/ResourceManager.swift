@@ -131,7 +131,8 @@ public final class ResourceManager: Sendable {
     /// Calls `body` with each announced level of `threshold` or more, on the manager's delivery thread, one at a time.
     ///
     /// `from: .normal` also hears of recovery. Each level is announced at most once in the policy's resting time. A body that
-    /// takes longer than the policy's budget is named in a report; the other observers are served meanwhile.
+    /// takes longer than the policy's budget is named in a report; the other observers are served meanwhile, and it hears the newest of
+    /// what it missed when it returns.
     @discardableResult
     public func observe(
         from threshold: PressureLevel = .warning, _ name: String = "observer", _ body: @escaping @Sendable (PressureEvent) -> Void
