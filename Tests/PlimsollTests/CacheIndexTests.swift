@@ -26,6 +26,16 @@ import Testing
             hashes[slot] = nil
         }
 
+        /// Lists `slot` under another hash, as a newcomer that has looked for itself before.
+        mutating func renew(_ slot: UInt32, _ hash: UInt32) {
+            guard let old = hashes[slot] else { return }
+            var empty = hash & index.mask
+            while index[empty] != 0 { empty = (empty &+ 1) & index.mask }
+            let hole = index.remove(at: index.place(of: slot, old)) { hashes[$0] ?? 0 }
+            index.add(slot, hash, at: empty, or: hole)
+            hashes[slot] = hash
+        }
+
         /// Slots that a look-up for `hash` comes by.
         func candidates(_ hash: UInt32) -> [UInt32] {
             var slots: [UInt32] = [], place = hash & index.mask
@@ -51,7 +61,11 @@ import Testing
                     let slot = UInt32.random(in: 0..<3 << (UInt32(bits) - 2), using: &random)
                     // Also hashes whose home is the last cell, so that chains go around the end.
                     let hash = UInt32.random(in: 0...hashes, using: &random) &- (Bool.random(using: &random) ? 2 : 0)
-                    if model.hashes[slot] != nil { model.remove(slot) } else { model.add(slot, hash) }
+                    switch model.hashes[slot] {
+                    case nil: model.add(slot, hash)
+                    case _ where Bool.random(using: &random): model.renew(slot, hash)
+                    default: model.remove(slot)
+                    }
                     if step % 16 == 0, !model.isRight {
                         Issue.record("bits \(bits), seed \(seed), step \(step)")
                         break

@@ -43,7 +43,7 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
     let hash: (Int) -> UInt32
     /// Each oldest first.
     private(set) var small = FIFO(), main = FIFO()
-    private var ghosts = Ghosts()
+    private(set) var ghosts = Ghosts()
     private var hasForgotten = false
     /// Keys in the order in which they left.
     private(set) var left: [Int] = []
@@ -115,6 +115,8 @@ struct CacheReference<Ghosts: GhostMemory & ~Copyable>: ~Copyable {
         if small[key] != nil || main[key] != nil {
             use(key) { $0.cost = cost }
             left.append(key)
+            // Room to remember is made by who comes in, and this is no newcomer.
+            return
         } else if ghosts.remove(hash(key)) {
             main.append(Entry(key: key, cost: cost))
         } else {

@@ -41,7 +41,7 @@ extension PurgeableCache {
         let hash = hasher.of(key)
         var room = CacheRoom(wanted: cost), leaving = Leaving()
         while true {
-            let attempt: Attempt = withShard(of: hash, isWriting: true) { shard, table in
+            let attempt: Attempt = withShardToWrite(of: hash) { shard, table in
                 if let load, !isWanted(load, key, hash, shard, &table) { return .revoked }
                 return put(value, key, hash, tags, times, shard, &table, &room, &leaving)
             }
@@ -71,17 +71,29 @@ extension PurgeableCache {
         _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
-        table.fetch(hash)
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
-        var existing = find(key, hash, in: shard)
+        let (existing, empty) = look(key, hash, in: shard)
+        guard existing == nil, room.held == 0, let slot = renew(hash, empty, room.wanted, &table) else {
+            return makeRoomAndPut(value, key, hash, tags, times, existing, shard, &table, &room, &leaving)
+        }
+        discard(slot, cost: room.wanted, .evicted, shard, &table, &leaving)
+        fill(slot, value, key, tags, times, shard, &table)
+        return .done(splits: false)
+    }
+
+    /// What is not as simple as one that goes for another.
+    @inlinable @inline(never)
+    func makeRoomAndPut(
+        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ found: UInt32?, _ shard: CacheShard,
+        _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving
+    ) -> Attempt {
+        var existing = found
         while true {
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
             // Where much is pinned nothing goes before it is known to be enough.
             if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
-            // From here as long as it has its part; what is larger than that comes from all.
-            let part = counters.total.pointee.load(ordering: .relaxed) >> (table.depth &+ 1)
-            guard let victim = table.evict(over: part) else { return .lacksRoom }
+            guard let victim = table.evict(over: part(table.depth)) else { return .lacksRoom }
             room.hasEvicted = true
             room.held &+= victim.cost
             // Whoever has lowered the bound waits for what is more than we need.
@@ -92,16 +104,35 @@ extension PurgeableCache {
         }
         if let existing {
             room.held &+= table.cost(of: existing)
-            replace(existing, key, value, tags, shard, &table, &room, &leaving)
+            replace(existing, key, value, tags, times, shard, &table, &room, &leaving)
         } else {
             guard let slot = table.add(hash, cost: room.wanted, hasEvicted: room.hasEvicted) else { return .refused }
-            existing = slot
-            Layout.fill(shard.place(slot, Layout.pairSize).pair, key, value)
-            if !tags.isEmpty { table.tag(slot, tags) }
+            fill(slot, value, key, tags, times, shard, &table)
         }
-        if let times, let existing { table.setTimes(existing, times.times, at: times.now) }
         room.held &-= room.wanted
         return .done(splits: table.count >= Self.splitCount && table.depth < directory.depth)
+    }
+
+    /// Puts key and value into `slot`, which is empty, with what else is to be kept of it.
+    @inlinable @inline(__always)
+    func fill(
+        _ slot: UInt32, _ value: Value, _ key: Key, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable
+    ) {
+        Layout.fill(shard.place(slot, Layout.pairSize).pair, key, value)
+        if !tags.isEmpty { table.tag(slot, tags) }
+        if let times { table.setTimes(slot, times.times, at: times.now) }
+    }
+
+    /// What a shard of `depth` has to have for something to go from there for a newcomer: its part. What is larger than that comes from all.
+    @inlinable @inline(__always)
+    func part(_ depth: UInt32) -> Int { counters.total.pointee.load(ordering: .relaxed) &>> (depth &+ 1) }
+
+    /// The slot of what goes for a newcomer of the same cost, where it is just that: then the total stays as it is.
+    @inlinable @inline(__always)
+    func renew(_ hash: UInt32, _ empty: UInt32, _ cost: Int, _ table: inout CacheTable) -> UInt32? {
+        let free = counters.bound.pointee.load(ordering: .relaxed) &- counters.total.pointee.load(ordering: .relaxed)
+        guard free >= 0, free < cost else { return nil }
+        return table.renew(hash, empty, cost: cost, over: part(table.depth))
     }
 
     /// Takes out some whose time has passed: they make room, too.
@@ -118,8 +149,8 @@ extension PurgeableCache {
     /// Another value for what is in `slot`, for which room has been made.
     @inlinable
     func replace(
-        _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom,
-        _ leaving: inout Leaving
+        _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
+        _ room: inout CacheRoom, _ leaving: inout Leaving
     ) {
         let place = shard.place(slot, Layout.pairSize)
         keep(place.pair, cost: table.cost(of: slot), .replaced, &leaving)
@@ -127,6 +158,7 @@ extension PurgeableCache {
         Layout.fill(place.pair, key, value)
         place.use()
         table.replaced(slot, cost: room.wanted, tags)
+        if let times { table.setTimes(slot, times.times, at: times.now) }
     }
 
     /// Empties `slot`, which has been unlisted.

@@ -166,31 +166,41 @@ extension PurgeableCache {
 
     /// The slot of `key` in a locked shard.
     @inlinable @inline(__always)
-    func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? {
+    func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? { look(key, hash, in: shard).slot }
+
+    /// The slot of `key` in a locked shard; if there is none, the index's empty cell where the search ended.
+    @inlinable @inline(__always)
+    func look(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> (slot: UInt32?, place: UInt32) {
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .relaxed))
         let mask = index.mask
         var place = hash & mask
         while case let cell = index[place], cell != 0 {
             if index.mayList(hash, in: cell) {
-                if Layout.key(shard.place(of: cell & mask, Layout.pairSize).pair).pointee == key { return (cell & mask) &- 1 }
+                if Layout.key(shard.place(of: cell & mask, Layout.pairSize).pair).pointee == key { return ((cell & mask) &- 1, place) }
             }
             place = (place &+ 1) & mask
         }
-        return nil
+        return (nil, place)
     }
 
     /// Locks the shard that `hash` belongs to.
     @inlinable @inline(__always)
-    func withShard<Result: Sendable>(of hash: UInt32, isWriting: Bool = false, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
+    func withShard<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
         while true {
             let shard = directory.shard(of: hash)
             let result: Result? = shard.lock.pointee.withLock { table in
                 // It may have split while we waited.
                 guard directory.shard(of: hash).base == shard.base else { return nil }
-                return isWriting ? Layout.writing(shard) { body(shard, &table) } : body(shard, &table)
+                return body(shard, &table)
             }
             if let result { return result }
         }
+    }
+
+    /// The same for who writes.
+    @inlinable @inline(__always)
+    func withShardToWrite<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
+        withShard(of: hash) { shard, table in Layout.writing(shard) { body(shard, &table) } }
     }
 }
 

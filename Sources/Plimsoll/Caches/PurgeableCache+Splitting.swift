@@ -4,7 +4,7 @@ extension PurgeableCache {
     /// Moves half of a shard that has grown into a new one, in the order of its queues.
     @usableFromInline
     func split(_ hash: UInt32) {
-        let _: Bool = withShard(of: hash, isWriting: true) { old, table in
+        let _: Bool = withShardToWrite(of: hash) { old, table in
             guard table.count >= Self.splitCount, table.depth < directory.depth else { return false }
             let depth = table.depth + 1
             let new = Layout.shard(depth: depth)

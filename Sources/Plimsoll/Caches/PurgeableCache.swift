@@ -74,7 +74,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil,
-        releasesUnderPressure: Bool = true, opensAfter: Int = 1024, time: Timekeeper, cost: @escaping @Sendable (Key, Value) -> Int
+        releasesUnderPressure: Bool = true, opensAfter: Int = 1024, time: Timekeeper, hashSeed: UInt64 = .random(in: .min ... .max),
+        cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
         precondition(shardCount > 0 && shardCount <= 4096, "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
@@ -85,7 +86,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         self.opensAfter = opensAfter
         self.time = time
         costOf = cost
-        hasher = CacheHash(seed: .random(in: .min ... .max))
+        hasher = CacheHash(seed: hashSeed)
         counters = CacheCounters()
         counters.bound.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
         counters.limit.pointee.store(max(0, limit?.bytes ?? Int.max), ordering: .relaxed)
@@ -165,7 +166,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
-        let entry: Entry? = withShard(of: hash, isWriting: true) { shard, table -> Entry? in
+        let entry: Entry? = withShardToWrite(of: hash) { shard, table -> Entry? in
             guard let slot = find(key, hash, in: shard) else { return nil }
             return takeOut(slot, shard, &table, table.isFresh(slot, at: now, idleTime: nil) ? .removed : .expired)
         }

@@ -40,7 +40,7 @@ struct CacheIndex {
     private func set(_ place: UInt32, _ cell: UInt32) { cells[Int(place)].store(cell, ordering: .releasing) }
 
     @inline(__always)
-    private func cell(_ slot: UInt32, _ hash: UInt32) -> UInt32 { hash << bits | (slot + 1) }
+    private func cell(_ slot: UInt32, _ hash: UInt32) -> UInt32 { hash &<< bits | (slot &+ 1) }
 
     /// Where `slot` is listed under `hash`. It must be.
     @inline(__always)
@@ -60,19 +60,25 @@ struct CacheIndex {
         set(place, cell(slot, hash))
     }
 
+    /// Lists `slot` in the first empty cell from where its hash says: `place`, or `hole`, which has become empty since.
+    @inline(__always)
+    func add(_ slot: UInt32, _ hash: UInt32, at place: UInt32, or hole: UInt32) {
+        set((hole &- hash) & mask < (place &- hash) & mask ? hole : place, cell(slot, hash))
+    }
+
     /// Lists `other` where `slot` was.
     func move(_ slot: UInt32, to other: UInt32, _ hash: UInt32) { set(place(of: slot, hash), cell(other, hash)) }
 
     /// Makes the cell at `place` empty, whatever comes after it.
     func clear(_ place: UInt32) { set(place, 0) }
 
-    /// Takes out what is at `place`.
-    @inline(__always)
-    func remove(at place: UInt32, hashOf: (UInt32) -> UInt32) {
+    /// Takes out what is at `place`, and says which cell is empty now.
+    @discardableResult @inline(__always)
+    func remove(at place: UInt32, hashOf: (UInt32) -> UInt32) -> UInt32 {
         let bits = bits, mask = mask, isWhole = bits <= 16
         var hole = place, next = (place &+ 1) & mask
         while case let cell = self[next], cell != 0 {
-            let home = (isWhole ? cell >> bits : hashOf((cell & mask) - 1)) & mask
+            let home = (isWhole ? cell &>> bits : hashOf((cell & mask) &- 1)) & mask
             // It may go back to the hole unless that lies before its home.
             if (next &- home) & mask >= (next &- hole) & mask {
                 set(hole, cell)
@@ -81,5 +87,6 @@ struct CacheIndex {
             next = (next &+ 1) & mask
         }
         set(hole, 0)
+        return hole
     }
 }

@@ -43,8 +43,8 @@ extension CacheTable {
             let newest = queue.newest
             queue.newest = slot
             if newest == SlotNode.none { queue.oldest = slot }
-            queue.cost += cost
-            queue.count += 1
+            queue.cost &+= cost
+            queue.count &+= 1
             return newest
         }
         node.pointee.link(in: place, older: newest, newer: SlotNode.none)
@@ -56,8 +56,8 @@ extension CacheTable {
         let node = node(slot), cost = cost(of: slot)
         let (older, newer) = (node.pointee.older, node.pointee.newer)
         let isOldest = withQueue(node.pointee.queue) { queue in
-            queue.cost -= cost
-            queue.count -= 1
+            queue.cost &-= cost
+            queue.count &-= 1
             let isOldest = queue.oldest == slot
             if isOldest { queue.oldest = newer }
             if queue.newest == slot { queue.newest = isOldest ? SlotNode.none : older }
@@ -74,8 +74,8 @@ extension CacheTable {
     mutating func unlinkOldest(_ slot: UInt32, of place: SlotNode.Queue) {
         let cost = cost(of: slot), newer = node(slot).pointee.newer
         withQueue(place) { queue in
-            queue.cost -= cost
-            queue.count -= 1
+            queue.cost &-= cost
+            queue.count &-= 1
             queue.oldest = newer
             if newer == SlotNode.none { queue.newest = newer }
         }
