@@ -152,22 +152,25 @@ let package = Package(
             ],
             path: "docs/examples/Shop", swiftSettings: rules),
 
+        // Waiting without a spin, for every test target.
+        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: rules),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
         .testTarget(
-            name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter"], swiftSettings: rules),
+            name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport"], swiftSettings: rules),
         .testTarget(
-            name: "PlimsollFoundationTests", dependencies: ["PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting"],
+            name: "PlimsollFoundationTests",
+            dependencies: ["PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting", "TestSupport"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests",
-            dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller"],
+            dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller", "TestSupport"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CAllocationCounter",
+                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CAllocationCounter", "TestSupport",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "Configuration", package: "swift-configuration"), .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -175,12 +178,14 @@ let package = Package(
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",
-            dependencies: ["PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor", "CSystemCallFaults"],
+            dependencies: [
+                "PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor", "CSystemCallFaults", "TestSupport",
+            ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollCLITests",
             dependencies: [
-                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting",
+                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "TestSupport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),

@@ -4,6 +4,8 @@ import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
 import Synchronization
+import TestSupport
+import Testing
 
 @testable import PlimsollSupervisor
 
@@ -67,14 +69,9 @@ final class RunningFleet: Sendable {
     /// A whole line of that file as a number.
     func pid(_ file: String) -> Int32? { text(file).hasSuffix("\n") ? Int32(text(file).dropLast()) : nil }
 
-    /// Whether it comes to hold; the limit only ends what would hang.
-    func waits(_ condition: () -> Bool) async -> Bool {
-        let end = ContinuousClock.now + Workbench.limit
-        while !condition() {
-            guard ContinuousClock.now < end else { return false }
-            try? await Task.sleep(for: .milliseconds(3))
-        }
-        return true
+    /// Waits until `condition` holds; the limit only ends what would hang.
+    func waits(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async -> Bool {
+        await until("the fleet's state", limit: Workbench.limit, sourceLocation: sourceLocation, condition)
     }
 
     /// All memory is in use.
