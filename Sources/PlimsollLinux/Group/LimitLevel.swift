@@ -20,6 +20,7 @@ final class LimitLevel {
     private(set) var stat = MemoryStat()
     private var statReadAt: Duration?
     private var statUsage = 0
+    private var slab = SlabReclaim()
     /// Usage has come so near the limit that what is reclaimable decides, and is not yet well away again.
     private var isClose = false
 
@@ -69,8 +70,9 @@ final class LimitLevel {
             (statReadAt, statUsage) = (now, usage)
             let isVersion1 = version == .v1
             stat = statFile.read { MemoryStat($0, isVersion1: isVersion1) } ?? MemoryStat()
+            slab.learn(stat, usage: usage, limit: limit)
         }
-        return min(limit, max(0, free + min(usage, stat.reclaimable)))
+        return min(limit, max(0, free + min(usage, stat.cleanFile + slab.reclaimable(of: stat.slabReclaimable))))
     }
 
     /// Far from the limit once a second will do. Close to it what cannot be reclaimed grows in one of two ways: usage grows with it, or usage

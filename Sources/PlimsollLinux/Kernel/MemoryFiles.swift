@@ -10,15 +10,19 @@ package struct MemoryStat: Equatable, Sendable {
     /// Pages given up with `MADV_FREE` that the kernel has taken since the group was made; only ever grows. `nil` where it isn't counted (version 1).
     var lazyFreedPages: Int?
 
-    /// What reclaim can have without writing anything: all on the file lists but what is dirty, and half of the slab that calls itself reclaimable.
+    /// Bytes that reclaim can have without writing anything: all on the file lists but what is dirty, and half of the slab that calls itself reclaimable.
+    /// Half stands for a slab of which nothing is known; `SlabReclaim` learns better.
     ///
     /// The file lists are what reclaim itself walks, and what `MemAvailable` is made of. Clean page cache stands on them whether
     /// read once or often; pages given up with `MADV_FREE` stand on them, though counted as `anon`; tmpfs and locked pages do not, though counted as `file`.
     /// Where nothing is locked the sum is `file - shmem` plus lazily freed pages. Half of the slab, because objects in use hold their pages.
-    package var reclaimable: Int { max(0, inactiveFile + activeFile - dirty - writeback) + slabReclaimable / 2 }
+    package var reclaimable: Int { cleanFile + slabReclaimable / 2 }
+
+    /// Bytes on the file lists that reclaim can have without writing.
+    var cleanFile: Int { max(0, inactiveFile + activeFile - dirty - writeback) }
 
     /// What of the inactive file list can be had without writing: page cache not used lately, and lazily freed pages.
-    var idleFile: Int { min(inactiveFile, max(0, inactiveFile + activeFile - dirty - writeback)) }
+    var idleFile: Int { min(inactiveFile, cleanFile) }
 
     /// A version 2 text, or with `isVersion1` the `total_` lines of a version 1 text. `nil` without the two file lists.
     package init?(_ text: Span<UInt8>, isVersion1: Bool) {

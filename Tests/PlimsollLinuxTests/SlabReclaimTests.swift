@@ -1,0 +1,113 @@
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLinux
+
+/// A group of version 2 whose slab a model of reclaim shrinks: of each charge beyond the limit, page cache and free slab objects give in proportion.
+private struct SlabGroup {
+    let turner: Turner
+    let limit: Int
+    var taken: Int
+    var file = 0
+    /// Bytes of objects in use, which no shrinker frees, and of objects that nothing holds.
+    var (held, free) = (0, 0)
+    var isKilled = false
+
+    init(limit: Int, taken: Int) {
+        (self.limit, self.taken) = (limit, taken)
+        turner = Turner(Machines.version2(max: "\(limit)"))
+    }
+
+    var usage: Int { taken + file + held + free }
+    /// Bytes that can be charged before the kernel kills.
+    var reallyAvailable: Int { limit - taken - held }
+
+    /// Makes room under the limit as reclaim does: at least a sixth of what can be had, in proportion to the sizes.
+    mutating func reclaim() {
+        guard usage > limit else { return }
+        let size = file + free
+        guard size >= usage - limit else {
+            isKilled = true
+            return
+        }
+        let wanted = max(usage - limit, size / 6)
+        let ofFile = wanted * file / size
+        file -= ofFile
+        free -= wanted - ofFile
+    }
+
+    mutating func read() throws -> PressureReading {
+        reclaim()
+        turner.set(Machines.main + "/memory.current", "\(usage)\n")
+        turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: file, slab: held + free))
+        return try turner.read(after: .milliseconds(100))
+    }
+}
+
+/// What can be had of slab that calls itself reclaimable is learnt from what reclaim brings.
+@Suite struct SlabReclaimTests {
+    static let mib = Machines.mib
+
+    @Test func `K21 dentries that come and go at the limit are room: no level, and the whole of them counts before long`() throws {
+        var group = SlabGroup(limit: 2048 * Self.mib, taken: 1178 * Self.mib)
+        var assessor = PressureAssessor(), last: PressureReading?
+        for _ in 0..<6000 {
+            group.free += 20 * Self.mib
+            let reading = try group.read()
+            #expect(assessor.assess(reading).level == .normal)
+            last = reading
+        }
+        let available = try #require(last?.available).bytes
+        #expect(available >= group.reallyAvailable * 4 / 5 && available <= group.reallyAvailable, "\(available) of \(group.reallyAvailable)")
+    }
+
+    @Test func `K21 slab whose objects are held warns before the kernel kills, also where it was free for the taking before`() throws {
+        for wasFree in [false, true] {
+            var group = SlabGroup(limit: 2048 * Self.mib, taken: 800 * Self.mib)
+            for _ in 0..<(wasFree ? 2000 : 0) {
+                group.free += 20 * Self.mib
+                _ = try group.read()
+            }
+            // Files are opened, each with its dentry and inode, up to 870 MiB of them. Of page cache there is little more than programs and libraries.
+            group.file = 48 * Self.mib
+            while group.held < 870 * Self.mib {
+                group.held += 10 * Self.mib
+                group.free = max(0, group.free - 10 * Self.mib)
+                _ = try group.read()
+            }
+            var assessor = PressureAssessor(), warned: Int?, critical: Int?
+            while !group.isKilled {
+                group.taken += 2 * Self.mib
+                let level = assessor.assess(try group.read()).level
+                if level >= .warning { warned = warned ?? group.reallyAvailable }
+                if level >= .critical { critical = critical ?? group.reallyAvailable }
+            }
+            #expect(warned ?? 0 >= 24 * Self.mib, "was free: \(wasFree), warned with \((warned ?? 0) / Self.mib) MiB left")
+            #expect(critical ?? 0 >= 16 * Self.mib, "was free: \(wasFree), critical with \((critical ?? 0) / Self.mib) MiB left")
+        }
+    }
+
+    @Test func `K21 page cache that gives way tells nothing of slab, and slab never seen at a limit counts half`() throws {
+        var group = SlabGroup(limit: 512 * Self.mib, taken: 100 * Self.mib)
+        group.held = 64 * Self.mib
+        #expect(try group.read().available == .mebibytes(512 - 164 + 32))
+        for _ in 0..<100 {
+            group.file += 20 * Self.mib
+            _ = try group.read()
+        }
+        let available = try #require(try group.read().available)
+        #expect(available >= .mebibytes(348 + 24) && available <= .mebibytes(348 + 32), "\(available)")
+    }
+
+    @Test func `K21 slab beyond what the share was learnt on counts half`() {
+        var slab = SlabReclaim()
+        var stat = MemoryStat()
+        for size in [800, 600, 790, 600, 790, 600, 790, 600] {
+            stat.slabReclaimable = size
+            slab.learn(stat, usage: size == 600 ? 800 : 1000, limit: 1000)
+        }
+        #expect(slab.share > 0.9)
+        #expect(slab.reclaimable(of: 800) > 720)
+        #expect(slab.reclaimable(of: 2800) - slab.reclaimable(of: 800) == 1000)
+    }
+}
