@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 int plimsoll_pidfd_open(pid_t pid) {
@@ -30,10 +31,22 @@ int plimsoll_pidfd_wait(int pidfd, int blocks, int *status) {
     return info.si_code == CLD_EXITED ? 1 : info.si_code == CLD_DUMPED ? 3 : 2;
 }
 
+int64_t plimsoll_milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 int plimsoll_ready(int descriptor, int events, int milliseconds) {
     struct pollfd watched = {.fd = descriptor, .events = (short)events};
-    int ready = poll(&watched, 1, milliseconds);
-    return ready > 0 ? watched.revents : 0;
+    int64_t deadline = milliseconds > 0 ? plimsoll_milliseconds() + milliseconds : 0;
+    for (int rest = milliseconds;;) {
+        int ready = poll(&watched, 1, rest);
+        if (ready >= 0 || errno != EINTR) return ready > 0 ? watched.revents : 0;
+        if (milliseconds <= 0) continue;
+        int64_t left = deadline - plimsoll_milliseconds();
+        rest = left > 0 ? (int)left : 0;
+    }
 }
 
 // What the child says of itself if it doesn't become the program; an end without a word means that it did.
@@ -201,7 +214,10 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
     struct failure failure;
     // A group that somebody freezes meanwhile must not hold the supervisor.
     int ready = plimsoll_ready(ends[0], POLLIN, launch->limit);
-    ssize_t count = ready ? read(ends[0], &failure, sizeof failure) : -1;
+    ssize_t count = -1;
+    if (ready)
+        do count = read(ends[0], &failure, sizeof failure);
+        while (count < 0 && errno == EINTR);
     close(ends[0]);
     if (count == 0) {
         *pid = child, *pidfd = file;

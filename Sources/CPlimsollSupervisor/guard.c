@@ -15,8 +15,14 @@
 
 struct held {
     uint64_t key;
-    uint32_t kind;
+    uint32_t kind, length;
     int file;
+    char text[PLIMSOLL_GUARD_TEXT_SIZE];
+};
+
+struct answer {
+    int32_t result;
+    uint64_t key;
 };
 
 // The guard's alone: in the supervisor these pages are never touched.
@@ -29,6 +35,7 @@ static void set_free(const struct held *held) {
     case PLIMSOLL_GUARD_FREEZER: (void)!write(held->file, "THAWED", 6); break;
     case PLIMSOLL_GUARD_STOPPED_GROUP: plimsoll_group_signal(held->file, SIGCONT, 0); break;
     case PLIMSOLL_GUARD_STOPPED_PROCESS: plimsoll_pidfd_signal(held->file, SIGCONT); break;
+    case PLIMSOLL_GUARD_TEXT: (void)!write(held->file, held->text, held->length); break;
     }
 }
 
@@ -40,8 +47,11 @@ static int take(const struct plimsoll_guard_record *record, int file) {
     }
     if (record->kind == PLIMSOLL_GUARD_FORGET) return 0;
     if (file < 0) return -EMFILE;
+    if (record->length > PLIMSOLL_GUARD_TEXT_SIZE) return -EINVAL;
     if (held_count == PLIMSOLL_GUARD_CAPACITY) return -ENOSPC;
-    table[held_count++] = (struct held){record->key, record->kind, file};
+    struct held *held = &table[held_count++];
+    held->key = record->key, held->kind = record->kind, held->length = record->length, held->file = file;
+    memcpy(held->text, record->text, record->length);
     return 0;
 }
 
@@ -57,25 +67,26 @@ static int serve(int socket) {
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     int file = -1;
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) memcpy(&file, CMSG_DATA(header), sizeof file);
-    int answer = count == sizeof record ? take(&record, file) : -EINVAL;
-    if (answer < 0 && file >= 0) close(file);
+    struct answer answer = {-EINVAL, 0};
+    if (count == sizeof record) answer = (struct answer){take(&record, file), record.key};
+    if (answer.result < 0 && file >= 0) close(file);
     (void)!send(socket, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
     return 1;
 }
 
 // Runs in the forked process with every signal blocked, and never returns. Nothing here takes a lock: another thread may have held it at the fork.
-static void guard(int socket, int supervisor) {
+static void guard(int socket, int supervisor, const int *kept, int kept_count) {
     setsid();
     prctl(PR_SET_NAME, "plimsoll-guard");
     // Both moved out of the way of the first ones, then everything else closed: it must not keep the supervisor's pipes open.
     int null = open("/dev/null", O_RDWR);
-    int files[2] = {fcntl(socket, F_DUPFD, 10), fcntl(supervisor, F_DUPFD, 10)};
+    int files[2 + PLIMSOLL_GUARD_MOST_KEPT], count = 2 + kept_count;
+    for (int i = 0; i < count; i++) files[i] = fcntl(i == 0 ? socket : i == 1 ? supervisor : kept[i - 2], F_DUPFD, 3 + count);
     for (int i = 0; i < 3; i++) dup2(null, i);
-    dup2(files[0], 3);
-    if (files[1] >= 0) dup2(files[1], 4);
-    else close(4);
-    if (syscall(SYS_close_range, 5u, ~0u, 0u) < 0)
-        for (int i = 5; i < 65536; i++) close(i);
+    for (int i = 0; i < count; i++)
+        if (dup2(files[i], 3 + i) < 0) close(3 + i);
+    if (syscall(SYS_close_range, 3u + (unsigned)count, ~0u, 0u) < 0)
+        for (int i = 3 + count; i < 65536; i++) close(i);
     (void)!chdir("/");
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -98,8 +109,9 @@ static void guard(int socket, int supervisor) {
     _exit(0);
 }
 
-int plimsoll_guard_start(int *end, int *pidfd, pid_t *pid) {
+int plimsoll_guard_start(const int *kept, int kept_count, int *end, int *pidfd, pid_t *pid) {
     int ends[2];
+    if (kept_count < 0 || kept_count > PLIMSOLL_GUARD_MOST_KEPT) return -EINVAL;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
     int supervisor = plimsoll_pidfd_open(getpid());
     sigset_t all, before;
@@ -110,7 +122,7 @@ int plimsoll_guard_start(int *end, int *pidfd, pid_t *pid) {
     int error = errno;
     if (child == 0) {
         close(ends[0]);
-        guard(ends[1], supervisor);
+        guard(ends[1], supervisor, kept, kept_count);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
@@ -125,6 +137,11 @@ int plimsoll_guard_start(int *end, int *pidfd, pid_t *pid) {
     return 0;
 }
 
+static int wait_until(int socket, int events, int64_t deadline) {
+    int64_t rest = deadline - plimsoll_milliseconds();
+    return rest > 0 && plimsoll_ready(socket, events, (int)rest) != 0;
+}
+
 int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds) {
     _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec vector = {(void *)record, sizeof *record};
@@ -135,10 +152,20 @@ int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, 
         header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof file);
         memcpy(CMSG_DATA(header), &file, sizeof file);
     }
-    if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return errno == ECONNRESET ? -EPIPE : -errno;
-    if (plimsoll_ready(socket, POLLIN, milliseconds) == 0) return -ETIMEDOUT;
-    int answer;
-    ssize_t count = recv(socket, &answer, sizeof answer, MSG_DONTWAIT);
-    if (count == sizeof answer) return answer;
-    return count < 0 && errno != ECONNRESET ? -errno : -EPIPE;
+    int64_t deadline = plimsoll_milliseconds() + milliseconds;
+    // Not blocking: a guard that stands still takes nothing out of the socket.
+    while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN) return errno == ECONNRESET ? -EPIPE : -errno;
+        if (!wait_until(socket, POLLOUT, deadline)) return -ETIMEDOUT;
+    }
+    for (;;) {
+        if (!wait_until(socket, POLLIN, deadline)) return -ETIMEDOUT;
+        struct answer answer;
+        ssize_t count = recv(socket, &answer, sizeof answer, MSG_DONTWAIT);
+        if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (count != sizeof answer) return count < 0 && errno != ECONNRESET ? -errno : -EPIPE;
+        // Of a record before this one, whose time was over.
+        if (answer.key == record->key) return answer.result;
+    }
 }

@@ -104,4 +104,23 @@ import Testing
         #expect(output.line() == "ready" && second.line() == "ready")
         #expect(LockTable.holders(among: [holder.pid, other.pid]) == [holder.pid])
     }
+
+    @Test func `signals that come all the time end no child that is being started`() async {
+        await #expect(processExitsWith: .success) {
+            var action = sigaction()
+            action.__sigaction_handler.sa_handler = { _ in }
+            precondition(sigaction(SIGALRM, &action, nil) == 0)
+            let every = timeval(tv_sec: 0, tv_usec: 300)
+            var timer = itimerval(it_interval: every, it_value: every)
+            precondition(setitimer(__itimer_which_t(ITIMER_REAL.rawValue), &timer, nil) == 0)
+            let guardian = try Guard()
+            for _ in 0..<50 {
+                let child = try Child.start(.init(["/bin/sleep", "1000"]))
+                try guardian.watch(child)
+                child.signal(SIGKILL)
+                #expect(child.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
+                guardian.forget(child)
+            }
+        }
+    }
 }

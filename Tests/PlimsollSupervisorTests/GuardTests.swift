@@ -134,9 +134,15 @@ import Testing
         }
     }
 
+    private func record(_ kind: plimsoll_guard_kind, _ key: UInt64) -> plimsoll_guard_record {
+        var record = plimsoll_guard_record()
+        (record.kind, record.key) = (kind.rawValue, key)
+        return record
+    }
+
     @Test func `no more is held than there is room for, and who is turned away is told`() throws {
         var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
-        #expect(plimsoll_guard_start(&socket, &pidfd, &pid) == 0)
+        #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
         defer {
             close(socket)
             var status: Int32 = 0
@@ -146,15 +152,62 @@ import Testing
         let file = plimsoll_pidfd_open(getpid())
         defer { close(file) }
         var answer: Int32 = 0, count = 0
-        while answer == 0, count < 2000 {
-            var record = plimsoll_guard_record(kind: PLIMSOLL_GUARD_UNIFIED.rawValue, key: UInt64(count) + 1)
+        while answer == 0, count < 2 * Int(PLIMSOLL_GUARD_CAPACITY) {
+            var record = record(PLIMSOLL_GUARD_UNIFIED, UInt64(count) + 1)
             answer = plimsoll_guard_tell(socket, &record, file, 20_000)
             count += 1
         }
         #expect(count == Int(PLIMSOLL_GUARD_CAPACITY) + 1 && answer == -ENOSPC || answer == -EMFILE)
-        var forget = plimsoll_guard_record(kind: PLIMSOLL_GUARD_FORGET.rawValue, key: 1)
+        var forget = record(PLIMSOLL_GUARD_FORGET, 1)
         #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
-        var again = plimsoll_guard_record(kind: PLIMSOLL_GUARD_UNIFIED.rawValue, key: 5000)
+        var again = record(PLIMSOLL_GUARD_UNIFIED, 50_000)
         #expect(plimsoll_guard_tell(socket, &again, file, 20_000) == 0)
+    }
+
+    @Test func `an answer that comes late is not taken for another record's`() throws {
+        var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
+        #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
+        defer {
+            close(socket)
+            var status: Int32 = 0
+            #expect(plimsoll_pidfd_wait(pidfd, 1, &status) == 1)
+            close(pidfd)
+        }
+        #expect(plimsoll_pidfd_signal(pidfd, SIGSTOP) == 0)
+        // No file comes with it: refused.
+        var refused = record(PLIMSOLL_GUARD_UNIFIED, 1)
+        #expect(plimsoll_guard_tell(socket, &refused, -1, 50) == -ETIMEDOUT)
+        #expect(plimsoll_pidfd_signal(pidfd, SIGCONT) == 0)
+        var forget = record(PLIMSOLL_GUARD_FORGET, 2)
+        #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
+    }
+
+    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    func `T32 a guard that does not answer is replaced by one that knows everything, and thaws nothing later`() throws {
+        let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")
+        let (child, output) = try busy(in: first)
+        defer { Workbench.clear(first, child) }
+        defer { try? second.remove(within: Workbench.limit) }
+        #expect(output.line() == "x")
+        var guardian: Guard? = try Guard(patience: .milliseconds(200))
+        func files() -> Int { RunningFleet.names(in: "/proc/\(guardian!.pid)/fd").count }
+        try guardian!.watch(second)
+        let one = files()
+        try guardian!.watch(first)
+        let two = files()
+        let former = try Child.adopt(guardian!.pid)
+        former.signal(SIGSTOP)
+        try guardian!.watch(second)
+        #expect(guardian!.isAlive && guardian!.pid != former.pid && former.waitForEnd(within: Workbench.limit) != nil)
+        #expect(two == one + 1 && files() == two)
+        try first.freeze()
+        #expect(first.waitUntilFrozen(Workbench.limit))
+        // Also when it is told to forget.
+        let next = try Child.adopt(guardian!.pid)
+        next.signal(SIGSTOP)
+        guardian!.forget(second)
+        #expect(guardian!.pid != next.pid && files() == one && first.isFrozen)
+        guardian = nil
+        #expect(!first.isFrozen)
     }
 }

@@ -4,6 +4,7 @@
 
 #include "group.h"
 #include "guard.h"
+#include <stdint.h>
 #include <sys/types.h>
 
 /// A file descriptor for the process `pid`, readable when it has ended (pidfd_open, Linux 5.3).
@@ -16,8 +17,12 @@ int plimsoll_pidfd_signal(int pidfd, int signal);
 /// Waits for the end if `blocks`. -ECHILD if it is no child, or its status was taken already (waitid, P_PIDFD, Linux 5.4).
 int plimsoll_pidfd_wait(int pidfd, int blocks, int *status);
 
-/// Waits until the descriptor is ready for `events`, or `milliseconds` have passed (-1: for ever). What it is ready for, 0 for nothing.
+/// Waits until the descriptor is ready for `events`, or `milliseconds` have passed (-1: for ever), whatever signals come meanwhile.
+/// What it is ready for, 0 for nothing.
 int plimsoll_ready(int descriptor, int events, int milliseconds);
+
+/// The time of a clock that only goes on (CLOCK_MONOTONIC), in milliseconds.
+int64_t plimsoll_milliseconds(void);
 
 /// What a start got as far as.
 enum plimsoll_step { PLIMSOLL_FORK = 1, PLIMSOLL_ENTER, PLIMSOLL_OUTPUT, PLIMSOLL_DIRECTORY, PLIMSOLL_EXEC, PLIMSOLL_STUCK };

@@ -19,7 +19,7 @@ struct SuperviseCommand: ParsableCommand {
     @Option(help: "For its sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)") var directory: String?
     @Option(help: "Where to append every decision and what came of it, for `explain`.") var audit: String?
     @Option(help: "What the names of its groups begin with.") var prefix = "plimsoll"
-    @Flag(help: "Decide and tell, but do nothing.") var dryRun = false
+    @Flag(help: "Look at what runs, decide and tell, but start and change nothing.") var dryRun = false
     @Flag(help: "Print records as JSON lines.") var json = false
     @Flag(help: "Let units run on when it stops.") var leaveUnits = false
     @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf = false
@@ -69,7 +69,10 @@ struct SuperviseCommand: ParsableCommand {
     private func makeDirectory() throws -> String {
         func variable(_ name: String) -> String? { ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 } }
         let directory = directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
-        guard mkdir(directory, 0o711) == 0 || errno == EEXIST else { throw Failure.failed("\(directory): \(String(cString: strerror(errno)))") }
+        // A dry run only looks there.
+        guard dryRun || mkdir(directory, 0o711) == 0 || errno == EEXIST else {
+            throw Failure.failed("\(directory): \(String(cString: strerror(errno)))")
+        }
         return directory
     }
 

@@ -12,6 +12,18 @@ package final class Guard: Sendable {
     private enum Held: Sendable {
         case group(UnitGroup)
         case process(Child)
+        case limits([LiftedLimit])
+    }
+
+    /// Of whom something is held, and which of the things that are held of it.
+    private struct ID: Hashable {
+        var object: ObjectIdentifier
+        var part: Int
+    }
+
+    /// Why a group has limits that must not outlast this process.
+    package enum Burden: Int, Sendable, CaseIterable {
+        case throttle = 1, containment, pushingOut
     }
 
     private struct State: ~Copyable {
@@ -20,21 +32,27 @@ package final class Guard: Sendable {
         var pid: pid_t = 0
         var nextKey: UInt64 = 1
         /// With the keys that the guard knows it by.
-        var held: [ObjectIdentifier: (what: Held, keys: [UInt64])] = [:]
+        var held: [ID: (what: Held, keys: [UInt64])] = [:]
     }
 
     private let state = Mutex(State())
-    /// It answers in microseconds; on a machine that swaps, in this.
-    private static let patience: Int32 = 1000
+    private let kept: [Int32]
+    private let patience: Int32
 
     /// Starts it.
-    package init() throws(GroupError) {
-        let result = state.withLock { Self.start(&$0) }
+    ///
+    /// - Parameters:
+    ///   - kept: descriptors that it keeps copies of until it has set free all that it holds; `PLIMSOLL_GUARD_MOST_KEPT` at most.
+    ///   - patience: how long it may take to answer. It answers in microseconds; on a machine that swaps, in this.
+    package init(keeping kept: [Int32] = [], patience: Duration = .seconds(1)) throws(GroupError) {
+        self.kept = kept
+        self.patience = Int32(clamping: Int64(patience / .milliseconds(1)))
+        let result = state.withLock { Self.start(&$0, kept) }
         if result < 0 { throw GroupError(.protect, "the units", .kernel(-result)) }
     }
 
     /// The guard sees the socket close and sets free all that it holds.
-    deinit { state.withLock { Self.end(&$0) } }
+    deinit { state.withLock { Self.end($0.socket, $0.pidfd, patience) } }
 
     /// Ready to be read when it has ended: then `restart`.
     package var descriptor: Int32 { state.withLock { $0.pidfd } }
@@ -43,18 +61,7 @@ package final class Guard: Sendable {
 
     /// Starts another one if it has ended, and tells that all that was told to the first.
     package func restart() throws(GroupError) {
-        let result = state.withLock { state -> Int32 in
-            if Self.isAlive(state) { return 0 }
-            Self.end(&state)
-            let started = Self.start(&state)
-            guard started >= 0 else { return started }
-            for (id, entry) in state.held {
-                state.held[id]?.keys = []
-                let result = Self.tell(entry.what, id, &state)
-                if result < 0 { return result }
-            }
-            return 0
-        }
+        let result = state.withLock { Self.isAlive($0) ? 0 : replace(&$0) }
         if result < 0 { throw GroupError(.protect, "the units", .kernel(-result)) }
     }
 
@@ -62,39 +69,78 @@ package final class Guard: Sendable {
     ///
     /// Once is enough for a group with a directory, as soon as it is made. One without, whose processes are stopped one by one, is told anew each time when
     /// it is about to be stopped and when it has been.
-    package func watch(_ group: UnitGroup) throws(GroupError) { try hold(.group(group), ObjectIdentifier(group), group.path) }
+    package func watch(_ group: UnitGroup) throws(GroupError) { try hold(.group(group), ID(object: ObjectIdentifier(group), part: 0), group.path) }
 
     /// From now on it continues this process, which is about to be stopped.
-    package func watch(_ child: Child) throws(GroupError) { try hold(.process(child), ObjectIdentifier(child), "process \(child.pid)") }
+    package func watch(_ child: Child) throws(GroupError) {
+        try hold(.process(child), ID(object: ObjectIdentifier(child), part: 0), "process \(child.pid)")
+    }
 
-    /// Lets go of a group that is removed or is not frozen any more.
-    package func forget(_ group: UnitGroup) { state.withLock { Self.forget(ObjectIdentifier(group), &$0) } }
-    package func forget(_ child: Child) { state.withLock { Self.forget(ObjectIdentifier(child), &$0) } }
+    /// From now on it lifts these limits of `group` when this process ends. Told before they are set.
+    package func watch(_ limits: [LiftedLimit], _ burden: Burden, of group: UnitGroup) throws(GroupError) {
+        try hold(.limits(limits), ID(object: ObjectIdentifier(group), part: burden.rawValue), group.path)
+    }
 
-    private func hold(_ what: Held, _ id: ObjectIdentifier, _ name: String) throws(GroupError) {
+    /// Lets go of a group that is removed or is not frozen any more, with all its limits.
+    package func forget(_ group: UnitGroup) {
+        state.withLock { state in
+            for part in [0] + Burden.allCases.map(\.rawValue) { forget(ID(object: ObjectIdentifier(group), part: part), &state) }
+        }
+    }
+    package func forget(_ child: Child) { state.withLock { forget(ID(object: ObjectIdentifier(child), part: 0), &$0) } }
+    /// The limits are lifted already.
+    package func forget(_ burden: Burden, of group: UnitGroup) {
+        state.withLock { forget(ID(object: ObjectIdentifier(group), part: burden.rawValue), &$0) }
+    }
+
+    private func hold(_ what: Held, _ id: ID, _ name: String) throws(GroupError) {
         let result = state.withLock { state -> Int32 in
-            Self.forget(id, &state)
+            forget(id, &state)
             // Remembered even if it could not be told: the next guard is.
             state.held[id] = (what, [])
-            return Self.tell(what, id, &state)
+            let result = Self.tell(what, id, &state, patience)
+            // Nobody knows what a guard holds that does not answer: another one is told everything, this included.
+            return result == -ETIMEDOUT ? replace(&state) : result
         }
         if result < 0 { throw GroupError(.protect, name, .kernel(-result)) }
     }
 
     // MARK: Talking to it, under the lock
 
-    private static func start(_ state: inout State) -> Int32 { plimsoll_guard_start(&state.socket, &state.pidfd, &state.pid) }
+    private static func start(_ state: inout State, _ kept: [Int32]) -> Int32 {
+        kept.withUnsafeBufferPointer { plimsoll_guard_start($0.baseAddress, Int32($0.count), &state.socket, &state.pidfd, &state.pid) }
+    }
 
     private static func isAlive(_ state: borrowing State) -> Bool { state.pidfd >= 0 && plimsoll_ready(state.pidfd, POLLIN, 0) == 0 }
 
-    private static func end(_ state: inout State) {
-        if state.socket >= 0 { close(state.socket) }
-        if state.pidfd >= 0 {
-            var status: Int32 = 0
-            _ = plimsoll_ready(state.pidfd, POLLIN, patience)
-            if plimsoll_pidfd_wait(state.pidfd, 0, &status) == 0 { reapLater(state.pidfd) } else { close(state.pidfd) }
-        }
+    /// Another guard, which knows everything before the former one is gone. That one is killed: it would set free what this one holds.
+    private func replace(_ state: inout State) -> Int32 {
+        let (socket, pidfd) = (state.socket, state.pidfd)
         (state.socket, state.pidfd, state.pid) = (-1, -1, 0)
+        let started = Self.start(&state, kept)
+        var result = started
+        if started >= 0 {
+            for (id, entry) in state.held where result >= 0 {
+                state.held[id]?.keys = []
+                result = Self.tell(entry.what, id, &state, patience)
+            }
+        }
+        if pidfd >= 0 { _ = plimsoll_pidfd_signal(pidfd, SIGKILL) }
+        Self.end(socket, pidfd, patience)
+        // One that does not know everything is none: `restart` tries again.
+        if result < 0, state.pidfd >= 0 {
+            _ = plimsoll_pidfd_signal(state.pidfd, SIGKILL)
+            _ = plimsoll_ready(state.pidfd, POLLIN, patience)
+        }
+        return result
+    }
+
+    private static func end(_ socket: Int32, _ pidfd: Int32, _ patience: Int32) {
+        if socket >= 0 { close(socket) }
+        guard pidfd >= 0 else { return }
+        var status: Int32 = 0
+        _ = plimsoll_ready(pidfd, POLLIN, patience)
+        if plimsoll_pidfd_wait(pidfd, 0, &status) == 0 { reapLater(pidfd) } else { close(pidfd) }
     }
 
     /// A machine that is busy may take longer to end it: nobody is kept waiting, and no zombie is left.
@@ -108,26 +154,42 @@ package final class Guard: Sendable {
         if !isStarted { close(file) }
     }
 
-    private static func forget(_ id: ObjectIdentifier, _ state: inout State) {
+    private func forget(_ id: ID, _ state: inout State) {
         guard let entry = state.held.removeValue(forKey: id) else { return }
-        for key in entry.keys { _ = tell(PLIMSOLL_GUARD_FORGET, -1, key, state.socket) }
+        for key in entry.keys where Self.tell(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT {
+            // It may hold on to what is not to be touched any more.
+            _ = replace(&state)
+            return
+        }
     }
 
-    private static func tell(_ what: Held, _ id: ObjectIdentifier, _ state: inout State) -> Int32 {
+    private static func tell(_ what: Held, _ id: ID, _ state: inout State, _ patience: Int32) -> Int32 {
         switch what {
-        case .process(let child): return add(PLIMSOLL_GUARD_STOPPED_PROCESS, child.descriptor, id, &state)
+        case .process(let child): return add(PLIMSOLL_GUARD_STOPPED_PROCESS, child.descriptor, id, &state, patience)
+        case .limits(let limits):
+            for limit in limits {
+                let file = limit.directory.open(limit.file, O_WRONLY)
+                // Its group is gone.
+                guard file >= 0 else { continue }
+                defer { close(file) }
+                let result = add(PLIMSOLL_GUARD_TEXT, file, id, &state, patience, limit.text)
+                if result < 0 { return result }
+            }
+            return 0
         case .group(let group):
             switch group.freezer {
-            case .unified(let file): return add(PLIMSOLL_GUARD_UNIFIED, file, id, &state)
-            case .version1(let file): return add(PLIMSOLL_GUARD_FREEZER, file, id, &state)
+            case .unified(let file): return add(PLIMSOLL_GUARD_UNIFIED, file, id, &state, patience)
+            case .version1(let file): return add(PLIMSOLL_GUARD_FREEZER, file, id, &state, patience)
             case .signals:
-                if let directory = group.directories.first { return add(PLIMSOLL_GUARD_STOPPED_GROUP, directory.descriptor, id, &state) }
+                if let directory = group.directories.first {
+                    return add(PLIMSOLL_GUARD_STOPPED_GROUP, directory.descriptor, id, &state, patience)
+                }
                 for pid in group.processes {
                     let file = plimsoll_pidfd_open(pid)
                     // It has ended meanwhile.
                     guard file >= 0 else { continue }
                     defer { close(file) }
-                    let result = add(PLIMSOLL_GUARD_STOPPED_PROCESS, file, id, &state)
+                    let result = add(PLIMSOLL_GUARD_STOPPED_PROCESS, file, id, &state, patience)
                     if result < 0 { return result }
                 }
                 return 0
@@ -135,16 +197,32 @@ package final class Guard: Sendable {
         }
     }
 
-    private static func add(_ kind: plimsoll_guard_kind, _ file: Int32, _ id: ObjectIdentifier, _ state: inout State) -> Int32 {
+    private static func add(
+        _ kind: plimsoll_guard_kind, _ file: Int32, _ id: ID, _ state: inout State, _ patience: Int32, _ text: String = ""
+    ) -> Int32 {
         let key = state.nextKey
         state.nextKey += 1
-        let result = tell(kind, file, key, state.socket)
+        let result = tell(kind, file, key, text, state.socket, patience)
         if result >= 0 { state.held[id]?.keys.append(key) }
         return result
     }
 
-    private static func tell(_ kind: plimsoll_guard_kind, _ file: Int32, _ key: UInt64, _ socket: Int32) -> Int32 {
-        var record = plimsoll_guard_record(kind: kind.rawValue, key: key)
+    private static func tell(
+        _ kind: plimsoll_guard_kind, _ file: Int32, _ key: UInt64, _ text: String, _ socket: Int32, _ patience: Int32
+    ) -> Int32 {
+        guard text.utf8.count <= Int(PLIMSOLL_GUARD_TEXT_SIZE) else { return -EINVAL }
+        var record = plimsoll_guard_record()
+        (record.kind, record.length, record.key) = (kind.rawValue, UInt32(text.utf8.count), key)
+        withUnsafeMutableBytes(of: &record.text) { $0.copyBytes(from: text.utf8) }
         return plimsoll_guard_tell(socket, &record, file, patience)
     }
+}
+
+/// A limit of a group's, and the text that lifts it.
+package struct LiftedLimit: Sendable {
+    package var directory: GroupDirectory
+    package var file: String
+    package var text: String
+
+    package init(_ directory: GroupDirectory, _ file: String, _ text: String) { (self.directory, self.file, self.text) = (directory, file, text) }
 }

@@ -10,27 +10,47 @@ struct ProcessNote {
 
     /// The units that there are notes of.
     static func units(in directory: String) -> [String] {
+        names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(GroupRoot.isName)
+    }
+
+    /// All that lies in a directory.
+    static func names(in directory: String) -> [String] {
         guard let stream = opendir(directory) else { return [] }
         defer { closedir(stream) }
         var names: [String] = []
         while let entry = readdir(stream) {
             let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
-            if name.hasSuffix(suffix), GroupRoot.isName(String(name.dropLast(suffix.count))) { names.append(String(name.dropLast(suffix.count))) }
+            if name != ".", name != ".." { names.append(name) }
         }
         return names
     }
 
+    /// Replaces the note as a whole: whoever is killed meanwhile leaves the former one.
+    ///
     /// - Parameter child: `nil` while none runs.
-    func write(_ child: Child?, _ group: UnitGroup) {
+    /// - Returns: why it could not be written; `nil` if it was.
+    func write(_ child: Child?, _ group: UnitGroup) -> String? {
         var text = child.flatMap { child in child.started.map { "\(child.pid) \($0)\n" } } ?? "-\n"
         for directory in group.directories where directory.isOurs {
             text += "\(directory.hierarchy.rawValue) \(directory.identity.device) \(directory.identity.inode) \(directory.path)\n"
         }
-        let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard file >= 0 else { return }
-        defer { close(file) }
-        let bytes = Array(text.utf8)
-        _ = Glibc.write(file, bytes, bytes.count)
+        let temporary = path + ".new"
+        if let number = Self.replace(path, by: temporary, with: Array(text.utf8)) {
+            unlink(temporary)
+            return "the note \(path) can't be written, so the next supervisor may not know its process: \(String(cString: strerror(number)))"
+        }
+        return nil
+    }
+
+    private static func replace(_ path: String, by temporary: String, with bytes: [UInt8]) -> Int32? {
+        // What a killed supervisor left half written.
+        unlink(temporary)
+        let file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return errno }
+        let count = Glibc.write(file, bytes, bytes.count), number = count < 0 ? errno : ENOSPC
+        close(file)
+        guard count == bytes.count else { return number }
+        return rename(temporary, path) == 0 ? nil : errno
     }
 
     private var lines: [Substring] {

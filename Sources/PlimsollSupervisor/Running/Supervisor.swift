@@ -54,12 +54,16 @@ public final class Supervisor: Sendable {
     let complaints = Mutex<[@Sendable (String) -> Void]>([])
     let published = Mutex<[UnitReport]>([])
     let protection = Mutex<[SelfProtection.Outcome]>([])
+    /// As long as it may run, and until it has.
+    let claim: Mutex<SupervisorClaim?>
     private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
     /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
     let turns = Atomic(0)
 
-    /// Looks at what there is; starts nothing.
+    /// Looks at what there is; starts nothing. From then on until `run()` has ended, no other supervisor has its directory, nor its prefix where its groups are.
+    ///
+    /// - Throws: if another supervisor has them, with the number of its process.
     public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
         try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
     }
@@ -69,7 +73,12 @@ public final class Supervisor: Sendable {
     ///   - root: where groups are made; `nil` for wherever they can be.
     package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws {
         (first, self.options, self.source) = (units, options, source)
-        self.root = root ?? GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf)
+        // Before anything is looked at that another may have. A dry run has nothing to itself, and takes nothing.
+        let isDryRun = options.policy.isDryRun
+        let claim = isDryRun ? nil : try SupervisorClaim(directory: options.directory)
+        self.root = root ?? GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf && !isDryRun)
+        try claim?.claim(options.prefix, in: self.root.parents.values)
+        self.claim = Mutex(claim)
         queue = try EventQueue()
     }
 
@@ -79,6 +88,7 @@ public final class Supervisor: Sendable {
     public func run() throws {
         // Relaxed: one caller wins; nothing else hangs on it.
         guard !hasRun.exchange(true, ordering: .relaxed) else { throw SupervisorError("this Supervisor has run already; make another to run again") }
+        defer { claim.withLock { $0 = nil } }
         try SupervisorLoop(self).run(first)
     }
 

@@ -7,7 +7,7 @@ import Synchronization
 extension SupervisorLoop {
     func carryOut(_ decision: Decision, _ fleet: Fleet) {
         write(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
-        guard !decision.isDryRun else { return }
+        guard !decision.isDryRun, !isDryRun else { return }
         guard let run = byName[decision.unit] else {
             return engine.learn(Outcome(decision, at: now, relief: .zero, failure: "there is no such unit any more"))
         }
@@ -96,7 +96,7 @@ extension SupervisorLoop {
 
     /// Asks it to end, and kills it later if it hasn't.
     func askToEnd(_ run: UnitRun, _ grace: Duration) {
-        guard run.isAlive else { return }
+        guard run.isAlive, !run.isObserved else { return }
         run.isEndedByUs = true
         run.enter(.ending, at: now)
         // Asked twice, it has no more time for that.
@@ -129,7 +129,7 @@ extension SupervisorLoop {
     /// Kills it as it stands.
     func kill(_ run: UnitRun) {
         run.killAt = nil
-        guard run.isAlive else { return }
+        guard run.isAlive, !run.isObserved else { return }
         run.enter(.ending, at: now)
         do {
             try run.group.killAll()

@@ -40,10 +40,10 @@ extension SupervisorLoop {
         settle(run, failure: "it is no unit any more")
         setFree(run)
         unwatch(run)
-        warden.forget(run.group)
+        if !run.isObserved { warden.forget(run.group) }
         runs[run.id] = nil
         if byName[run.unit.name] === run { byName[run.unit.name] = nil }
-        ProcessNote(options.directory, run.unit.name).remove()
+        ProcessNote(directory, run.unit.name).remove()
         // One that runs on keeps the group that it was put into.
         if run.isOurs || run.group.isEmpty { do { try run.group.remove() } catch { report(run.unit, "\(error)") } }
         // Once nothing of this one is there any more: both have the same paths.
@@ -52,6 +52,7 @@ extension SupervisorLoop {
 
     /// Takes back what keeps it from running as it likes.
     func setFree(_ run: UnitRun) {
+        guard !run.isObserved else { return }
         try? run.group.thaw()
         // The group outlives its processes: the next would be slow for no reason.
         if run.throttledSince != nil { _ = try? run.group.throttle(false) }

@@ -122,6 +122,7 @@ extension SupervisorLoop {
         if run.child == nil, run.isAlive, isEmpty { return ended(run) }
         // Somebody else started it again.
         if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
+        if run.isObserved { return seeStandstill(run) }
         guard run.state == .suspending, run.group.isFrozen else { return }
         run.enter(.suspended, at: now)
         run.weigh()
@@ -155,6 +156,14 @@ extension SupervisorLoop {
             if wardenDue == nil { supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)") }
             wardenDue = now + .seconds(1)
         }
-        if warden.descriptor >= 0 { supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden) }
+        watchedWarden = 0
+        watchWarden()
+    }
+
+    /// A guard that did not answer has been replaced by another.
+    func watchWarden() {
+        guard watchedWarden != warden.pid, warden.descriptor >= 0 else { return }
+        watchedWarden = warden.pid
+        supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
     }
 }

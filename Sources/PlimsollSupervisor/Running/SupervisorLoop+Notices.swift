@@ -58,7 +58,7 @@ extension SupervisorLoop {
         // Still ours to be waited for.
         run.formers.append(child)
         run.child = next
-        if run.isOurs { ProcessNote(options.directory, run.unit.name).write(next, run.group) }
+        if run.isOurs { note(run) }
     }
 
     /// A program that goes on naming others is not followed any further.

@@ -11,8 +11,8 @@ extension SupervisorLoop {
         let named = Set(units.map(\.name))
         for name in ProcessNote.units(in: options.directory) where !named.contains(name) {
             let note = ProcessNote(options.directory, name), unit = ServiceUnit(name: name, origin: .command([]))
-            guard !options.policy.isDryRun else {
-                report(unit, "a former supervisor left it, and it is no unit any more; a dry run leaves it as it is")
+            guard !isDryRun else {
+                report(unit, "a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is")
                 continue
             }
             let directories = note.groups
@@ -40,7 +40,7 @@ extension SupervisorLoop {
             run.child = child
             return began(run)
         }
-        let noted = run.isOurs ? ProcessNote(options.directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) } : nil
+        let noted = run.isOurs ? ProcessNote(directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) } : nil
         // Where there are no groups, only the note says who it is.
         if let noted { run.group.note(noted.pid) }
         if run.group.isEmpty { return }

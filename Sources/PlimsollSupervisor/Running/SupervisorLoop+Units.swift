@@ -45,6 +45,7 @@ extension SupervisorLoop {
             if old.isLeaving { old.successor = unit } else { report(unit, "there are two units of that name; the second is left out") }
             return
         }
+        if isDryRun { return observe(unit) }
         do {
             let group: UnitGroup
             if case .group(let path) = unit.origin {
@@ -57,7 +58,7 @@ extension SupervisorLoop {
             try takeOver(run)
             if run.isOurs {
                 // Also of one that does not run: its group is there.
-                if !run.isAlive { ProcessNote(options.directory, unit.name).write(nil, group) }
+                if !run.isAlive { note(run) }
                 if !run.isAlive { run.startAt = now }
             }
         } catch {
@@ -66,13 +67,13 @@ extension SupervisorLoop {
     }
 
     /// From now on it is one of the units.
-    func keep(_ unit: ServiceUnit, _ group: UnitGroup) throws -> UnitRun {
-        let pressure = try PressureSocket(directory: options.directory, unit: unit.name) { [unowned self] in hears($0, $1, of: unit.name) }
-        let run = UnitRun(id: newID(), unit, group, pressure)
+    func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
+        let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in hears($0, $1, of: unit.name) }
+        let run = UnitRun(id: newID(), unit, group, pressure, isObserved: isObserved)
         runs[run.id] = run
         byName[unit.name] = run
         // Remembered: the next guard is told.
-        do { try warden.watch(group) } catch { report(unit, "\(error)") }
+        if !isObserved { do { try warden.watch(group) } catch { report(unit, "\(error)") } }
         supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
         if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
         return run
@@ -84,7 +85,7 @@ extension SupervisorLoop {
             byProcess[child.pid] = run
             supervisor.queue.watch(child.descriptor, for: .readable, Token.of(run.id, Token.child))
         }
-        if run.isOurs { ProcessNote(options.directory, run.unit.name).write(run.child, run.group) }
+        if run.isOurs { note(run) }
         run.startedAt = now
         run.isEndedByUs = false
         run.lastAlive = now
@@ -94,8 +95,14 @@ extension SupervisorLoop {
         run.weigh()
     }
 
+    /// For the supervisor after this one.
+    func note(_ run: UnitRun) {
+        if let problem = ProcessNote(directory, run.unit.name).write(run.child, run.group) { report(run.unit, problem) }
+    }
+
     /// Limits and shares, where they are for us to set.
     func shape(_ run: UnitRun) {
+        guard !run.isObserved else { return }
         do {
             let unit = run.unit, group = run.group
             if case .group = unit.origin {

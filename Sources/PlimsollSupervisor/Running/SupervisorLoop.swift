@@ -9,6 +9,8 @@ import Synchronization
 final class SupervisorLoop {
     let supervisor: Supervisor
     let options: Supervisor.Options
+    /// For its sockets, and for what the next one has to know. A dry run has one of its own.
+    let directory: String
     let journal: Journal
     let hands: Hands
     let warden: Guard
@@ -30,6 +32,8 @@ final class SupervisorLoop {
     private var hasKilledAll = false
     /// When a guard is to be made again.
     var wardenDue: Duration?
+    /// The guard that the queue tells of.
+    var watchedWarden: Int32 = 0
     /// So that records can be put beside others'.
     let time = Timekeeper.machine
     var now = Duration.zero
@@ -47,28 +51,35 @@ final class SupervisorLoop {
         self.supervisor = supervisor
         options = supervisor.options
         // First, as long as there is little to share.
-        warden = try Guard()
+        warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
+        directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit)
         hands = try Hands()
-        notices = try NotifySocket(directory: options.directory)
+        notices = try NotifySocket(directory: directory)
         engine = SupervisorEngine(options.policy)
-        channel = try ChannelServer(directory: options.directory) { [unowned self] process, user in unit(of: process, user: user)?.unit.name }
+        channel = try ChannelServer(directory: directory) { [unowned self] process, user in unit(of: process, user: user)?.unit.name }
         watchFiles()
     }
 
-    deinit { hands.stop() }
+    deinit {
+        hands.stop()
+        if isDryRun { removeScratchDirectory() }
+    }
 
     private func watchFiles() {
         supervisor.queue.watch(notices.file, for: .readable, Token.notices)
         supervisor.queue.watch(channel.file, for: .readable, Token.channel)
-        supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
+        watchWarden()
     }
 
     func run(_ units: [ServiceUnit]) throws {
         defer { end() }
         now = time.elapsed()
-        let protection = SelfProtection(own: supervisor.root.own)
-        supervisor.protection.withLock { $0 = protection.outcomes }
+        // A dry run is not missed.
+        if !isDryRun {
+            let protection = SelfProtection(own: supervisor.root.own)
+            supervisor.protection.withLock { $0 = protection.outcomes }
+        }
         take(units)
         endLeftovers(beside: units)
         // Not only once something happens.
@@ -88,6 +99,7 @@ final class SupervisorLoop {
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
         for token in heard { hear(token) }
+        watchWarden()
         takeRequests()
         keepTime()
         let fleet = look()

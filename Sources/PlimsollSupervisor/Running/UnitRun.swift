@@ -65,8 +65,8 @@ final class UnitRun {
     var charge = ByteCount.zero
     var reclaimable = ByteCount.zero
 
-    init(id: UInt64, _ unit: ServiceUnit, _ group: UnitGroup, _ pressure: PressureSocket) {
-        (self.id, self.unit, self.group, self.pressure) = (id, unit, group, pressure)
+    init(id: UInt64, _ unit: ServiceUnit, _ group: UnitGroup, _ pressure: PressureSocket, isObserved: Bool = false) {
+        (self.id, self.unit, self.group, self.pressure, self.isObserved) = (id, unit, group, pressure, isObserved)
         keepAlive = unit.keepAlive
     }
 
@@ -86,7 +86,9 @@ final class UnitRun {
     /// As systemd has it (`DefaultTimeoutStartSec`).
     private static let startTime = Duration.seconds(90)
     /// The supervisor starts it, and so ends it as well. Others ran before, and run on when they are let go of.
-    var isOurs: Bool { if case .command = unit.origin { true } else { false } }
+    var isOurs: Bool { if case .command = unit.origin { !isObserved } else { false } }
+    /// A dry run looks at it, and changes nothing about it.
+    let isObserved: Bool
     var suspension: ServiceUnit.Suspension { unit.suspension == .never ? .never : group.suspension }
 
     /// Reads what the kernel charges it.

@@ -1,0 +1,124 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// One supervisor has a directory and a prefix; a dry run beside it changes nothing.
+@Suite(.serialized) struct SupervisorClaimTests {
+    private func error(_ body: () throws -> Void) -> String? {
+        do {
+            try body()
+            return nil
+        } catch { return "\(error)" }
+    }
+
+    @Test func `a second supervisor of a directory is refused, and told who has it`() async throws {
+        let first = try RunningFleet([.shell("web")])
+        #expect(await first.waits { first.state("web") == .running })
+        let pid = first.text("web.process")
+        var options = Supervisor.Options(directory: first.directory.path)
+        options.prefix = Workbench.prefix()
+        let text = try #require(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
+        #expect(text.contains("another supervisor has the directory \(first.directory.path): process \(getpid());"), "\(text)")
+        #expect(first.state("web") == .running && first.text("web.process") == pid)
+        #expect(access("\(first.directory.path)/web.pressure", F_OK) == 0 || !RunningFleet.names(in: first.directory.path).isEmpty)
+        #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
+    }
+
+    @Test func `a second supervisor of a prefix is refused, whatever directory it has`() async throws {
+        let first = try RunningFleet([.shell("web")])
+        #expect(await first.waits { first.state("web") == .running })
+        guard !first.supervisor.root.parents.isEmpty else { return #expect(await first.stop()) }
+        let other = Fixture.Directory()
+        var options = Supervisor.Options(directory: other.path)
+        options.prefix = first.supervisor.options.prefix
+        let text = try #require(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
+        #expect(text.contains("another supervisor has the prefix \(options.prefix) in ") && text.contains("process \(getpid());"), "\(text)")
+        #expect(first.state("web") == .running)
+        #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
+        // Nothing of either is left, and what was refused may have it now.
+        for parent in first.supervisor.root.parents.values { #expect(access("\(parent)/\(options.prefix).lock", F_OK) != 0) }
+        #expect(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) } == nil)
+        unlink("\(other.path)/supervisor.lock")
+    }
+
+    @Test func `a claim in another process is refused by that process's number`() async throws {
+        let directory = Fixture.Directory(), prefix = Workbench.prefix(), output = Output()
+        defer { unlink("\(directory.path)/supervisor.lock") }
+        let held = try SupervisorClaim(directory: directory.path)
+        try held.claim(prefix, in: Workbench.found.parents.values)
+        let (path, parent, writing) = (directory.path, Workbench.found.parents.values.sorted().first ?? "", output.write)
+        await #expect(processExitsWith: .success) {
+            [path = path as String, parent = parent as String, prefix = prefix as String, holder = getpid() as Int32] in
+            #expect { _ = try SupervisorClaim(directory: path) } throws: { "\($0)".contains("process \(holder);") }
+            let other = Fixture.Directory()
+            let claim = try SupervisorClaim(directory: other.path)
+            if !parent.isEmpty { #expect { try claim.claim(prefix, in: [parent]) } throws: { "\($0)".contains("process \(holder);") } }
+            unlink("\(other.path)/supervisor.lock")
+        }
+        withExtendedLifetime((held, writing)) {}
+    }
+
+    @Test func `T32 what a killed supervisor's guard has not thawed yet, the next supervisor waits for`() throws {
+        let directory = Fixture.Directory(), path = "\(directory.path)/lock"
+        defer { unlink(path) }
+        let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600), next = open(path, O_RDWR | O_CLOEXEC)
+        defer { close(next) }
+        #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
+        var guardian: Guard? = try Guard(keeping: [file], patience: .milliseconds(100))
+        // One answer: its descriptors are in place.
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        try guardian!.watch(group)
+        guardian!.forget(group)
+        let process = try Child.adopt(guardian!.pid)
+        process.signal(SIGSTOP)
+        close(file)
+        guardian = nil
+        #expect(flock(next, LOCK_EX | LOCK_NB) != 0)
+        process.signal(SIGCONT)
+        #expect(process.waitForEnd(within: Workbench.limit) != nil)
+        #expect(flock(next, LOCK_EX | LOCK_NB) == 0)
+    }
+
+    @Test func `a dry run beside a supervisor sees its units, and neither it nor its end touches them`() async throws {
+        let directory = Fixture.Directory(), log = "\(directory.path)/log"
+        let web = ServiceUnit.shell("web", "trap 'echo asked >> \(log)' TERM CONT; echo ready >> \(log); while :; do sleep 1000 & wait; done")
+        let live = try RunningFleet([web, .shell("other")]) { $0.policy.grace = .milliseconds(200) }
+        #expect(await live.waits { access(log, F_OK) == 0 && live.state("web") == .running && live.state("other") == .running })
+        let before = RunningFleet.names(in: live.directory.path).sorted(), note = live.text("web.process")
+        let path = try #require(live.supervisor.root.parents.values.sorted().first.map { "\($0)/\(live.supervisor.options.prefix)-web" })
+        let frozen = live.group("web").map { "\($0)/cgroup.freeze" }
+        if let frozen { #expect(GroupText.write("1", to: frozen) == nil) }
+
+        var never = ServiceUnit.shell("never", "echo started > \(directory.path)/started")
+        never.restart = .always
+        let dry = try RunningFleet([web, never], after: live) {
+            $0.policy.isDryRun = true
+            $0.policy.grace = .milliseconds(200)
+        }
+        #expect(await dry.waits { dry.state("web") == (frozen == nil ? .running : .suspended) && dry.state("never") == .stopped })
+        #expect(
+            dry.problems.sorted() == [
+                "never: it does not run, and a dry run starts nothing",
+                "other: a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is",
+            ])
+        dry.push()
+        #expect(await dry.waits { !dry.decisions("web").isEmpty })
+        dry.supervisor.stop()
+        #expect(await dry.waits { dry.isOver })
+
+        #expect(live.state("web") == .running && live.text("web.process") == note)
+        #expect(RunningFleet.names(in: live.directory.path).sorted() == before)
+        #expect(access(path, F_OK) == 0 && access("\(directory.path)/started", F_OK) != 0)
+        if let frozen {
+            #expect(GroupText.number((try? GroupText.read(frozen).get()) ?? []) == 1)
+            #expect(GroupText.write("0", to: frozen) == nil)
+        }
+        #expect(String(decoding: (try? GroupText.read(log).get()) ?? [], as: UTF8.self) == "ready\n")
+        #expect(await live.stop() && live.problems.isEmpty, "\(live.problems)")
+        unlink(log)
+    }
+}
