@@ -21,7 +21,10 @@ package struct GroupProbe: Sendable {
 
     /// Looks for a place below the own group, or beside it where whoever delegated has prepared that: below a group with processes there are no controllers.
     package mutating func unified(_ place: GroupPlace?, leaf: String?) {
-        guard case .directory(let own, let top)? = place else { return refuse(.unified, place) }
+        guard case .directory(var own, let top)? = place else { return refuse(.unified, place) }
+        var leaf = leaf
+        // Started in the leaf already (DelegateSubgroup= in its unit): the group above it is the one that was delegated.
+        if let name = leaf, own != top, own.hasSuffix("/" + name) { (own, leaf) = (String(own.dropLast(name.utf8.count + 1)), nil) }
         let missing = enable(own, leaf: leaf)
         self.missing = missing
         var candidates = [own]
