@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -29,6 +30,21 @@ int plimsoll_pidfd_wait(int pidfd, int blocks, int *status) {
     if (info.si_pid == 0) return 0;
     *status = info.si_status;
     return info.si_code == CLD_EXITED ? 1 : info.si_code == CLD_DUMPED ? 3 : 2;
+}
+
+int plimsoll_inherits_children(void) {
+    int inherits = 0;
+    return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &inherits) == 0 && inherits);
+}
+
+pid_t plimsoll_ended_child(void) {
+    siginfo_t info = {0};
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 ? info.si_pid : 0;
+}
+
+int plimsoll_reap(pid_t pid) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) == 0 ? 0 : -errno;
 }
 
 int64_t plimsoll_milliseconds(void) {

@@ -1,6 +1,10 @@
 #define _GNU_SOURCE
 #include "CSystemCallFaults.h"
 
+#include <sys/prctl.h>
+
+bool become_subreaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
+
 // A sanitizer has calls of its own in front of these.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)

@@ -83,4 +83,43 @@ import Testing
         #expect(protection.outcomes.map(\.name) == ["oom score", "reserve", "nice", "processor weight"] && protection.outcomes[0].isDone)
         #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })
     }
+
+    @Test func `C36 a throttle bounds the disks that a unit has used, and another's own limits are put back`() throws {
+        let files = version2.merging([
+            "io.max": "8:0 rbps=2097152 wbps=max riops=max wiops=max\n", "io.stat": "8:0 rbytes=1\n8:16 rbytes=1 wbytes=2\n",
+        ]) { $1 }
+        .merging(["cpu.max": "100000 100000\n"]) { $1 }
+        let path = try fixture(files)
+        defer { remove(path, files.keys) }
+        let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
+        let own = group.throttle(keepsOwn: true), ours = group.throttle()
+        #expect(own.set.map(\.text) == ["10000 100000", "8:0 rbps=1048576 wbps=1048576", "8:16 rbps=1048576 wbps=1048576"])
+        #expect(own.lift.map(\.text) == ["100000 100000", "8:0 rbps=2097152 wbps=max riops=max wiops=max", "8:16 rbps=max wbps=max"])
+        #expect(ours.lift.map(\.text) == ["max 100000", "8:0 rbps=max wbps=max", "8:16 rbps=max wbps=max"])
+        #expect(own.set.map(\.file) == ["cpu.max", "io.max", "io.max"] && own.lift.map(\.file) == own.set.map(\.file))
+    }
+
+    @Test func `K43 a supervisor that is started in its leaf has units beside it`() throws {
+        let root = try fixture(["cgroup.controllers": "memory cpu io\n", "cgroup.subtree_control": ""]), own = root + "/plimsoll-supervisor"
+        mkdir(own, 0o755)
+        defer {
+            rmdir(own)
+            remove(root, ["cgroup.controllers", "cgroup.subtree_control"])
+        }
+        var probe = GroupProbe(prefix: "plimsoll")
+        probe.unified(.directory(own, top: root), leaf: "plimsoll-supervisor")
+        #expect(probe.parents[.unified] == root && !probe.madeLeaf && access(own + "/plimsoll-supervisor", F_OK) != 0)
+        var alone = GroupProbe(prefix: "plimsoll")
+        alone.unified(.directory(root, top: root), leaf: "plimsoll-supervisor")
+        #expect(alone.parents[.unified] == root)
+    }
+
+    @Test func `K42 K44 the supervisor can be killed with its group, and acts before systemd-oomd does`() {
+        // Who can't be killed is left half alive where a group is killed as a whole.
+        #expect(SelfProtection.Options().oomScoreAdjust > -1000)
+        // Of systemd-oomd: 60 % for 30 s; 40 % where a desktop asks for it.
+        let thresholds = PressureThresholds.standard
+        #expect(thresholds.stallWarning < 0.4 && thresholds.stallCritical <= 0.4)
+        #expect(SupervisorPolicy.standard.leaveTime + SupervisorPolicy.standard.grace < .seconds(30))
+    }
 }

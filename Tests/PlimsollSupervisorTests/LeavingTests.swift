@@ -96,7 +96,7 @@ import Testing
         #expect(engine.words(fleet(90, .critical, short: 300, [over])) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `C37 before anybody in front is touched a throttled unit's grace is cut short`() {
+    @Test mutating func `C36 before anybody in front is touched a throttled unit's grace is cut short`() {
         let over = unit("job", .background, .leaving) {
             ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never)
             ($0.isThrottled, $0.throttledSince) = (true, .seconds(60))

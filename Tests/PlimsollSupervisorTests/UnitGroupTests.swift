@@ -223,4 +223,93 @@ import Testing
         }
         Workbench.clear(try root.make("web"))
     }
+
+    @Test(.enabled(if: Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    func `T32 C36 when the supervisor ends, the guard lifts what slowed a unit down`() throws {
+        let group = try Workbench.root().make("web")
+        defer { Workbench.clear(group) }
+        let cpu = try #require(group.cpu), file = cpu.has("cpu.max") ? "cpu.max" : "cpu.cfs_quota_us"
+        func quota() throws -> String { String(decoding: try GroupText.read(file, in: cpu.descriptor).get(), as: UTF8.self) }
+        let free = try quota(), throttle = group.throttle()
+        var guardian: Guard? = try Guard()
+        try guardian!.watch(throttle.lift, .throttle, of: group)
+        try group.apply(throttle)
+        #expect(try quota().hasPrefix("10000") && free != quota())
+        guardian = nil
+        #expect(try quota() == free)
+        // What was lifted already stays as its owner sets it from then on.
+        guardian = try Guard()
+        try guardian!.watch(throttle.lift, .throttle, of: group)
+        guardian!.forget(.throttle, of: group)
+        try group.apply(throttle)
+        guardian = nil
+        #expect(try quota() != free)
+        try group.throttle(false)
+        #expect(try quota() == free)
+    }
+
+    @Test(.enabled(if: Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    func `C36 the next supervisor lifts what the note says, and nothing that was set since`() throws {
+        let group = try Workbench.root().make("web"), directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
+        defer { Workbench.clear(group) }
+        let cpu = try #require(group.cpu), isNew = cpu.has("cpu.max"), file = isNew ? "cpu.max" : "cpu.cfs_quota_us"
+        func quota() throws -> String { String(decoding: try GroupText.read(file, in: cpu.descriptor).get(), as: UTF8.self) }
+        let own = isNew ? "50000 100000" : "50000"
+        try cpu.write(own, to: file, for: .throttle)
+        let throttle = group.throttle(keepsOwn: true)
+        #expect(note.write(nil, nil, throttle.lift) == nil)
+        try group.apply(throttle)
+        #expect(try quota().hasPrefix("10000"))
+        for limit in note.limits { limit.lift() }
+        #expect(try quota() == own + "\n" && note.limits.count == throttle.lift.count && note.groups.isEmpty && note.read() == nil)
+        try cpu.write(isNew ? "70000 100000" : "70000", to: file, for: .throttle)
+        for limit in note.limits { limit.lift() }
+        #expect(try quota().hasPrefix("70000"))
+        note.remove()
+    }
+
+    @Test func `T32 a process that has started the supervisor, or another unit, is put into no group`() throws {
+        let group = try Workbench.root().make("web"), (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
+        defer { Workbench.clear(group, child) }
+        defer { child.signal(SIGKILL) }
+        #expect(output.line() == "ready")
+        let before = try GroupText.read("/proc/self/cgroup").get()
+        #expect { try group.enterTree(getppid()) } throws: { "\($0)".contains("the supervisor is process \(getppid()), or was started by it") }
+        #expect { try group.enterTree(child.pid, sparing: [child.pid]) } throws: {
+            "\($0)".contains("process \(child.pid), which is none of the unit's")
+        }
+        #expect(try GroupText.read("/proc/self/cgroup").get() == before && group.processes.isEmpty)
+    }
+
+    @Test func `C48 of a process with more descriptors than are looked at a lock is assumed`() throws {
+        let (child, output) = try Workbench.shell("for i in 3 4 5 6 7 8 9; do eval \"exec $i</dev/null\"; done; echo ready; exec sleep 1000", in: nil)
+        let path = "\(Workbench.directory)/\(Workbench.prefix())", file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        defer {
+            child.signal(SIGKILL)
+            child.waitForEnd()
+            close(file)
+            unlink(path)
+        }
+        // Descriptors are looked at only where the machine has a lock of a file's.
+        #expect(output.line() == "ready" && flock(file, LOCK_EX | LOCK_NB) == 0)
+        #expect(LockTable.holders(among: [child.pid]).isEmpty)
+        #expect(LockTable.holders(among: [child.pid], most: 5) == [child.pid])
+    }
+
+    @Test func `a note is replaced as a whole, and one that can't be written is told`() throws {
+        let directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
+        #expect(note.write(nil, nil) == nil && RunningFleet.names(in: directory.path) == ["web.process"])
+        // A former one that was cut off half way.
+        let cut = open("\(directory.path)/web.process.new", O_WRONLY | O_CREAT, 0o600)
+        write(cut, "1", 1)
+        close(cut)
+        let child = try Child.start(.init(["/bin/true"]))
+        #expect(note.write(child, nil) == nil && RunningFleet.names(in: directory.path) == ["web.process"] && note.read()?.pid == child.pid)
+        child.waitForEnd()
+        note.remove()
+        let problem = ProcessNote("/nonexistent", "web").write(nil, nil)
+        #expect(
+            problem
+                == "the note /nonexistent/web.process can't be written, so the next supervisor may not know its process: No such file or directory")
+    }
 }

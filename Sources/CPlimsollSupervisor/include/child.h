@@ -21,6 +21,15 @@ int plimsoll_pidfd_wait(int pidfd, int blocks, int *status);
 /// What it is ready for, 0 for nothing.
 int plimsoll_ready(int descriptor, int events, int milliseconds);
 
+/// Whether processes whose parent has ended become this process's children: as the first one of a namespace, or by PR_SET_CHILD_SUBREAPER.
+int plimsoll_inherits_children(void);
+
+/// A child that has ended and was not waited for, which it stays; 0 if there is none.
+pid_t plimsoll_ended_child(void);
+
+/// Waits for the child `pid`, if that has ended. 0 or a negative errno.
+int plimsoll_reap(pid_t pid);
+
 /// The time of a clock that only goes on (CLOCK_MONOTONIC), in milliseconds.
 int64_t plimsoll_milliseconds(void);
 

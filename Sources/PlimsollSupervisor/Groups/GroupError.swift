@@ -27,6 +27,10 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case occupied(Int)
         /// It runs, and must stand still for this.
         case runs
+        /// The first process is the other one, or has started it, which is not of this unit: the supervisor, its guard, or of another unit.
+        case ancestor(Int32, of: Int32)
+        /// So many processes are in it, and no note says that a supervisor of this directory made it.
+        case foreign(Int)
         /// Not letters, digits, `-`, `_` and `.` only, or too long.
         case name
     }
@@ -49,6 +53,8 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case .noGroup: "name a directory below where the hierarchies are mounted"
         case .occupied: "end its processes first"
         case .runs: "suspend it first"
+        case .ancestor: "name the unit's own first process"
+        case .foreign: "take another prefix, or the directory of the supervisor that made it, or end its processes"
         case .name: "use 1 to 64 letters, digits, -, _ and ., the first a letter or digit"
         case .kernel, .missing: nil
         }
@@ -65,6 +71,11 @@ extension GroupError.Reason: CustomStringConvertible {
         case .missing(let what): what
         case .occupied(let count): "it still holds \(count == 1 ? "a process" : "\(count) processes")"
         case .runs: "its processes run"
+        case .ancestor(let pid, let other):
+            other == getpid()
+                ? "the supervisor is process \(pid), or was started by it"
+                : "process \(other), which is none of the unit's, is process \(pid) or was started by it"
+        case .foreign(let count): "it is another's group, and holds \(count == 1 ? "a process" : "\(count) processes")"
         case .name: "that is no name for a unit"
         }
     }

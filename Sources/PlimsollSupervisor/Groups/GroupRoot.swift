@@ -72,6 +72,23 @@ package struct GroupRoot: Sendable {
         return group
     }
 
+    /// Removes groups of that name that nobody is in, but those in `known`.
+    ///
+    /// - Parameter process: what it may hold as well.
+    /// - Throws: if there is another one with processes in it.
+    package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil) throws(GroupError) {
+        guard Self.isName(name) else { throw GroupError(.make, name, .name) }
+        for (hierarchy, parent) in parents {
+            let path = "\(parent)/\(prefix)-\(name)"
+            guard let directory = try? GroupDirectory(hierarchy, path, isOurs: false), !known.contains(directory.identity) else { continue }
+            let processes = directory.processes()
+            if !processes.isEmpty, process.map({ !processes.contains($0) }) ?? true { throw GroupError(.make, path, .foreign(processes.count)) }
+            guard processes.isEmpty else { continue }
+            directory.removeChildren()
+            rmdir(path)
+        }
+    }
+
     /// The unit `name` is what is in the group at `path`, of either version. Nothing is made, nor removed with the unit.
     package func adopt(_ name: String, at path: String) throws(GroupError) -> UnitGroup {
         guard Self.isName(name) else { throw GroupError(.adopt, name, .name) }

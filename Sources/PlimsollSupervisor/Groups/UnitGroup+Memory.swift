@@ -49,6 +49,19 @@ extension UnitGroup {
         return []
     }
 
+    /// What of its memory is kept for it when others want some, where that can be said.
+    func protect(_ request: ByteCount?) throws(GroupError) {
+        guard let memory, !isVersion1 else { return }
+        try memory.write("\(request?.bytes ?? 0)", to: "memory.low", for: .limit)
+    }
+
+    /// Its limits, to be had again; without a brake.
+    func ownLimits(_ limit: ByteCount?) -> [LiftedLimit] {
+        guard let memory else { return [] }
+        if isVersion1 { return [LiftedLimit(memory, "memory.limit_in_bytes", limit.map { "\($0.bytes)" } ?? "-1")] }
+        return [LiftedLimit(memory, "memory.high", "max"), LiftedLimit(memory, "memory.max", limit.map { "\($0.bytes)" } ?? "max")]
+    }
+
     // MARK: Pushing out
 
     /// What came of pushing out.
@@ -63,11 +76,13 @@ extension UnitGroup {
     ///
     /// By `memory.reclaim` (Linux 5.19). On version 1 by lowering the limit to what shall remain, for as long as it takes, which is harmless only while the
     /// unit stands still: running, it could meet that limit and be killed by it.
-    package func pushOut(_ bytes: ByteCount) throws(GroupError) -> PushedOut {
+    ///
+    /// - Parameter guardian: takes the lowered limit back if this process is killed meanwhile.
+    package func pushOut(_ bytes: ByteCount, guardian: Guard? = nil) throws(GroupError) -> PushedOut {
         guard let memory, let before = charge else { throw GroupError(.pushOut, path, .missing("its groups have no memory controller")) }
         guard bytes > .zero else { return PushedOut(bytes: .zero, isComplete: true) }
         let isComplete =
-            if isVersion1 { try lowerLimit(of: memory, to: max(.zero, before - bytes)) } else { try reclaim(bytes, from: memory) }
+            if isVersion1 { try lowerLimit(of: memory, to: max(.zero, before - bytes), guardian) } else { try reclaim(bytes, from: memory) }
         return PushedOut(bytes: max(.zero, before - (charge ?? before)), isComplete: isComplete)
     }
 
@@ -83,10 +98,12 @@ extension UnitGroup {
         }
     }
 
-    private func lowerLimit(of memory: GroupDirectory, to remainder: ByteCount) throws(GroupError) -> Bool {
+    private func lowerLimit(of memory: GroupDirectory, to remainder: ByteCount, _ guardian: Guard?) throws(GroupError) -> Bool {
         guard isFrozen else { throw GroupError(.pushOut, path, .runs) }
         let file = "memory.limit_in_bytes"
         guard let before = memory.number(file) else { throw GroupError(.pushOut, "\(memory.path)/\(file)", .kernel(EIO)) }
+        try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .pushingOut, of: self)
+        defer { guardian?.forget(.pushingOut, of: self) }
         var isComplete = true
         do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .pushOut) } catch {
             // No more was to be had.

@@ -100,7 +100,13 @@ package final class UnitGroup: Sendable {
     }
 
     /// Puts a process and all that it has started into it, until nobody is found outside: they may go on starting others meanwhile.
-    package func enterTree(_ pid: Int32) throws(GroupError) {
+    ///
+    /// - Parameter others: processes that must stay where they are: first ones of other units, the guard.
+    /// - Throws: if the process has started one of those, or the supervisor; nothing is moved then.
+    package func enterTree(_ pid: Int32, sparing others: Set<Int32> = []) throws(GroupError) {
+        let tree = ProcessTable.tree(of: [pid])
+        if tree.contains(getpid()) { throw GroupError(.enter, path, .ancestor(pid, of: getpid())) }
+        if let other = tree.intersection(others).min() { throw GroupError(.enter, path, .ancestor(pid, of: other)) }
         try enter(pid)
         if directories.isEmpty { return }
         // Each round takes a generation; who outruns this many is not to be caught by moving.

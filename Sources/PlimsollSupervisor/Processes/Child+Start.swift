@@ -63,7 +63,11 @@ extension Child {
                         return entries.withUnsafeBufferPointer { entries in
                             kept.withUnsafeBufferPointer { kept in
                                 (request.entries, request.kept) = (entries.baseAddress, kept.baseAddress)
-                                return plimsoll_start(&request, &pid, &file, &step, &entry)
+                                return known.withLock { known in
+                                    let result = plimsoll_start(&request, &pid, &file, &step, &entry)
+                                    if result == 0 { known.insert(pid) }
+                                    return result
+                                }
                             }
                         }
                     }

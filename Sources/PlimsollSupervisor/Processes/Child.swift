@@ -40,13 +40,18 @@ package final class Child: Sendable {
     package let isAdopted: Bool
     /// When it was started, in clock ticks since the machine was; `nil` if it had ended before that could be read.
     package let started: UInt64?
-    private let known = Mutex<Ending?>(nil)
+    private let outcome = Mutex<Ending?>(nil)
+    /// The numbers of children whose status is still to be taken, by whoever started them.
+    static let known = Mutex<Set<Int32>>([])
 
     init(pid: Int32, descriptor: Int32, isAdopted: Bool, started: UInt64?) {
         (self.pid, self.descriptor, self.isAdopted, self.started) = (pid, descriptor, isAdopted, started)
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        close(descriptor)
+        if !isAdopted { Self.known.withLock { _ = $0.remove(pid) } }
+    }
 
     /// Takes a process that already runs.
     ///
@@ -85,12 +90,12 @@ package final class Child: Sendable {
 
     private func wait(blocking: Bool) -> Ending? {
         // Not inside the lock: others may ask meanwhile.
-        if let ending = known.withLock({ $0 }) { return ending }
+        if let ending = outcome.withLock({ $0 }) { return ending }
         if isAdopted || blocking {
             let isOver = plimsoll_ready(descriptor, POLLIN, blocking ? -1 : 0) != 0
             guard isOver || blocking else { return nil }
         }
-        return known.withLock { known in
+        return outcome.withLock { known in
             if known != nil { return known }
             var status: Int32 = 0
             let result = isAdopted ? -ECHILD : plimsoll_pidfd_wait(descriptor, 0, &status)
@@ -100,6 +105,8 @@ package final class Child: Sendable {
             case 2, 3: known = .killed(signal: status, dumpedCore: result == 3)
             default: known = .gone
             }
+            // Its number may be another's from now on.
+            if !isAdopted { Self.known.withLock { _ = $0.remove(pid) } }
             return known
         }
     }

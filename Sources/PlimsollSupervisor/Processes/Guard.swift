@@ -23,7 +23,7 @@ package final class Guard: Sendable {
 
     /// Why a group has limits that must not outlast this process.
     package enum Burden: Int, Sendable, CaseIterable {
-        case throttle = 1, containment, pushingOut
+        case throttle = 1, containment, shares, pushingOut
     }
 
     private struct State: ~Copyable {
@@ -216,13 +216,4 @@ package final class Guard: Sendable {
         withUnsafeMutableBytes(of: &record.text) { $0.copyBytes(from: text.utf8) }
         return plimsoll_guard_tell(socket, &record, file, patience)
     }
-}
-
-/// A limit of a group's, and the text that lifts it.
-package struct LiftedLimit: Sendable {
-    package var directory: GroupDirectory
-    package var file: String
-    package var text: String
-
-    package init(_ directory: GroupDirectory, _ file: String, _ text: String) { (self.directory, self.file, self.text) = (directory, file, text) }
 }

@@ -27,12 +27,24 @@ struct ProcessNote {
 
     /// Replaces the note as a whole: whoever is killed meanwhile leaves the former one.
     ///
-    /// - Parameter child: `nil` while none runs.
+    /// - Parameters:
+    ///   - child: `nil` while none runs.
+    ///   - group: `nil` for what the next one is not to end.
+    ///   - limits: what the next one has to lift.
     /// - Returns: why it could not be written; `nil` if it was.
-    func write(_ child: Child?, _ group: UnitGroup) -> String? {
+    func write(_ child: Child?, _ group: UnitGroup?, _ limits: [LiftedLimit] = []) -> String? {
         var text = child.flatMap { child in child.started.map { "\(child.pid) \($0)\n" } } ?? "-\n"
-        for directory in group.directories where directory.isOurs {
+        for directory in group?.directories ?? [] where directory.isOurs {
             text += "\(directory.hierarchy.rawValue) \(directory.identity.device) \(directory.identity.inode) \(directory.path)\n"
+        }
+        for limit in limits {
+            let directory = limit.directory
+            let fields = [
+                "lift", directory.hierarchy.rawValue, "\(directory.identity.device)", "\(directory.identity.inode)", limit.file, limit.present,
+                limit.text,
+                directory.path,
+            ]
+            text += fields.joined(separator: "\t") + "\n"
         }
         let temporary = path + ".new"
         if let number = Self.replace(path, by: temporary, with: Array(text.utf8)) {
@@ -73,6 +85,18 @@ struct ProcessNote {
                 let directory = try? GroupDirectory(hierarchy, String(words[3]), isOurs: true)
             else { return nil }
             return "\(directory.identity.device)" == words[1] && "\(directory.identity.inode)" == words[2] ? directory : nil
+        }
+    }
+
+    /// What is to be lifted, of groups that are the same still.
+    var limits: [LiftedLimit] {
+        lines.dropFirst().compactMap { line in
+            let fields = line.split(separator: "\t", maxSplits: 7, omittingEmptySubsequences: false).map(String.init)
+            guard fields.count == 8, fields[0] == "lift", let hierarchy = Hierarchy(rawValue: fields[1]),
+                let directory = try? GroupDirectory(hierarchy, fields[7], isOurs: false),
+                "\(directory.identity.device)" == fields[2], "\(directory.identity.inode)" == fields[3], !fields[4].contains("/")
+            else { return nil }
+            return LiftedLimit(directory, fields[4], fields[6], present: fields[5])
         }
     }
 

@@ -37,6 +37,7 @@ extension SupervisorLoop {
             if let peer = run.peer { channel.send(.release(bytes), to: peer) }
         case .background:
             run.enter(.leaving, at: now)
+            lookForLocks(of: run)
             run.backgroundSince = run.backgroundSince ?? now
             if eyes.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
@@ -52,16 +53,15 @@ extension SupervisorLoop {
             run.enter(.suspended, at: now)
         case .resume(let reason): try resume(run, reason)
         case .pushOut(let bytes):
-            let id = run.id, group = run.group, supervisor = supervisor
+            let id = run.id, group = run.group, supervisor = supervisor, warden = warden
             hands.work {
                 var failure: String?
-                do { _ = try group.pushOut(bytes) } catch { failure = "\(error)" }
+                do { _ = try group.pushOut(bytes, guardian: warden) } catch { failure = "\(error)" }
                 supervisor.ask(.outcome(id, number, failure: failure))
             }
             return false
         case .throttle(let on):
-            if let reason = try run.group.throttle(on) { throw SupervisorError(reason) }
-            run.throttledSince = on ? now : nil
+            if on { try throttle(run) } else { letLoose(run) }
         case .end(let ending):
             run.isEndedByUs = true
             run.lastEnded = now
@@ -114,9 +114,11 @@ extension SupervisorLoop {
         // Another's group has its owner's limits.
         if case .group = run.unit.origin { return }
         let most = charge + .mebibytes(16), limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
+        // Not without somebody who takes it back, should this process be killed.
+        guard (try? warden.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil else { return }
         run.isContained = true
         // Without a brake or a limit it is as before.
-        _ = try? run.group.setLimits(request: run.unit.memoryRequest, limit: limit, high: charge)
+        _ = try? run.group.setLimits(request: run.shares == nil ? run.unit.memoryRequest : nil, limit: limit, high: charge)
     }
 
     /// The end of that: it runs on, or its group has another process.
@@ -124,6 +126,26 @@ extension SupervisorLoop {
         guard run.isContained else { return }
         run.isContained = false
         shape(run)
+        warden.forget(.containment, of: run.group)
+    }
+
+    private func throttle(_ run: UnitRun) throws {
+        let throttle = run.group.throttle(keepsOwn: run.unit.origin.isGroup)
+        guard !throttle.set.isEmpty else { throw SupervisorError(run.group.whyNotThrottled) }
+        run.throttle = throttle.lift
+        // Both before it is slow: neither the guard nor the next supervisor is to leave it so.
+        try warden.watch(throttle.lift, .throttle, of: run.group)
+        note(run)
+        try run.group.apply(throttle)
+        run.throttledSince = now
+    }
+
+    /// Takes its throttle away.
+    func letLoose(_ run: UnitRun) {
+        for limit in run.throttle { limit.lift() }
+        (run.throttle, run.throttledSince) = ([], nil)
+        warden.forget(.throttle, of: run.group)
+        note(run)
     }
 
     /// Kills it as it stands.

@@ -55,8 +55,7 @@ extension SupervisorLoop {
         guard !run.isObserved else { return }
         try? run.group.thaw()
         // The group outlives its processes: the next would be slow for no reason.
-        if run.throttledSince != nil { _ = try? run.group.throttle(false) }
-        run.throttledSince = nil
+        if run.throttledSince != nil { letLoose(run) }
     }
 
     func unwatch(_ run: UnitRun) {

@@ -15,11 +15,28 @@ extension SupervisorLoop {
         _ = rehearsal.decide(fleet)
     }
 
+    /// Has another thread look whether a unit that leaves holds locks: its tables may be long. Once, and again as long as it does. When the answer is needed
+    /// and isn't there, it is looked for here, among few descriptors.
+    func lookForLocks(of run: UnitRun) {
+        let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || eyes.current.timeLeft != nil
+        if run.hasLocks == nil, isNeeded {
+            run.hasLocks = !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty
+            run.locksAsked = now
+        }
+        guard !run.isLookingForLocks, run.hasLocks != false, run.locksAsked.map({ now - $0 >= .seconds(1) }) ?? true else { return }
+        (run.isLookingForLocks, run.locksAsked) = (true, now)
+        let id = run.id, since = run.since, group = run.group, supervisor = supervisor
+        lookout.work {
+            supervisor.ask(.locks(id, since: since, areHeld: !LockTable.holders(among: group.processes).isEmpty))
+        }
+    }
+
     /// All units as they are now.
     func look() -> Fleet {
         let view = eyes.current
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }
         if isShort { for run in runs.values { run.weigh() } }
+        for run in runs.values where run.state == .leaving { lookForLocks(of: run) }
         let reports = runs.values.map { run in
             var report = run.report()
             if isShort, run.state == .suspended { report.isSaved = isSaved(run) }

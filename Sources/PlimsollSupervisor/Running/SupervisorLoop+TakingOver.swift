@@ -31,24 +31,27 @@ extension SupervisorLoop {
         }
     }
 
+    /// Limits that a former supervisor has set for a while and could not lift, as its guard was killed with it.
+    func liftLeftovers() {
+        for name in ProcessNote.units(in: directory) { for limit in ProcessNote(directory, name).limits { limit.lift() } }
+    }
+
     /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.
     func takeOver(_ run: UnitRun) throws {
         try run.group.thaw()
         if case .process(let pid) = run.unit.origin {
             let child = try Child.adopt(pid)
-            try run.group.enterTree(pid)
+            try run.group.enterTree(pid, sparing: Set(byProcess.keys).union([warden.pid]))
             run.child = child
             return began(run)
         }
         let noted = run.isOurs ? ProcessNote(directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) } : nil
         // Where there are no groups, only the note says who it is.
         if let noted { run.group.note(noted.pid) }
+        // So that the end of a former supervisor's throttling is not missed where that one was killed; whoever comes next would be slow as well.
+        if run.isOurs { for limit in run.group.throttle().lift { limit.lift() } }
         if run.group.isEmpty { return }
-        if run.isOurs {
-            run.child = noted
-            // So that the end of this supervisor's throttling is not missed where the former one was killed.
-            _ = try? run.group.throttle(false)
-        }
+        if run.isOurs { run.child = noted }
         began(run)
     }
 }

@@ -51,7 +51,7 @@ extension SupervisorLoop {
             if case .group(let path) = unit.origin {
                 group = try supervisor.root.adopt(unit.name, at: path)
             } else {
-                group = try supervisor.root.make(unit.name)
+                group = try makeGroup(unit)
             }
             let run = try keep(unit, group)
             shape(run)
@@ -63,6 +63,33 @@ extension SupervisorLoop {
             }
         } catch {
             report(unit, "\(error)")
+        }
+    }
+
+    /// A group for a unit. Where one of its name is there already, it is taken if a note says that a supervisor with this directory made it, and made anew if
+    /// nobody is in it; any other is somebody's own.
+    private func makeGroup(_ unit: ServiceUnit) throws(GroupError) -> UnitGroup {
+        var known = Set(ProcessNote(directory, unit.name).groups.map(\.identity))
+        if let run = byName[unit.name] { known.formUnion(run.group.directories.map(\.identity)) }
+        // One that ran before keeps the group that it was put into when it was let go of.
+        var process: Int32?
+        if case .process(let pid) = unit.origin { process = pid }
+        try supervisor.root.clear(unit.name, sparing: known, of: process)
+        return try supervisor.root.make(unit.name)
+    }
+
+    /// Somebody has removed its group, which only works when nobody is in it.
+    private func makeGroupAgain(_ run: UnitRun) throws {
+        do throws(GroupError) { try run.group.check(for: .enter) } catch {
+            guard error.reason == .replaced else { throw error }
+            let group = try makeGroup(run.unit)
+            if run.group.eventsFile >= 0, !run.isGroupGone { supervisor.queue.unwatch(run.group.eventsFile) }
+            warden.forget(run.group)
+            run.move(to: group)
+            try warden.watch(group)
+            if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
+            shape(run)
+            note(run)
         }
     }
 
@@ -97,7 +124,11 @@ extension SupervisorLoop {
 
     /// For the supervisor after this one.
     func note(_ run: UnitRun) {
-        if let problem = ProcessNote(directory, run.unit.name).write(run.child, run.group) { report(run.unit, problem) }
+        let note = ProcessNote(directory, run.unit.name)
+        // Of what ran before only that is noted which has to be taken back: the next supervisor is not to end it.
+        if !run.isOurs, run.throttle.isEmpty { return note.remove() }
+        let problem = run.isOurs ? note.write(run.child, run.group, run.throttle) : note.write(nil, nil, run.throttle)
+        if let problem { report(run.unit, problem) }
     }
 
     /// Limits and shares, where they are for us to set.
@@ -115,9 +146,27 @@ extension SupervisorLoop {
                 { report(unit, problem) }
                 return
             }
-            for problem in try group.setLimits(request: unit.memoryRequest, limit: unit.memoryLimit) { report(unit, problem) }
+            // What of it is protected are pages that somebody waits for.
+            let request = run.shares == nil ? unit.memoryRequest : nil
+            for problem in try group.setLimits(request: request, limit: unit.memoryLimit) { report(unit, problem) }
             // What of it can't be set is the same for all units, and told in `capabilities`.
-            _ = try group.setWeights(for: unit.role)
+            _ = try group.setWeights(for: run.shares ?? unit.role)
+        } catch {
+            report(run.unit, "\(error)")
+        }
+    }
+
+    /// Its shares are those of its role, and in the background no more than what is there has (C37).
+    func followState(_ run: UnitRun) {
+        if case .group = run.unit.origin { return }
+        let isBehind = run.unit.role == .foreground && run.backgroundSince != nil && run.isAlive
+        guard isBehind != (run.shares != nil), !run.isObserved else { return }
+        do {
+            if isBehind { try warden.watch(run.group.ownWeights(for: run.unit.role, run.unit.memoryRequest), .shares, of: run.group) }
+            run.shares = isBehind ? .background : nil
+            _ = try run.group.setWeights(for: run.shares ?? run.unit.role)
+            try run.group.protect(isBehind ? nil : run.unit.memoryRequest)
+            if !isBehind { warden.forget(.shares, of: run.group) }
         } catch {
             report(run.unit, "\(error)")
         }
@@ -149,6 +198,7 @@ extension SupervisorLoop {
             .merging(run.pressure.environment) { $1 }.merging(run.unit.environment) { $1 }
         launch.kept = run.store.kept.map { ($0.name, $0.descriptor.file) }
         do {
+            try makeGroupAgain(run)
             run.child = try Child.start(launch, in: run.group)
             began(run, isUp: !run.unit.notify)
         } catch {

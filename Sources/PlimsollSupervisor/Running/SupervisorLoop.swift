@@ -13,6 +13,8 @@ final class SupervisorLoop {
     let directory: String
     let journal: Journal
     let hands: Hands
+    /// For what takes its time to read.
+    let lookout: Hands
     let warden: Guard
     let notices: NotifySocket
     var channel: ChannelServer!
@@ -54,7 +56,7 @@ final class SupervisorLoop {
         warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit)
-        hands = try Hands()
+        (hands, lookout) = (try Hands(), try Hands())
         notices = try NotifySocket(directory: directory)
         engine = SupervisorEngine(options.policy)
         channel = try ChannelServer(directory: directory) { [unowned self] process, user in unit(of: process, user: user)?.unit.name }
@@ -63,6 +65,7 @@ final class SupervisorLoop {
 
     deinit {
         hands.stop()
+        lookout.stop()
         if isDryRun { removeScratchDirectory() }
     }
 
@@ -80,6 +83,7 @@ final class SupervisorLoop {
             let protection = SelfProtection(own: supervisor.root.own)
             supervisor.protection.withLock { $0 = protection.outcomes }
         }
+        if !isDryRun { liftLeftovers() }
         take(units)
         endLeftovers(beside: units)
         // Not only once something happens.
@@ -102,6 +106,8 @@ final class SupervisorLoop {
         watchWarden()
         takeRequests()
         keepTime()
+        if inheritsChildren { Orphans.reap() }
+        for run in runs.values { followState(run) }
         let fleet = look()
         // Whoever is ending needs no more decisions, and what is left to the next supervisor is that one's to decide on.
         guard !isStopping else { return next = nil }
@@ -112,6 +118,8 @@ final class SupervisorLoop {
         if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
+    /// Whether it waits for processes that units have left behind.
+    private let inheritsChildren = Orphans.areOurs
     /// Outcomes were told since the last look.
     var hasLearned = false
     /// When something is due without anybody saying so.
@@ -119,6 +127,8 @@ final class SupervisorLoop {
 
     private func wait() -> Duration? {
         var due = [next, channel.nextTurn, stopBy, wardenDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
+        // Nobody says when an orphan ends.
+        if inheritsChildren { due.append(now + .seconds(2)) }
         for run in runs.values {
             if let killAt = run.killAt { due.append(killAt) }
             if run.state == .starting, let startBy = run.startBy { due.append(startBy) }
@@ -176,6 +186,10 @@ final class SupervisorLoop {
             case .outcome(let id, let number, let failure):
                 // Of one that was replaced it has been told already.
                 if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }
+            case .locks(let id, let since, let areHeld):
+                guard let run = runs[id] else { continue }
+                run.isLookingForLocks = false
+                if run.state == .leaving, run.since == since { run.hasLocks = areHeld }
             }
         }
     }
@@ -190,6 +204,7 @@ final class SupervisorLoop {
     private func end() {
         eyes.stop()
         hands.stop()
+        lookout.stop()
         for run in runs.values {
             // Nobody is left behind standing still, or slowed down.
             settle(run, failure: "the supervisor has stopped")

@@ -6,7 +6,7 @@ import PlimsollLinux
 final class UnitRun {
     let id: UInt64
     var unit: ServiceUnit
-    let group: UnitGroup
+    private(set) var group: UnitGroup
     let pressure: PressureSocket
     var child: Child?
     /// Those that were its first before it named another (`MAINPID`), until they have ended.
@@ -23,6 +23,11 @@ final class UnitRun {
     var isReady = false
     var isSaved = false
     var saysLocks = false
+    /// What looking for its locks has said, since it is on its way out: `nil` as long as nobody knows.
+    var hasLocks: Bool?
+    /// When that was asked for last, and whether the answer is still to come.
+    var locksAsked: Duration?
+    var isLookingForLocks = false
     var status: String?
     /// How often it says that it is alive, and when it last did; measured while it runs (K35).
     var watchdog: Duration?
@@ -43,6 +48,10 @@ final class UnitRun {
     var killAt: Duration?
     /// Its limits are those of somebody on the way out, and to be put back before it goes on.
     var isContained = false
+    /// The role whose shares it has, if they are not those of its own.
+    var shares: ServiceUnit.Role?
+    /// What takes its throttle away again.
+    var throttle: [LiftedLimit] = []
     /// The supervisor ended it, so its end is no failure.
     var isEndedByUs = false
     /// When it is started again, after it ended by itself.
@@ -72,10 +81,17 @@ final class UnitRun {
 
     func enter(_ state: UnitState, at now: Duration) {
         guard state != self.state else { return }
+        (hasLocks, locksAsked) = (nil, nil)
         (self.state, since) = (state, now)
     }
 
     var isAlive: Bool { state != .stopped }
+
+    /// From now on it is in another group: somebody has removed its own.
+    func move(to group: UnitGroup) {
+        self.group = group
+        (isGroupGone, isContained, throttledSince, throttle, shares) = (false, false, nil, [], nil)
+    }
 
     /// It runs, or goes on with its start.
     func goOn(at now: Duration) {
@@ -98,7 +114,7 @@ final class UnitRun {
         if state == .suspended { reclaimable = group.reclaimable }
     }
 
-    /// - Complexity: O(1), but while it leaves: then it looks whether it holds locks.
+    /// - Complexity: O(1).
     func report() -> UnitReport {
         var report = UnitReport(name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
         (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
@@ -108,7 +124,8 @@ final class UnitRun {
         (report.allowance, report.isThrottled, report.throttledSince) = (unit.allowance, throttledSince != nil, throttledSince)
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
-        report.holdsLocks = saysLocks || state == .leaving && !LockTable.holders(among: group.processes).isEmpty
+        // As long as nobody knows, it may.
+        report.holdsLocks = saysLocks || state == .leaving && (hasLocks ?? true)
         return report
     }
 

@@ -10,6 +10,8 @@ public struct ServiceUnit: Sendable, Hashable {
         case process(Int32)
         /// Everything in a control group, by its directory.
         case group(String)
+
+        var isGroup: Bool { if case .group = self { true } else { false } }
     }
 
     /// What it does for its users, which says who goes first when memory is short.

@@ -14,4 +14,7 @@ void faults_begin(long nth, int number, bool sticky);
 /// No more fail. Whether any has.
 bool faults_end(void);
 
+/// From now on processes whose parents have ended become this one's children (PR_SET_CHILD_SUBREAPER).
+bool become_subreaper(void);
+
 #endif
