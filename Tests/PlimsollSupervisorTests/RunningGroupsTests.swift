@@ -20,7 +20,9 @@ import Testing
     @Test(.enabled(if: Workbench.hasFreezer, "no version 2 groups here"))
     func `a unit whose group was removed is started again in another`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
-        let fleet = try RunningFleet([.shell("web", "[ -e \(go) ] || exit 1; exec sleep 1000") { $0.restart = .onFailure }])
+        let fleet = try RunningFleet([
+            .shell("web", "[ -e \(go) ] || exit 1; exec sleep 1000") { $0.restart = .onFailure }
+        ])
         let paths = fleet.supervisor.root.parents.values.map { "\($0)/\(fleet.supervisor.options.prefix)-web" }
         // Between two of its processes.
         for path in paths { #expect(await fleet.waits { rmdir(path) == 0 || access(path, F_OK) != 0 }) }
@@ -43,13 +45,15 @@ import Testing
         let fleet = try RunningFleet([.shell("a-b"), .shell("web")]) { $0.prefix = prefix }
         #expect(await fleet.waits { fleet.state("web") == .running && !fleet.problems.isEmpty })
         #expect(
-            fleet.problems.count == 1 && fleet.problems[0].contains("it is another's group, and holds a process; take another prefix"),
+            fleet.problems.count == 1
+                && fleet.problems[0].contains("it is another's group, and holds a process; take another prefix"),
             "\(fleet.problems)")
         _ = await fleet.stop()
         #expect(fleet.isOver && RunningFleet.isRunning(child.pid) && !group.isFrozen)
     }
 
-    @Test func `as a subreaper it waits for what units leave behind, and takes no status that another waits for`() async {
+    @Test func `as a subreaper it waits for what units leave behind, and takes no status that another waits for`() async
+    {
         await #expect(processExitsWith: .success) {
             precondition(become_subreaper())
             let directory = Fixture.Directory(), done = "\(directory.path)/done"
@@ -57,12 +61,16 @@ import Testing
             var mine: pid_t = 0
             var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("/bin/true"), nil]
             precondition(posix_spawn(&mine, "/bin/true", nil, nil, &arguments, nil) == 0)
-            let script = "i=0; while [ $i -lt 30 ]; do (sh -c 'exit 3' &); i=$((i+1)); done; echo > \(done); exec sleep 1000"
+            let script =
+                "i=0; while [ $i -lt 30 ]; do (sh -c 'exit 3' &); i=$((i+1)); done; echo > \(done); exec sleep 1000"
             let fleet = try RunningFleet([
-                .shell("web", script), .shell("short", "echo x >> \(directory.path)/short; exit 0") { $0.restart = .onFailure },
+                .shell("web", script),
+                .shell("short", "echo x >> \(directory.path)/short; exit 0") { $0.restart = .onFailure },
             ])
             #expect(await fleet.waits { access(done, F_OK) == 0 && fleet.state("web") == .running })
-            func zombies() -> [Int32] { ProcessTable.all().filter { $0.parent == getpid() && $0.isOver && $0.pid != mine }.map(\.pid) }
+            func zombies() -> [Int32] {
+                ProcessTable.all().filter { $0.parent == getpid() && $0.isOver && $0.pid != mine }.map(\.pid)
+            }
             #expect(await fleet.waits { zombies().isEmpty })
             var status: Int32 = -1
             #expect(waitpid(mine, &status, 0) == mine && status == 0)
@@ -74,10 +82,12 @@ import Testing
     }
 
     /// Speaks to its supervisor as a link does: in the background, and in front again when the file is there.
-    private func linked(_ name: String, _ front: String, _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
+    private func linked(_ name: String, _ front: String, _ change: (inout ServiceUnit) -> Void = { _ in })
+        -> ServiceUnit
+    {
         let script = """
             socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!;
-            syswrite(S, "1 hello version=1\\n2 state is=background\\n");
+            syswrite(S, "1 hello v=1\\n2 state is=background\\n");
             select(undef, undef, undef, 0.01) until -e '\(front)'; syswrite(S, "3 state is=foreground\\n"); sleep 1000
             """
         var unit = ServiceUnit(name: name, origin: .command(["/usr/bin/perl", "-MSocket", "-e", script]))
@@ -92,7 +102,8 @@ import Testing
     func `C37 who has gone to the background has its shares, and its own when it is in front again`() async throws {
         let directory = Fixture.Directory(), front = "\(directory.path)/front"
         let fleet = try RunningFleet([linked("web", front), .shell("other")])
-        let isNew = Workbench.found.capabilities["weights"]!.detail.hasSuffix("cpu.weight"), file = isNew ? "cpu.weight" : "cpu.shares"
+        let isNew = Workbench.found.capabilities["weights"]!.detail.hasSuffix("cpu.weight"),
+            file = isNew ? "cpu.weight" : "cpu.shares"
         let (own, behind) = isNew ? ("100\n", "25\n") : ("1024\n", "256\n")
         #expect(await fleet.waits { fleet.report("web")?.backgroundSince != nil && text(fleet, "web", file) == behind })
         #expect(text(fleet, "other", file) == own)
@@ -113,7 +124,8 @@ import Testing
         let fleet = try RunningFleet([.shell("web"), job]) {
             ($0.policy.throttleGrace, $0.policy.leaveTime) = (.milliseconds(300), .milliseconds(50))
         }
-        let isNew = Workbench.found.capabilities["throttle"]!.detail.hasSuffix("cpu.max"), file = isNew ? "cpu.max" : "cpu.cfs_quota_us"
+        let isNew = Workbench.found.capabilities["throttle"]!.detail.hasSuffix("cpu.max"),
+            file = isNew ? "cpu.max" : "cpu.cfs_quota_us"
         #expect(await fleet.waits { fleet.report("job")?.backgroundSince != nil })
         let free = text(fleet, "job", file), seen = Mutex<[String]>([])
         fleet.supervisor.onRecord { record in
@@ -130,11 +142,16 @@ import Testing
     }
 
     /// What is looked at under systemd itself in the virtual machine's situation `systemd-unit`.
-    @Test func `K25 K42 K43 in the unit for systemd neither the kernel's kills nor the supervisor's end take other units along`() throws {
+    @Test
+    func
+        `K25 K42 K43 in the unit for systemd neither the kernel's kills nor the supervisor's end take other units along`()
+        throws
+    {
         let unit = try #require(Fixture.text(of: "docs/operations/plimsoll.service")).split(separator: "\n")
         // A group counts the kernel's kills in the groups below it as well.
         for line in [
-            "OOMPolicy=continue", "KillMode=process", "RuntimeDirectoryPreserve=yes", "Delegate=yes", "DelegateSubgroup=plimsoll-supervisor",
+            "OOMPolicy=continue", "KillMode=process", "RuntimeDirectoryPreserve=yes", "Delegate=yes",
+            "DelegateSubgroup=plimsoll-supervisor",
         ] {
             #expect(unit.contains(Substring(line)), "\(line)")
         }

@@ -21,10 +21,15 @@ import Testing
         let pid = first.text("web.process")
         var options = Supervisor.Options(directory: first.directory.path)
         options.prefix = Workbench.prefix()
-        let text = try #require(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
-        #expect(text.contains("another supervisor has the directory \(first.directory.path): process \(getpid());"), "\(text)")
+        let text = try #require(
+            error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
+        #expect(
+            text.contains("another supervisor has the directory \(first.directory.path): process \(getpid());"),
+            "\(text)")
         #expect(first.state("web") == .running && first.text("web.process") == pid)
-        #expect(access("\(first.directory.path)/web.pressure", F_OK) == 0 || !RunningFleet.names(in: first.directory.path).isEmpty)
+        #expect(
+            access("\(first.directory.path)/web.pressure", F_OK) == 0
+                || !RunningFleet.names(in: first.directory.path).isEmpty)
         #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
     }
 
@@ -35,12 +40,17 @@ import Testing
         let other = Fixture.Directory()
         var options = Supervisor.Options(directory: other.path)
         options.prefix = first.supervisor.options.prefix
-        let text = try #require(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
-        #expect(text.contains("another supervisor has the prefix \(options.prefix) in ") && text.contains("process \(getpid());"), "\(text)")
+        let text = try #require(
+            error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) })
+        #expect(
+            text.contains("another supervisor has the prefix \(options.prefix) in ")
+                && text.contains("process \(getpid());"), "\(text)")
         #expect(first.state("web") == .running)
         #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
         // Nothing of either is left, and what was refused may have it now.
-        for parent in first.supervisor.root.parents.values { #expect(access("\(parent)/\(options.prefix).lock", F_OK) != 0) }
+        for parent in first.supervisor.root.parents.values {
+            #expect(access("\(parent)/\(options.prefix).lock", F_OK) != 0)
+        }
         #expect(error { _ = try Supervisor([.shell("web")], options, source: ScriptedPressureSource()) } == nil)
         unlink("\(other.path)/supervisor.lock")
     }
@@ -50,13 +60,17 @@ import Testing
         defer { unlink("\(directory.path)/supervisor.lock") }
         let held = try SupervisorClaim(directory: directory.path)
         try held.claim(prefix, in: Workbench.found.parents.values)
-        let (path, parent, writing) = (directory.path, Workbench.found.parents.values.sorted().first ?? "", output.write)
+        let (path, parent, writing) = (
+            directory.path, Workbench.found.parents.values.sorted().first ?? "", output.write
+        )
         await #expect(processExitsWith: .success) {
             [path = path as String, parent = parent as String, prefix = prefix as String, holder = getpid() as Int32] in
             #expect { _ = try SupervisorClaim(directory: path) } throws: { "\($0)".contains("process \(holder);") }
             let other = Fixture.Directory()
             let claim = try SupervisorClaim(directory: other.path)
-            if !parent.isEmpty { #expect { try claim.claim(prefix, in: [parent]) } throws: { "\($0)".contains("process \(holder);") } }
+            if !parent.isEmpty {
+                #expect { try claim.claim(prefix, in: [parent]) } throws: { "\($0)".contains("process \(holder);") }
+            }
             unlink("\(other.path)/supervisor.lock")
         }
         withExtendedLifetime((held, writing)) {}
@@ -85,11 +99,16 @@ import Testing
 
     @Test func `a dry run beside a supervisor sees its units, and neither it nor its end touches them`() async throws {
         let directory = Fixture.Directory(), log = "\(directory.path)/log"
-        let web = ServiceUnit.shell("web", "trap 'echo asked >> \(log)' TERM CONT; echo ready >> \(log); while :; do sleep 1000 & wait; done")
+        let web = ServiceUnit.shell(
+            "web", "trap 'echo asked >> \(log)' TERM CONT; echo ready >> \(log); while :; do sleep 1000 & wait; done")
         let live = try RunningFleet([web, .shell("other")]) { $0.policy.grace = .milliseconds(200) }
-        #expect(await live.waits { access(log, F_OK) == 0 && live.state("web") == .running && live.state("other") == .running })
+        #expect(
+            await live.waits {
+                access(log, F_OK) == 0 && live.state("web") == .running && live.state("other") == .running
+            })
         let before = RunningFleet.names(in: live.directory.path).sorted(), note = live.text("web.process")
-        let path = try #require(live.supervisor.root.parents.values.sorted().first.map { "\($0)/\(live.supervisor.options.prefix)-web" })
+        let path = try #require(
+            live.supervisor.root.parents.values.sorted().first.map { "\($0)/\(live.supervisor.options.prefix)-web" })
         let frozen = live.group("web").map { "\($0)/cgroup.freeze" }
         if let frozen { #expect(GroupText.write("1", to: frozen) == nil) }
 
@@ -99,7 +118,10 @@ import Testing
             $0.policy.isDryRun = true
             $0.policy.grace = .milliseconds(200)
         }
-        #expect(await dry.waits { dry.state("web") == (frozen == nil ? .running : .suspended) && dry.state("never") == .stopped })
+        #expect(
+            await dry.waits {
+                dry.state("web") == (frozen == nil ? .running : .suspended) && dry.state("never") == .stopped
+            })
         #expect(
             dry.problems.sorted() == [
                 "never: it does not run, and a dry run starts nothing",

@@ -11,7 +11,9 @@ package struct LiftedLimit: Sendable {
     }
 
     /// Whether a line of the file begins with that value.
-    static func isSet(_ value: String, in line: some StringProtocol) -> Bool { line == value || line.hasPrefix(value + " ") }
+    static func isSet(_ value: String, in line: some StringProtocol) -> Bool {
+        line == value || line.hasPrefix(value + " ")
+    }
 
     /// Lifts it, unless another value is there by now; a group that is gone has no limits.
     package func lift() {

@@ -25,6 +25,8 @@ enum Orphans {
     }
 
     private static func reapOthers(_ isOrphan: (ProcessStat) -> Bool) {
-        for stat in ProcessTable.all() where stat.parent == getpid() && stat.isOver && isOrphan(stat) { _ = plimsoll_reap(stat.pid) }
+        for stat in ProcessTable.all() where stat.parent == getpid() && stat.isOver && isOrphan(stat) {
+            _ = plimsoll_reap(stat.pid)
+        }
     }
 }

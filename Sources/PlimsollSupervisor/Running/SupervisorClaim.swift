@@ -32,7 +32,9 @@ final class SupervisorClaim: Sendable {
             () throws(SupervisorError) -> (file: Int32, path: String)? in
             let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard file >= 0 else {
-                throw SupervisorError("\(path) can't be opened: \(String(cString: strerror(errno))); the supervisor needs a directory of its own")
+                throw SupervisorError(
+                    "\(path) can't be opened: \(String(cString: strerror(errno))); the supervisor needs a directory of its own"
+                )
             }
             return (file, path)
         }
@@ -48,7 +50,8 @@ final class SupervisorClaim: Sendable {
     func claim(_ prefix: String, in parents: some Collection<String>) throws(SupervisorError) {
         for parent in Set(parents).sorted() {
             let path = "\(parent)/\(prefix).lock"
-            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) }) {
+            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) })
+            {
                 () throws(SupervisorError) -> (file: Int32, path: String)? in
                 guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
                     throw SupervisorError("the group \(path) can't be made: \(String(cString: strerror(errno)))")
@@ -56,7 +59,9 @@ final class SupervisorClaim: Sendable {
                 let file = open("\(path)/cgroup.procs", O_WRONLY | O_CLOEXEC)
                 // Removed by its owner at this moment.
                 if file < 0, errno == ENOENT { return nil }
-                guard file >= 0 else { throw SupervisorError("\(path)/cgroup.procs can't be opened: \(String(cString: strerror(errno)))") }
+                guard file >= 0 else {
+                    throw SupervisorError("\(path)/cgroup.procs can't be opened: \(String(cString: strerror(errno)))")
+                }
                 return (file, "\(path)/cgroup.procs")
             }
             state.withLock { $0.groups.append((file, path)) }
@@ -91,7 +96,9 @@ final class SupervisorClaim: Sendable {
         while true {
             guard let (file, path) = try open() else { continue }
             if flock(file, LOCK_EX | LOCK_NB) == 0 {
-                if let identity = GroupDirectory.Identity(of: file), identity == GroupDirectory.Identity(at: path) { return file }
+                if let identity = GroupDirectory.Identity(of: file), identity == GroupDirectory.Identity(at: path) {
+                    return file
+                }
                 close(file)
                 continue
             }
@@ -102,7 +109,8 @@ final class SupervisorClaim: Sendable {
             }
             if case .alive(let pid) = holder {
                 throw SupervisorError(
-                    "another supervisor has \(what): process \(pid); stop that one first, or take another directory and prefix for this one")
+                    "another supervisor has \(what): process \(pid); stop that one first, or take another directory and prefix for this one"
+                )
             }
             guard ContinuousClock.now < deadline else {
                 throw SupervisorError(
@@ -123,7 +131,9 @@ final class SupervisorClaim: Sendable {
         var text = [UInt8](repeating: 0, count: 64)
         let count = pread(file, &text, text.count, 0)
         let words = String(decoding: text[..<max(0, count)], as: UTF8.self).split(whereSeparator: \.isWhitespace)
-        guard words.count == 2, let pid = Int32(words[0]), let stat = ProcessTable.stat(of: pid), !stat.isOver, "\(stat.started)" == words[1] else {
+        guard words.count == 2, let pid = Int32(words[0]), let stat = ProcessTable.stat(of: pid), !stat.isOver,
+            "\(stat.started)" == words[1]
+        else {
             return .gone
         }
         return .alive(pid)
@@ -137,13 +147,17 @@ final class SupervisorClaim: Sendable {
         let (device, inode) = (UInt64(status.st_dev), UInt64(status.st_ino))
         let holders = LockTable().locks.filter { lock in
             let words = lock.file.split(separator: ":")
-            guard lock.kind == "FLOCK", words.count == 3, let major = UInt64(words[0], radix: 16), let minor = UInt64(words[1], radix: 16) else {
+            guard lock.kind == "FLOCK", words.count == 3, let major = UInt64(words[0], radix: 16),
+                let minor = UInt64(words[1], radix: 16)
+            else {
                 return false
             }
             return words[2] == "\(inode)" && number(major, minor) == device
         }
         // This process: one of its supervisors that has just ended, whose guard has not.
-        guard let pid = holders.first?.pid, pid != getpid(), let stat = ProcessTable.stat(of: pid), !stat.isOver else { return .gone }
+        guard let pid = holders.first?.pid, pid != getpid(), let stat = ProcessTable.stat(of: pid), !stat.isOver else {
+            return .gone
+        }
         return .alive(pid)
     }
 

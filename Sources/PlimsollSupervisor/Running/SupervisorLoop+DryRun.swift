@@ -42,8 +42,12 @@ extension SupervisorLoop {
 
     static func scratchDirectory() throws(SupervisorError) -> String {
         var template = Array("/tmp/plimsoll-dry-run-XXXXXX".utf8CString)
-        let path = template.withUnsafeMutableBufferPointer { $0.baseAddress.flatMap { mkdtemp($0) }.map { String(cString: $0) } }
-        guard let path else { throw SupervisorError("a dry run needs a directory of its own in /tmp: \(String(cString: strerror(errno)))") }
+        let path = template.withUnsafeMutableBufferPointer {
+            $0.baseAddress.flatMap { mkdtemp($0) }.map { String(cString: $0) }
+        }
+        guard let path else {
+            throw SupervisorError("a dry run needs a directory of its own in /tmp: \(String(cString: strerror(errno)))")
+        }
         return path
     }
 
