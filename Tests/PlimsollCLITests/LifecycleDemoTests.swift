@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -158,7 +159,7 @@ import Testing
         try group.freeze()
         let child = try group.start(["--help"])
         defer { child.end(within: .zero) }
-        while !(ControlFile.text("/proc/\(child.pid)/cgroup") ?? "").contains("still") { SteadyClock.sleep(.milliseconds(1)) }
+        blockUntil("the child in its group") { ControlFile.text("/proc/\(child.pid)/cgroup")?.contains("still") == true }
         #expect(child.poll() == nil)
         try group.thaw()
         #expect(child.waitForEnd() == .exited(0))

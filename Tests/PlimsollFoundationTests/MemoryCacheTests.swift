@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollFoundation
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheTests {
@@ -147,7 +148,7 @@ import Testing
             source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
             await source.settled()
             // The pass is over when it is reported.
-            while !manager.reports.contains(where: { $0.action == .release }) { await Task.yield() }
+            await until { manager.reports.contains(where: { $0.action == .release }) }
             #expect(cache.statistics.purged > 0 && cache.heldBytes.bytes == cache.totalCost)
             #expect(!empty.setObject(NSData(), forKey: "a", cost: 1 << 30) && empty.count == 0 && empty.totalCost == 0)
             group.cancelAll()

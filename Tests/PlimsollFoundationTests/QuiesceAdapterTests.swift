@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollFoundation
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceAdapterTests {
@@ -151,5 +152,5 @@ final class Log: Sendable {
     private let lines = Mutex<[String]>([])
     func add(_ line: String) { lines.withLock { $0.append(line) } }
     var all: [String] { lines.withLock { $0 } }
-    func contains(_ line: String) async { while !all.contains(line) { await Task.yield() } }
+    func contains(_ line: String) async { await until("the line \(line)") { all.contains(line) } }
 }

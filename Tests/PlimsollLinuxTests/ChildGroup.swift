@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -59,7 +60,7 @@ struct ChildGroup: Kernel {
 
     func remove() {
         Glibc.close(membership)
-        for _ in 0..<2000 where rmdir(directory) != 0 && errno == EBUSY { usleep(1000) }
+        blockUntil("the end of what runs in \(directory)") { rmdir(directory) == 0 || errno != EBUSY }
     }
 
     /// Starts a shell inside the group that fills `mebibytes` and holds them until it is killed.

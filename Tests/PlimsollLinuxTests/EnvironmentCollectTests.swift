@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -8,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct EnvironmentCollectTests {
     private struct Log {
         var lines: [String] = []
-        var isAsking = false
+        var asking: pid_t = 0
     }
 
     private final class Shared: Sendable {
@@ -38,16 +39,18 @@ import Testing
         try Data("1".utf8).write(to: URL(fileURLWithPath: directory + "/conf"))
         entered.park()
         let collecting = Thread {
-            log.withLock { $0.isAsking = true }
+            log.withLock { $0.asking = threadNumber }
             environment.collect()
             log.withLock { $0.lines.append("collected") }
         }
         collecting.start()
-        while !log.withLock({ $0.isAsking }) { await Task.yield() }
-        // Enough for one that does not wait to come through.
-        for _ in 0..<1000 { await Task.yield() }
+        // One that does not wait comes through.
+        await until("a thread that waits") {
+            let (asking, hasCollected) = log.withLock { ($0.asking, $0.lines.contains("collected")) }
+            return hasCollected || asking != 0 && isBlocked(asking)
+        }
         released.unpark()
-        while log.withLock({ $0.lines.count }) < 3 { await Task.yield() }
+        await until { log.withLock { $0.lines.count } >= 3 }
         #expect(log.withLock { $0.lines } == ["taken", "told", "collected"])
     }
 }

@@ -1,6 +1,7 @@
 import Glibc
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -8,8 +9,6 @@ import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentKernelTests {
     let kernel = BentKernel()
-
-    private func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
 
     private static func isAnHour(_ change: EnvironmentChange?) -> Bool {
         guard let from = change?.from?.clock, let to = change?.to?.clock else { return false }
@@ -186,10 +185,10 @@ import Testing
             kernel.send("add@/x\0ACTION=add\0DEVPATH=/x\0SUBSYSTEM=net\0")
             // The way back asks for everything again; it need not wait for a pause.
             var value: EnvironmentValue?
-            while value == nil || !heard.withLock({ heard in kinds.allSatisfy { heard[$0] ?? 0 > 0 } }) {
+            await until("call \(nth)") {
                 environment.collect()
                 value = environment.read(.file("/etc/app"))
-                await Task.yield()
+                return value != nil && heard.withLock { heard in kinds.allSatisfy { heard[$0] ?? 0 > 0 } }
             }
             #expect(value?.version?.size == 7, "call \(nth)")
             for kind in kinds { environment.unwatch(kind) }

@@ -218,7 +218,7 @@ struct ProcessOf {
 
     func wait() -> Int32 {
         var status: Int32 = 0
-        while waitpid(id, &status, 0) < 0, errno == EINTR {}
+        repeat { errno = 0 } while waitpid(id, &status, 0) < 0 && errno == EINTR
         return status
     }
 }

@@ -4,6 +4,7 @@ import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 private final class Server: Sendable {
@@ -73,7 +74,7 @@ private final class Election: Sendable {
             try await manager.run()  // launches; when it is cancelled it terminates in good order
         }
         let running = Task { try await main() }
-        while server.steps.isEmpty { await Task.yield() }
+        await until { !server.steps.isEmpty }
         running.cancel()
         try await running.value
         #expect(server.steps.first == "accept" && server.steps.last == "clean", "\(server.steps)")
@@ -123,11 +124,11 @@ private final class Election: Sendable {
         let page = try await limiter.run { try await render() }  // waits while nothing is admitted
         let lease = lifecycle.quiesce.lease("billing", admitting: "billing")  // members of that class go on in the background
         clock.advance(by: .seconds(10))
-        while pushed.withLock({ $0.isEmpty }) { await Task.yield() }
+        await until { !pushed.withLock { $0.isEmpty } }
         clock.freeze(for: .seconds(60))
-        while pushed.withLock({ $0.count }) < 2 {
+        await until {
             clock.advance(by: .seconds(1))
-            await Task.yield()
+            return pushed.withLock { $0.count } >= 2
         }
         #expect(page == "page" && pushed.withLock { $0[0] == 0 && $0[1] > 4 }, "\(pushed.withLock { $0 })")
         lease.cancel()
@@ -185,7 +186,7 @@ private final class Election: Sendable {
             }
         }
         lifecycle.post(.custom("maintenance"), .flag(true))
-        while told.withLock({ $0.isEmpty }) { await Task.yield() }
+        await until { !told.withLock { $0.isEmpty } }
         reader.cancel()
         await reader.value
         #expect(told.withLock { $0.map(\.kind) } == [.custom("maintenance")])
@@ -227,7 +228,7 @@ private final class Election: Sendable {
         clock.freeze(for: .seconds(3600))
         var states: [LifecycleState] = []
         for await step in transitions.prefix(2) { states.append(step.to) }
-        while server.steps.last != "clean" { await Task.yield() }
+        await until { server.steps.last == "clean" }
         #expect(server.steps == ["stop", "drain", "clean"] && states == [.suspended, .background])
     }
 
@@ -257,7 +258,7 @@ private final class Election: Sendable {
                 task.handOver(rows.left)
             }
         }
-        while rows.left.count == 10 { await Task.yield() }
+        await until { rows.left.count != 10 }
         await lifecycle.terminate()
         await #expect(throws: CancellationError.self) { try await work.value }
         #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)

@@ -2,6 +2,8 @@ import Foundation
 import Plimsoll
 import PlimsollTesting
 import Synchronization
+import TestSupport
+import Testing
 
 @testable import PlimsollService
 
@@ -79,16 +81,22 @@ struct AdminFixture {
     }
 
     /// Waits until `condition` holds; what it waits for happens on the endpoint's threads.
-    func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
+    func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
+        await TestSupport.until(sourceLocation: sourceLocation, condition)
+    }
 
     /// Lets time pass, again and again as the endpoint may not have seen yet what counts from then on, until `condition` holds. Each step is seen before the next
     /// comes: on a busy machine several deadlines would pass at once.
     func pass(_ step: Duration, until condition: () -> Bool) async {
-        while !condition() {
-            let seen = looks.count.load(ordering: .sequentiallyConsistent)
+        var seen = looks.count.load(ordering: .sequentiallyConsistent) - 2
+        await until {
+            if condition() { return true }
+            let looked = looks.count.load(ordering: .sequentiallyConsistent)
+            guard looked >= seen + 2 else { return false }
+            seen = looked
             clock.advance(by: step)
             endpoint.wake()
-            while looks.count.load(ordering: .sequentiallyConsistent) < seen + 2, !condition() { await Task.yield() }
+            return condition()
         }
     }
 

@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -34,7 +35,7 @@ import Testing
             let sentences = try #require(try second.answer(to: AdminRequest(.explain)).sentences)
             #expect(sentences.contains { $0.hasPrefix("The holder \"slow\" has not answered for ") })
             holder.letGo()
-            while try second.answer(to: AdminRequest(.caches)).caches?.contains(where: { $0.unansweredSeconds != nil }) != false {}
+            try await until { try second.answer(to: AdminRequest(.caches)).caches?.contains { $0.unansweredSeconds != nil } == false }
         }
     }
 
@@ -45,7 +46,7 @@ import Testing
         defer { holder.letGo() }
         let pages = AdminPages(manager)
         async let waiting = pages.answer(.status, .init())
-        while !holder.isAsked { await Task.yield() }
+        await until { holder.isAsked }
         for page in [AdminPages.Page.health, .readiness, .ui] { #expect(await pages.answer(page, .init()).status != 500) }
         // The second who asks does not wait, whatever the first does.
         let metrics = await pages.answer(.metrics, .init()).body

@@ -130,9 +130,11 @@ public final class TileRenderer: Sendable {
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source)
         manager.register("buffers", byteCount: { buffers.count }, release: { buffers.drop($0) })
+        let (reports, report) = AsyncStream.makeStream(of: ActionReport.self)
+        manager.onReport { report.yield($0) }
         let running = Task { try await manager.run() }
         source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
-        while buffers.count > 0 { await Task.yield() }
+        for await _ in reports where buffers.count == 0 { break }
         running.cancel()
         try await running.value
         let calm = Simulation().run(PressureTrace("__-_-__"))

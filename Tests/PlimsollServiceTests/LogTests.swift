@@ -1,6 +1,7 @@
 import Logging
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -79,9 +80,9 @@ final class LogBook: Sendable {
         let stuck = manager.beginBackgroundTask("stuck") { _, _ in }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            while !manager.lifecycle.readiness.isReady { await Task.yield() }
+            await until { manager.lifecycle.readiness.isReady }
             source.push(usage: .mebibytes(1010), limit: .gibibytes(1))
-            while !book.entries.contains(where: { $0.message == "memory is critical" }) { await Task.yield() }
+            await until { book.entries.contains(where: { $0.message == "memory is critical" }) }
             manager.beginShutdown(within: settings.shutdownBudget)
             group.cancelAll()
             try await group.waitForAll()

@@ -3,6 +3,7 @@ import Foundation
 import MetricsTestKit
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -94,10 +95,10 @@ import Testing
         manager.register("buffers", byteCount: { 4096 }, release: { $0 })
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            while !manager.lifecycle.readiness.isReady { await Task.yield() }
+            await until { manager.lifecycle.readiness.isReady }
             _ = await manager.release(.bytes(1))
             let timer = try factory.expectTimer("plimsoll_release_duration_seconds")
-            while timer.values.isEmpty { await Task.yield() }
+            await until { !timer.values.isEmpty }
             group.cancelAll()
         }
     }

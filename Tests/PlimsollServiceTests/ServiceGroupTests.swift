@@ -4,6 +4,7 @@ import PlimsollService
 import PlimsollTesting
 import ServiceLifecycle
 import Synchronization
+import TestSupport
 import Testing
 
 /// What happens, in the order in which it does.
@@ -36,7 +37,7 @@ final class Events: Sendable {
         func run() async throws {
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await beacon.run() }
-                tasks.addTask { while !end(), !Task.isCancelled { await Task.yield() } }
+                tasks.addTask { await until { end() || Task.isCancelled } }
                 _ = try await tasks.next()
                 tasks.cancelAll()
                 try await tasks.waitForAll()
@@ -62,7 +63,7 @@ final class Events: Sendable {
         let group = group(services)
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
-            while !until() { await Task.yield() }
+            await TestSupport.until("the state that the group is run for", until)
             await group.triggerGracefulShutdown()
             try await tasks.waitForAll()
         }
@@ -98,7 +99,7 @@ final class Events: Sendable {
         let stuck = manager.beginBackgroundTask("stuck") { _, reason in events.add("asked stuck \(reason)") }
         async let shutdown: Void = run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
         // Time stands still until both have been asked and the one has ended, however late a busy machine's threads come.
-        while good.isActive || events.list.count < 2 { await Task.yield() }
+        await until { !good.isActive && events.list.count >= 2 }
         clock.advance(by: settings.shutdownBudget)
         try await shutdown
         let report = try #require(manager.shutdownReport)
@@ -111,7 +112,7 @@ final class Events: Sendable {
         let manager = manager(), events = Events()
         let group = group([manager, Server(events: events)])
         let running = Task { try await group.run() }
-        while events.list.isEmpty { await Task.yield() }
+        await until { !events.list.isEmpty }
         running.cancel()
         _ = try? await running.value
         #expect(manager.shutdownReport != nil)
@@ -126,9 +127,9 @@ final class Events: Sendable {
         let group = group([manager, Server(events: events), beacon])
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
-            while !manager.lifecycle.readiness.isReady || events.list.isEmpty { await Task.yield() }
+            await until { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
             await group.triggerGracefulShutdown()
-            while manager.lifecycle.readiness.isReady { await Task.yield() }
+            await until { !manager.lifecycle.readiness.isReady }
             if !events.list.contains("served") { events.add("not ready, serving") }
             try await tasks.waitForAll()
         }

@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollSupervisor
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -62,9 +63,9 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             // Until the first reading has come, too, which is news.
-            while messages.isEmpty || manager.memoryStatus == nil {
+            await until {
                 messages += said()
-                await Task.yield()
+                return !messages.isEmpty && manager.memoryStatus != nil
             }
             #expect(messages[0].isReady && messages[0].status?.hasPrefix("active") == true)
             let export = manager.beginBackgroundTask("export\n\u{1B}") { task, _ in task.end() }
@@ -102,7 +103,7 @@ import Testing
             // One of them may be between looking and saying.
             task.progress(completed: 1, total: 2)
             link.look()
-            while !crew.allSatisfy(\.isFinished) { sched_yield() }
+            blockUntil { crew.allSatisfy(\.isFinished) }
             link.look()
             #expect(said().compactMap(\.status).last?.hasSuffix("export \(round) 50 %") == true)
             task.end()

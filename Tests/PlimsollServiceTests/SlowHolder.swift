@@ -1,6 +1,8 @@
 import Glibc
 import Plimsoll
 import Synchronization
+import TestSupport
+import Testing
 
 /// Lets go of memory only when a test says so, and after `block()` says what it holds only then.
 final class SlowHolder: Purgeable {
@@ -24,6 +26,6 @@ final class SlowHolder: Purgeable {
 
     private func wait() {
         state.withLock { $0.isAsked = true }
-        while !state.withLock({ $0.isFree }) { sched_yield() }
+        blockUntil("the test's word") { state.withLock { $0.isFree } }
     }
 }

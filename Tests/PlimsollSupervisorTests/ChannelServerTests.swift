@@ -3,6 +3,7 @@ import Plimsoll
 import PlimsollLinux
 import PlimsollSupervisor
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @Suite struct ChannelServerTests {
@@ -152,7 +153,7 @@ import Testing
         var (lines, calmLine, heard, opened, closed) = (0, 1, 0, 0, 0)
         while lines < 100_000 {
             // Others on the cooperative pool's few threads have their turn.
-            await Task.yield()
+            await giveWay()
             var text = Array((random.next() % 4 > 0 ? "1 hello v=1\n" : "").utf8)
             var number = 2
             for _ in 0..<1 + random.next() % 60 {

@@ -1,6 +1,7 @@
 import Plimsoll
 import PlimsollSupervisor
 import PlimsollTesting
+import TestSupport
 import Testing
 
 /// Random fleets whose units do as they please, and outcomes that come late, fail, or never come.
@@ -93,7 +94,7 @@ private struct EngineStorm {
         var ends = 0, foregroundEnds = 0, decided = 0
         for seed in UInt64(0)..<1500 {
             // Others on the cooperative pool's few threads have their turn.
-            await Task.yield()
+            await giveWay()
             var storm = EngineStorm(seed: seed)
             var lastNotice: (unit: String, at: Duration)?
             var lastEnd: (unit: String, at: Duration, charge: ByteCount)?

@@ -1,6 +1,7 @@
 import CPlimsollSupervisor
 import Glibc
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
@@ -45,7 +46,7 @@ import Testing
             let child = try Child.adopt(pid)
             try guardian.watch(child)
             child.signal(SIGSTOP)
-            while ProcessTable.stat(of: pid)?.state != UInt8(ascii: "T") { sched_yield() }
+            blockUntil("the stop") { ProcessTable.stat(of: pid)?.state == UInt8(ascii: "T") }
             kill(getpid(), SIGKILL)
             withExtendedLifetime(guardian) {}
         }

@@ -1,6 +1,7 @@
 import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @Suite struct MessageTests {
@@ -80,7 +81,7 @@ import Testing
         var (taken, refused, unstable) = (0, 0, 0)
         for index in 0..<1_000_000 {
             // Others on the cooperative pool's few threads have their turn.
-            if index % 10_000 == 0 { await Task.yield() }
+            if index % 10_000 == 0 { await giveWay() }
             var line = Array(samples[Int(truncatingIfNeeded: random.next() % UInt64(samples.count))])
             for _ in 0..<1 + random.next() % 3 {
                 let place = Int(random.next() % UInt64(line.count))

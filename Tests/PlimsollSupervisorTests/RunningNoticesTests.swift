@@ -80,7 +80,7 @@ import Testing
     func `what a unit has given to be kept is there at its next start`() async throws {
         // The first run gives a pair of sockets, twice under one name, and another that it takes back; the next tells what it finds.
         let script = """
-            import os, socket, time
+            import os, socket, signal
             say = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             say.connect(os.environ['NOTIFY_SOCKET'])
             if 'LISTEN_FDS' not in os.environ:
@@ -93,7 +93,7 @@ import Testing
             mine = os.environ['LISTEN_PID'] == str(os.getpid())
             text = socket.socket(fileno=4).recv(100).decode()
             print(os.environ['LISTEN_FDS'], os.environ['LISTEN_FDNAMES'], mine, text, file=open(os.environ['TELL'], 'w'), flush=True)
-            time.sleep(1000)
+            signal.pause()
             """
         let directory = Fixture.Directory(), told = "\(directory.path)/told"
         var unit = ServiceUnit(name: "web", origin: .command(["/usr/bin/python3", "-c", script]))

@@ -1,6 +1,7 @@
 import CAllocationCounter
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -49,7 +50,7 @@ import Testing
         source.script.push(usage: .mebibytes(420), limit: .mebibytes(512))
         let running = Task { try await manager.run() }
         // The pass that empties the cache is still under way when the cache is empty.
-        while cache.count > 0 || source.countedPasses <= 2 { await Task.yield() }
+        await until { cache.count == 0 && source.countedPasses > 2 }
         running.cancel()
         try await running.value
         #expect(source.countedPasses > 2 && cache.statistics.purged == 2000)
@@ -70,7 +71,7 @@ import Testing
         // 12 MiB are free: less than a pass needs, but not so little that the keeper would measure in between.
         source.script.push(usage: .mebibytes(500), limit: .mebibytes(512), available: .mebibytes(92))
         var running = Task { try await manager.run() }
-        while source.countedPasses < 4 { await Task.yield() }
+        await until { source.countedPasses >= 4 }
         running.cancel()
         try await running.value
         #expect(source.handAllocations == 0 && source.loopAllocations == 0)
@@ -83,7 +84,7 @@ import Testing
             PressureReading(
                 at: .zero, limit: .gibibytes(64), usage: .gibibytes(64), workingSet: .gibibytes(30), available: .gibibytes(34), lazyFreed: 1))
         running = Task { try await keeper.run() }
-        while calm.countedPasses < 4 { await Task.yield() }
+        await until { calm.countedPasses >= 4 }
         running.cancel()
         try await running.value
         #expect(keeper.reports.contains { $0.action == .makeRoom } && !keeper.reports.contains { $0.action == .release })

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -33,7 +34,7 @@ import Testing
         let late = begin("late", reasons)
         #expect(late.timeRemaining == .seconds(10))
         clock.advance(by: .seconds(10))
-        while task.isActive || late.isActive { await Task.yield() }
+        await until { !task.isActive && !late.isActive }
         #expect(reasons.all == [.allowance, .allowance] && manager.backgroundTimeRemaining == .zero)
     }
 
@@ -90,7 +91,7 @@ import Testing
         let hung = begin("hung", reasons, ends: false), slow = begin("slow", reasons, ends: false)
         tasks.enterBackground()
         clock.advance(by: .seconds(30))
-        while reasons.all.count < 2 { await Task.yield() }
+        await until { reasons.all.count >= 2 }
         #expect(hung.timeRemaining == .seconds(5))
         clock.advance(by: .milliseconds(4900))
         #expect(hung.isActive && slow.isActive)
@@ -111,7 +112,7 @@ import Testing
         let hung = begin("hung", reasons, ends: false)
         tasks.enterBackground()
         clock.advance(by: .seconds(30))
-        while reasons.all.isEmpty { await Task.yield() }
+        await until { !reasons.all.isEmpty }
         tasks.enterForeground()
         let new = begin("new", reasons)
         #expect(new.refusal == nil)
@@ -129,7 +130,7 @@ import Testing
         let left = manager.backgroundTimeRemaining ?? .zero
         #expect(left > .seconds(19) && left <= .seconds(20) && reasons.all.isEmpty)
         clock.advance(by: left)
-        while reasons.all.isEmpty { await Task.yield() }
+        await until { !reasons.all.isEmpty }
         clock.advance(by: .seconds(1))
         clock.freeze(for: .seconds(3600))
         #expect(task.isActive && task.timeRemaining ?? .zero > .seconds(3.5))
@@ -176,7 +177,7 @@ import Testing
         let theirs = scene.begin("scene", #fileID, #line, handler: .blocking { task, _ in task.end() })
         scene.enterBackground()
         clock.advance(by: .seconds(10))
-        while theirs.isActive { await Task.yield() }
+        await until { !theirs.isActive }
         #expect(mine.isActive && reasons.all.isEmpty && manager.backgroundTimeRemaining == nil)
         mine.end()
     }
@@ -190,7 +191,7 @@ import Testing
         manager.parts.tasks.enterBackground()
         #expect(manager.backgroundTimeRemaining == .seconds(7))
         clock.advance(by: .seconds(7))
-        while asked.value == 0 { await Task.yield() }
+        await until { asked.value != 0 }
         #expect(task.timeRemaining == .seconds(2))
         clock.advance(by: .seconds(2))
         #expect(!task.isActive)

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -20,7 +21,7 @@ import Testing
     private func handle(_ id: String) { deferred.handle(id) { [runs] _ in runs.add(id) } }
 
     private func settled() async {
-        while !deferred.pending.allSatisfy({ !$0.isRunning }) || manager.parts.tasks.hasLiveTasks { await Task.yield() }
+        await until { deferred.pending.allSatisfy { !$0.isRunning } && !manager.parts.tasks.hasLiveTasks }
     }
 
     @Test func `a deferred task runs once, not before its time`() async {
@@ -29,7 +30,7 @@ import Testing
         clock.advance(by: .seconds(59))
         #expect(runs.all.isEmpty && deferred.pending.map(\.earliest) == [.seconds(1)])
         clock.advance(by: .seconds(1))
-        while runs.all.isEmpty || !deferred.pending.isEmpty { await Task.yield() }
+        await until { !runs.all.isEmpty && deferred.pending.isEmpty }
         clock.advance(by: .seconds(120))
         await settled()
         #expect(runs.all == ["vacuum"])
@@ -47,7 +48,7 @@ import Testing
         clock.advance(by: .seconds(99))
         #expect(runs.all.isEmpty)
         clock.advance(by: .seconds(1))
-        while runs.all.isEmpty { await Task.yield() }
+        await until { !runs.all.isEmpty }
         await settled()
         #expect(runs.all == ["vacuum"])
     }
@@ -56,7 +57,7 @@ import Testing
         deferred.schedule("late")
         #expect(deferred.pending.count == 1)
         handle("late")
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         #expect(runs.all == ["late"])
     }
 
@@ -66,12 +67,12 @@ import Testing
         manager.parts.publish(.critical)
         deferred.schedule("calm")
         deferred.schedule("tough", whenAtMost: .critical)
-        while runs.all.isEmpty { await Task.yield() }
+        await until { !runs.all.isEmpty }
         manager.parts.publish(.warning)
         await settled()
         #expect(runs.all == ["tough"] && deferred.pending.map(\.id) == ["calm"])
         manager.parts.publish(.normal)
-        while runs.all.count < 2 { await Task.yield() }
+        await until { runs.all.count >= 2 }
         #expect(runs.all == ["tough", "calm"])
     }
 
@@ -83,7 +84,7 @@ import Testing
         await settled()
         #expect(runs.all.isEmpty && deferred.pending.map(\.attempts) == [0])
         manager.parts.tasks.enterForeground()
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         #expect(runs.all == ["vacuum"])
     }
 
@@ -91,23 +92,18 @@ import Testing
         let starts = Counter()
         deferred.handle("long") { _ in
             starts.add(1)
-            if starts.value == 1 { while true { try await Self.turn() } }
+            if starts.value == 1 { try await untilCancelled() }
         }
         deferred.schedule("long")
-        while starts.value == 0 { await Task.yield() }
+        await until { starts.value != 0 }
         await manager.expired(.pressure)
-        while deferred.pending.first?.isRunning != false { await Task.yield() }
+        await until { deferred.pending.first?.isRunning == false }
         #expect(deferred.pending.map(\.attempts) == [1] && deferred.pending[0].earliest == .seconds(30))
         clock.advance(by: .milliseconds(29_900))
         #expect(starts.value == 1)
         clock.advance(by: .milliseconds(100))
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         #expect(starts.value == 2)
-    }
-
-    private static func turn() async throws {
-        try Task.checkCancellation()
-        await Task.yield()
     }
 
     @Test func `work that throws is tried again after twice as long each time, an hour at most`() async {
@@ -119,7 +115,7 @@ import Testing
         deferred.schedule("broken")
         var waits: [Duration] = []
         for attempt in 1...9 {
-            while starts.value < attempt || deferred.pending[0].isRunning { await Task.yield() }
+            await until { starts.value >= attempt && !deferred.pending[0].isRunning }
             waits.append(deferred.pending[0].earliest)
             clock.advance(by: deferred.pending[0].earliest)
         }
@@ -132,15 +128,15 @@ import Testing
         deferred.handle("again") { _ in
             inside.add(1)
             if inside.value > 1 { most.add(1) }
-            while goOn.value == 0 { await Task.yield() }
+            await until { goOn.value != 0 }
             inside.add(-1)
         }
         deferred.schedule("again")
-        while inside.value == 0 { await Task.yield() }
+        await until { inside.value != 0 }
         deferred.schedule("again")
         #expect(deferred.pending.map(\.isRunning) == [true])
         goOn.add(1)
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         await settled()
         #expect(most.value == 0)
     }
@@ -151,20 +147,20 @@ import Testing
             deferred.handle("job-\(index)") { _ in
                 inside.add(1)
                 most.withLock { $0 = max($0, inside.value) }
-                while goOn.value == 0 { await Task.yield() }
+                await until { goOn.value != 0 }
                 inside.add(-1)
             }
             deferred.schedule("job-\(index)", earliest: .seconds(60 + index))
         }
         manager.parts.tasks.enterBackground()
         clock.freeze(for: .seconds(3600))
-        while inside.value < 1 { await Task.yield() }
+        await until { inside.value >= 1 }
         #expect(inside.value == 1 && deferred.pending.count { $0.isRunning } == 1)
         manager.parts.tasks.enterForeground()
-        while inside.value < 2 { await Task.yield() }
+        await until { inside.value >= 2 }
         #expect(deferred.pending.count { $0.isRunning } == 2)
         goOn.add(1)
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         #expect(most.withLock { $0 } == 2)
     }
 
@@ -184,8 +180,8 @@ import Testing
         #expect(pending[1].whenAtMost == .warning)
         next.deferred.handle("near") { [runs] _ in runs.add("near") }
         clock.advance(by: .seconds(1800))
-        while runs.all.isEmpty { await Task.yield() }
-        while next.deferred.pending.count > 1 { await Task.yield() }
+        await until { !runs.all.isEmpty }
+        await until { next.deferred.pending.count <= 1 }
         #expect(next.deferred.pending.map(\.id) == ["far"])
     }
 
@@ -225,7 +221,7 @@ import Testing
         #expect(deferred.persist(in: store)?.contains("could not be") == true)
         handle("vacuum")
         deferred.schedule("vacuum")
-        while !deferred.pending.isEmpty { await Task.yield() }
+        await until { deferred.pending.isEmpty }
         #expect(runs.all == ["vacuum"])
     }
 }

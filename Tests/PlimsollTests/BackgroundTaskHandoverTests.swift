@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -28,7 +29,7 @@ import Testing
     @Test func `C73 unfinished work goes to the sink, and the sweep waits for its answer`() async {
         let manager = manager(), taken = Log<[UInt8]>(), goOn = Counter(), over = Counter()
         manager.onHandover { work in
-            while goOn.value == 0 { await Task.yield() }
+            await until { goOn.value != 0 }
             taken.add(work.bytes + Array(work.name.utf8))
         }
         let task = manager.beginBackgroundTask("x") { task, _ in
@@ -36,10 +37,10 @@ import Testing
             task.end()
         }
         manager.parts.tasks.expire(.shutdown, within: .seconds(60)) { names in over.add(names.isEmpty ? 1 : 100) }
-        while task.isActive { await Task.yield() }
+        await until { !task.isActive }
         #expect(over.value == 0 && manager.parts.tasks.hasLiveTasks)
         goOn.add(1)
-        while over.value == 0 { await Task.yield() }
+        await until { over.value != 0 }
         #expect(over.value == 1 && taken.all == [[1, 2, 120]] && manager.claimHandovers().isEmpty && !manager.parts.tasks.hasLiveTasks)
     }
 
@@ -47,7 +48,7 @@ import Testing
         let manager = manager(), release = Counter(), names = Log<[String]>()
         #expect(manager.persistHandovers(in: store) == nil)
         manager.onHandover { _ in
-            while release.value == 0 { await Task.yield() }
+            await until { release.value != 0 }
             throw Refused()
         }
         let task = manager.beginBackgroundTask("x") { task, _ in
@@ -55,14 +56,14 @@ import Testing
             task.end()
         }
         manager.parts.tasks.expire(.shutdown, within: .seconds(5)) { names.add($0) }
-        while task.isActive { await Task.yield() }
+        await until { !task.isActive }
         clock.advance(by: .seconds(5))
         #expect(names.all == [["1 handed over"]] && manager.claimHandovers().isEmpty, "the sink has it still")
         // The process ends here; the next one finds the work.
         let next = self.manager()
         #expect(next.persistHandovers(in: store) == nil && next.claimHandovers().map(\.bytes) == [[7]])
         release.add(1)
-        while manager.parts.tasks.hasLiveTasks { await Task.yield() }
+        await until { !manager.parts.tasks.hasLiveTasks }
         #expect(manager.claimHandovers().map(\.bytes) == [[7]])
     }
 

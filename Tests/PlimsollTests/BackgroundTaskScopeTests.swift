@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -13,27 +14,19 @@ import Testing
 
     init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    /// Suspends until it is cancelled.
-    private static func untilCancelled() async throws {
-        while true {
-            try Task.checkCancellation()
-            await Task.yield()
-        }
-    }
-
     @Test func `C28 C32 the handler of a scope sees the context of the place it was begun in`() async {
         let seen = Log<String>()
         let work = Task {
             try await Trace.$id.withValue("request-7") {
                 try await manager.withBackgroundTask("export") { _ in
                     seen.add("body " + Trace.id)
-                    try await Self.untilCancelled()
+                    try await untilCancelled()
                 } onExpiration: { _, _ in
                     seen.add("handler " + Trace.id)
                 }
             }
         }
-        while seen.all.isEmpty { await Task.yield() }
+        await until { !seen.all.isEmpty }
         await manager.expired(.operator)
         await #expect(throws: CancellationError.self) { try await work.value }
         #expect(seen.all == ["body request-7", "handler request-7"])
@@ -66,22 +59,22 @@ import Testing
         let work = Task {
             defer { ended.add(1) }
             return try await manager.withBackgroundTask("export") { _ in
-                try? await Self.untilCancelled()
+                try? await untilCancelled()
                 return 7
             } onExpiration: { _, _ in
                 hung.add(1)
-                while !Task.isCancelled { await Task.yield() }
+                await until { Task.isCancelled }
                 hung.add(1)
             }
         }
-        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        await until { !manager.backgroundTasks.isEmpty }
         manager.parts.tasks.expire(.pressure, within: .seconds(5))
-        while hung.value == 0 { await Task.yield() }
+        await until { hung.value != 0 }
         clock.advance(by: .milliseconds(4900))
         #expect(hung.value == 1 && ended.value == 0 && manager.backgroundTasks.count == 1)
         clock.advance(by: .milliseconds(100))
         #expect(try await work.value == 7)
-        while hung.value < 2 { await Task.yield() }
+        await until { hung.value >= 2 }
         #expect(manager.backgroundTasks.isEmpty)
     }
 
@@ -89,15 +82,15 @@ import Testing
         let goOn = Counter(), reached = Counter()
         let work = Task {
             try await manager.withBackgroundTask("export") { _ in
-                try? await Self.untilCancelled()
+                try? await untilCancelled()
                 reached.add(1)
             } onExpiration: { _, _ in
-                while goOn.value == 0 { await Task.yield() }
+                await until { goOn.value != 0 }
             }
         }
-        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        await until { !manager.backgroundTasks.isEmpty }
         manager.parts.tasks.expire(.pressure, within: .seconds(5))
-        while reached.value == 0 { await Task.yield() }
+        await until { reached.value != 0 }
         #expect(manager.backgroundTasks.count == 1 && manager.parts.tasks.hasLiveTasks)
         goOn.add(1)
         try await work.value
@@ -140,11 +133,11 @@ import Testing
     @Test func `a scope whose caller is cancelled ends like any child`() async {
         let work = Task {
             try await manager.withBackgroundTask("export") { _ in
-                try await Self.untilCancelled()
+                try await untilCancelled()
             } onExpiration: { _, _ in
             }
         }
-        while manager.backgroundTasks.isEmpty { await Task.yield() }
+        await until { !manager.backgroundTasks.isEmpty }
         work.cancel()
         await #expect(throws: CancellationError.self) { try await work.value }
         #expect(manager.backgroundTasks.isEmpty)
@@ -160,12 +153,12 @@ import Testing
         await source.settled()
         #expect(asked.all.isEmpty)
         running.cancel()
-        while told.value == 0 { await Task.yield() }
+        await until { told.value != 0 }
         #expect(asked.all == [.seconds(60)])
         clock.advance(by: .seconds(29))
         #expect(asked.all.count == 1)
         clock.advance(by: .seconds(1))
-        while asked.all.count < 2 { await Task.yield() }
+        await until { asked.all.count >= 2 }
         #expect(asked.all[1] <= .seconds(30) && asked.all[1] > .seconds(29))
         task.end()
         try await running.value

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -24,17 +25,22 @@ import Testing
                         handled.add(1)
                     }
                     // Were the token needed in its own handler, nothing would end this.
-                    while task.isActive { await Task.yield() }
+                    await until { !task.isActive }
                     isDone.add(task.refusal == nil ? 1 : 2)
                 }
                 group.addTask {
-                    while isDone.value == 0 {
+                    // Many close to the begin, then as long as it takes.
+                    for _ in 0..<100 where isDone.value == 0 {
                         manager.parts.tasks.expire(.operator, within: .seconds(60))
-                        await Task.yield()
+                        await giveWay()
+                    }
+                    await until {
+                        if isDone.value == 0 { manager.parts.tasks.expire(.operator, within: .seconds(60)) }
+                        return isDone.value != 0
                     }
                 }
             }
-            while isDone.value == 1, handled.value == 0 { await Task.yield() }
+            await until { isDone.value != 1 || handled.value != 0 }
         }
         #expect(manager.backgroundTasks.isEmpty)
     }
@@ -81,9 +87,9 @@ import Testing
             }
             manager.parts.tasks.expire(.operator, within: grace)
             for fate in fates.all {
-                while fate.token.withLock({ $0 })?.isActive == true { await Task.yield() }
+                await until { fate.token.withLock({ $0 })?.isActive != true }
             }
-            while manager.parts.tasks.hasLiveTasks || manager.parts.tasks.gate.withLock({ $0.sweep != nil }) { await Task.yield() }
+            await until { !manager.parts.tasks.hasLiveTasks && !manager.parts.tasks.gate.withLock { $0.sweep != nil } }
             #expect(fates.all.allSatisfy { $0.expired.value <= 1 }, "seed \(seed)")
             for fate in fates.all { expirations.add(fate.expired.value) }
             #expect(manager.backgroundTasks.isEmpty, "seed \(seed)")
@@ -163,11 +169,11 @@ import Testing
             }
         }
         #expect(manager.parts.tasks.expire(.pressure, within: .seconds(600)) == 10_100)
-        while quick.contains(where: \.isActive) || blocked.value < 100 { await Task.yield() }
+        await until { !quick.contains(where: \.isActive) && blocked.value >= 100 }
         #expect(ran.value == 10_000 && stuck.allSatisfy(\.isActive) && manager.backgroundTasks.count == 100)
         release.unpark()
-        while stuck.contains(where: \.isActive) { await Task.yield() }
-        while !manager.parts.tasks.mayBegin { await Task.yield() }
+        await until { !stuck.contains(where: \.isActive) }
+        await until { manager.parts.tasks.mayBegin }
     }
 
     @Test func `a task that outlives its manager still ends`() {
@@ -201,11 +207,11 @@ import Testing
         #expect(deaths.value == 2)
         let expired = begin { $0.end() }
         await manager.expired(.operator)
-        while deaths.value < 3 { await Task.yield() }
+        await until { deaths.value >= 3 }
         let straggler = begin { _ in }
         manager.parts.tasks.expire(.operator, within: .seconds(600))
         #expect(manager.parts.tasks.giveUpStragglers() == ["nosy"])
-        while deaths.value < 4 { await Task.yield() }
+        await until { deaths.value >= 4 }
         withExtendedLifetime((expired, straggler)) {}
     }
 }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -33,7 +34,7 @@ import Testing
                 group.addTask { _ = manager.parts.tasks.expire(.pressure, within: .seconds(60)) }
             }
             // If ending won, no handler runs; if expiring won, the handler ends it.
-            while task.isActive { await Task.yield() }
+            await until { !task.isActive }
             #expect(expired.value <= 1)
         }
     }
@@ -45,7 +46,7 @@ import Testing
             try await manager.withBackgroundTask("export") { task in
                 task.progress(completed: 3, total: 10)
                 start.yield()
-                try await Task.sleep(for: .seconds(3600))
+                try await untilCancelled()
             } onExpiration: { task, reason in
                 #expect(task.timeRemaining != nil)
                 reasons.withLock { $0.append(reason) }
@@ -78,7 +79,7 @@ import Testing
             }
         }
         _ = manager.parts.tasks.expire(.pressure, within: .seconds(600))
-        while tasks.contains(where: \.isActive) { await Task.yield() }
+        await until { !tasks.contains(where: \.isActive) }
         #expect(others.value == 20 && manager.parts.tasks.isExpiring)
         #expect(manager.parts.tasks.giveUpStragglers() == ["blocked"])
         #expect(!blocked.isActive && manager.backgroundTasks.isEmpty)
@@ -93,12 +94,12 @@ import Testing
         }
         let scoped = Task {
             try await manager.withBackgroundTask("async") { _ in
-                try await Task.sleep(for: .seconds(3600))
+                try await untilCancelled()
             } onExpiration: { _, _ in
                 ran.add(1)
             }
         }
-        while manager.backgroundTasks.count < 2 { await Task.yield() }
+        await until { manager.backgroundTasks.count >= 2 }
         // More blockers than the pool has threads, each until both handlers ran.
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<8 {
@@ -124,7 +125,7 @@ import Testing
         #expect(!late.isActive && late.refusal?.contains("being expired") == true)
         await #expect(throws: BackgroundTaskRefusal.self) { try await manager.withBackgroundTask("late too") { _ in } }
         release.unpark()
-        while slow.isActive { await Task.yield() }
+        await until { !slow.isActive }
         _ = manager.parts.tasks.giveUpStragglers()
         #expect(manager.beginBackgroundTask("after") { _, _ in }.refusal == nil)
     }

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -62,7 +63,7 @@ import Testing
                 }
                 if seed > 0 {
                     cache.removeAll()
-                    while !agrees(cache) { await Task.yield() }
+                    await until { agrees(cache) }
                     for number in 0..<100 { cache.insert(Tracked(number, values), forKey: Tracked(number, keys)) }
                     #expect(agrees(cache))
                 }
@@ -106,7 +107,7 @@ import Testing
                     }
                 }
             }
-            while !agrees(cache) { await Task.yield() }
+            await until { agrees(cache) }
         }
         #expect(keys.value == 0 && values.value == 0)
     }

@@ -1,6 +1,7 @@
 import CAllocationCounter
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -23,7 +24,7 @@ import Testing
         for number in 0..<count {
             let before = limiter.statistics
             pieces.append(Piece(number, limiter, patience))
-            while limiter.statistics == before { await Task.yield() }
+            await until { limiter.statistics != before }
         }
         return pieces
     }
@@ -173,7 +174,7 @@ import Testing
         #expect(try await pieces[3].finish() == 3)
         #expect(limiter.statistics == .init(running: 0, waiting: 0, limit: 1, admitted: 2, refused: 0, expired: 0))
         let cancelled = Task {
-            while !Task.isCancelled { await Task.yield() }
+            await until { Task.isCancelled }
             return try await limiter.run { 5 }
         }
         cancelled.cancel()
@@ -199,12 +200,12 @@ import Testing
                         try await limiter.run(waitingAtMost: chance == 0 ? .zero : nil) {
                             begun.add(1)
                             inside.add(1)
-                            for _ in 0..<yields { await Task.yield() }
+                            await giveWay(yields)
                             inside.add(-1)
                         }
                     }
                     if chance < 4 {
-                        for _ in 0..<yields { await Task.yield() }
+                        await giveWay(yields)
                         work.cancel()
                     }
                     _ = await work.result

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -16,7 +17,7 @@ import Testing
         for mark in 0..<10_000 { views.mark(mark % 100) }
         #expect(views.rebuilds == 0 && views.marked.count == 100)
         for state in [LifecycleState.inactive, .active, .inactive, .active] { set.setState(state) }
-        while rebuilt.all.isEmpty { await Task.yield() }
+        await until { !rebuilt.all.isEmpty }
         #expect(rebuilt.all == [Set(0..<100)] && views.rebuilds == 1 && views.marked.isEmpty)
     }
 
@@ -27,15 +28,15 @@ import Testing
             await held.wait()
         }
         views.mark("a")
-        while rebuilt.all.isEmpty { await Task.yield() }
+        await until { !rebuilt.all.isEmpty }
         for name in ["b", "c", "b"] { views.mark(name) }
         views.mark(contentsOf: ["c", "d"])
         #expect(views.rebuilds == 1)
         held.open()
-        while rebuilt.all.count < 2 { await Task.yield() }
+        await until { rebuilt.all.count >= 2 }
         #expect(rebuilt.all == [["a"], ["b", "c", "d"]])
         views.mark("e")
-        while rebuilt.all.count < 3 { await Task.yield() }
+        await until { rebuilt.all.count >= 3 }
         #expect(rebuilt.all.last == ["e"] && views.rebuilds == 3)
     }
 
@@ -47,7 +48,7 @@ import Testing
         }
         set.add(views)
         views.mark(1)
-        while rebuilt.all.isEmpty { await Task.yield() }
+        await until { !rebuilt.all.isEmpty }
         set.setState(.background)
         views.mark(2)
         held.open()
@@ -55,7 +56,7 @@ import Testing
         set.setState(.active)
         #expect(views.marked == [2], "memory is too short for it")
         set.setPressure(.normal, isQuiescing: false)
-        while rebuilt.all.count < 2 { await Task.yield() }
+        await until { rebuilt.all.count >= 2 }
         #expect(rebuilt.all == [[1], [2]])
     }
 }

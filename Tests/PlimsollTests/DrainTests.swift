@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -6,17 +7,19 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct DrainTests {
     let stage = Stage()
     let saved = Log<Int>()
+    let tickers = Log<Ticker>()
     var lifecycle: Lifecycle { stage.lifecycle }
 
     /// A ticker that counts once it is let, and a state that is that count.
     private func count(held: Latch, began: Counter) -> Counter {
         let count = Counter(), saved = saved
-        lifecycle.quiesce.add(
-            Ticker("orders", every: .seconds(1)) { _ in
-                began.add(1)
-                await held.wait()
-                count.add(1)
-            })
+        let ticker = Ticker("orders", every: .seconds(1)) { _ in
+            began.add(1)
+            await held.wait()
+            count.add(1)
+        }
+        lifecycle.quiesce.add(ticker)
+        tickers.add(ticker)
         lifecycle.preserve(
             "orders", in: MemoryStateStore(),
             snapshot: {
@@ -28,7 +31,7 @@ import Testing
 
     private func tick(_ began: Counter) async {
         stage.clock.advance(by: .seconds(1))
-        while began.value == 0 { await Task.yield() }
+        await until { began.value != 0 }
     }
 
     @Test func `C41 C43 what a tick that was admitted before the pause still does is saved`() async throws {
@@ -36,9 +39,8 @@ import Testing
         try await lifecycle.launch()
         await tick(began)
         async let report = lifecycle.enterBackground(cause: .operator)
-        while lifecycle.state != .background { await Task.yield() }
-        for _ in 0..<200 { await Task.yield() }
-        #expect(saved.all.isEmpty && lifecycle.arrival == nil)
+        await until("the wait for the tick") { tickers.all[0].isAwaited || !saved.all.isEmpty }
+        #expect(lifecycle.state == .background && saved.all.isEmpty && lifecycle.arrival == nil)
         held.open()
         #expect(try await report.overran.isEmpty)
         #expect(count.value == 1 && saved.all == [1] && lifecycle.arrival == true)
@@ -65,7 +67,7 @@ import Testing
         try await lifecycle.launch()
         await tick(began)
         async let report = lifecycle.terminate()
-        for _ in 0..<200 { await Task.yield() }
+        await until("the wait for the tick") { tickers.all[0].isAwaited || !saved.all.isEmpty }
         held.open()
         #expect(await report.overran.isEmpty && saved.all == [1] && lifecycle.arrival == true)
     }

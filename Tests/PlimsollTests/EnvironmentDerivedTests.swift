@@ -1,6 +1,7 @@
 import CAllocationCounter
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -26,7 +27,7 @@ import Testing
         at.source.surroundings.set(.timeZone, .text("Europe/Vienna"))
         let before = formatter.epoch
         at.clock.advance(by: .milliseconds(100))
-        while formatter.epoch == before { await Task.yield() }
+        await until { formatter.epoch != before }
         #expect(formatter.value == 3)
     }
 

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -28,8 +29,6 @@ struct Surroundings {
     private func change(_ kind: EnvironmentChange.Kind, _ from: String?, _ to: String?, _ count: Int = 1) -> EnvironmentChange {
         EnvironmentChange(kind, from: from.map { .text($0) } ?? .absent, to: to.map { .text($0) } ?? .absent, count: count)
     }
-
-    private func until(_ condition: () -> Bool) async { while !condition() { await Task.yield() } }
 
     // MARK: Reading
 
@@ -263,11 +262,12 @@ struct Surroundings {
     // MARK: The way back
 
     @Test func `C60 between hold and settle nothing goes out, and settle returns only when it is done`() async {
-        let goOn = Parker(), began = Log<EnvironmentChange>()
+        let goOn = Parker(), began = Log<EnvironmentChange>(), isDone = Switch(), wasDone = Log<Bool>()
         at.set(.timeZone, "Europe/Berlin")
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
             began.add($0)
             goOn.park()
+            wasDone.add(isDone.isOn)
             seen.add($0)
         }
         let changes = at.lifecycle.environmentChanges
@@ -279,20 +279,20 @@ struct Surroundings {
         let read = Log<EnvironmentChange>()
         let reading = Task { for await change in changes { read.add(change) } }
         at.clock.advance(by: .seconds(1))
-        for _ in 0..<100 { await Task.yield() }
+        await until("rest") { changes.reader.isAwaited && at.manager.parts.threads.busy == 0 || !read.all.isEmpty }
         #expect(began.all.isEmpty && read.all.isEmpty, "also not what had come before the freeze")
 
-        let isDone = Switch()
         let settling = Task { [at] in
             let result = await at.settle()
             isDone.turnOn()
             return result
         }
         await until { began.all.count == 1 && read.all.count == 2 }
-        for _ in 0..<100 { await Task.yield() }
-        #expect(!isDone.isOn)
+        // Nothing is held back any more; the handler is all that is left to wait for.
+        await until { !at.environment.isHeld }
         goOn.unpark()
         let result = await settling.value
+        #expect(wasDone.all == [false])
         #expect(seen.all == [change(.timeZone, "Europe/Berlin", "zone 9999", 10_000)])
         #expect(read.all == [change(.locale, nil, "de_DE", 2), seen.all[0]])
         #expect(result.late.isEmpty && result.calls.map(\.name) == ["formatters"])

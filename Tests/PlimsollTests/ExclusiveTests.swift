@@ -1,6 +1,7 @@
 import Glibc
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -45,9 +46,9 @@ import Testing
     ) async -> ExclusiveReport {
         let report = Log<ExclusiveReport>(), alarms = exclusive.alarms, before = alarms.pending
         async let run: Void = onThread { report.add(body()) }
-        while alarms.pending == before || !isBegun() { await Task.yield() }
+        await until { alarms.pending != before && isBegun() }
         clock.advance(by: budget)
-        while report.all.isEmpty { await Task.yield() }
+        await until { !report.all.isEmpty }
         await run
         return report.all[0]
     }
@@ -124,9 +125,9 @@ import Testing
             for await _ in gate.stream {}
             calls.add("end \(resource.isCurrent(epoch))")
         }
-        while calls.all.isEmpty { await Task.yield() }
+        await until { !calls.all.isEmpty }
         async let out = release()
-        while !calls.all.contains("drain gpu") { await Task.yield() }
+        await until { calls.all.contains("drain gpu") }
         #expect(throws: ExclusiveResourceError(resource: "gpu", reason: .inBackground)) { try resource.withUse { _ in } }
         gate.continuation.finish()
         try await use
@@ -141,7 +142,7 @@ import Testing
             for await _ in gate.stream {}
             calls.add("end \(resource.isCurrent(epoch))")
         }
-        while calls.all.isEmpty { await Task.yield() }
+        await until { !calls.all.isEmpty }
         let exclusive = exclusive
         let report = await passing(.seconds(5)) { exclusive.release(within: .seconds(5)) }
         #expect(report.overran.contains("gpu") && report.stillHeld.isEmpty && calls.all.contains("force gpu") && !resource.isHeld && !after.isHeld)
@@ -160,7 +161,7 @@ import Testing
         let report = await passing(.seconds(1)) { exclusive.release(within: .seconds(1)) }
         #expect(report.overran == ["stuck"] && report.stillHeld == ["stuck"] && manager.lifecycle.heldResources == ["stuck"])
         gate.continuation.finish()
-        while !manager.lifecycle.heldResources.isEmpty { await Task.yield() }
+        await until { manager.lifecycle.heldResources.isEmpty }
     }
 
     @Test func `C48 whoever takes all the time does not keep others from giving back, and comes back late to what is wanted again`() async throws {
@@ -172,11 +173,11 @@ import Testing
         let exclusive = exclusive
         let report = await passing(.seconds(1)) { exclusive.release(within: .seconds(1)) }
         #expect(report.overran.contains("slow") && report.stillHeld.contains("slow"))
-        while lock.isHeld { await Task.yield() }
+        await until { !lock.isHeld }
         #expect(await reacquire().done == ["lock"] && slow.isHeld)
         // So late that the process is in front again.
         gate.continuation.finish()
-        while slow.epoch != 2 || !slow.isHeld { await Task.yield() }
+        await until { slow.epoch == 2 && slow.isHeld }
         #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
     }
 
@@ -237,7 +238,7 @@ import Testing
         #expect(back.overran == ["slow"])
         #expect(await release().done.isEmpty)
         gate.continuation.finish()
-        while calls.all.count < 4 { await Task.yield() }
+        await until { calls.all.count >= 4 }
         #expect(calls.all == ["release", "asked", "got", "release"] && !slow.isHeld)
     }
 
@@ -335,7 +336,7 @@ import Testing
             })
         try exclusive.add(lock)
         async let taken: Void = lock.acquire()
-        while epochs.all.isEmpty { await Task.yield() }
+        await until { !epochs.all.isEmpty }
         exclusive.gapEnded(RunningGap(.frozen, .seconds(9)))
         gate.continuation.finish()
         try await taken
@@ -354,7 +355,7 @@ import Testing
         let connection = lifecycle.exclusive.pooled(1), epoch = try leader.withUse { $0 }
         if isSleep { clock.sleepHost(for: .seconds(60)) } else { clock.freeze(for: .seconds(60)) }
         #expect(!leader.isCurrent(epoch) && connection.isSuspect)
-        while !leader.isHeld { await Task.yield() }
+        await until { leader.isHeld }
         #expect(taken.all == [3] && leader.isCurrent(3))
     }
 
@@ -396,15 +397,15 @@ import Testing
                 group.addTask {
                     try await limiter.run {
                         running.add(1)
-                        for _ in 0..<10 { await Task.yield() }
+                        await giveWay(10)
                         running.add(-1)
                         done.add(number)
                     }
                 }
             }
-            while done.all.count < 40 {
+            await until {
                 clock.advance(by: .milliseconds(100))
-                await Task.yield()
+                return done.all.count == 40
             }
             try await group.waitForAll()
         }
@@ -421,7 +422,7 @@ import Testing
             begun.add(1)
             for await _ in gate.stream {}
         }
-        while begun.all.isEmpty { await Task.yield() }
+        await until { !begun.all.isEmpty }
         let second = Task { try await limiter.run { begun.add(2) } }
         second.cancel()
         await #expect(throws: CancellationError.self) { try await second.value }

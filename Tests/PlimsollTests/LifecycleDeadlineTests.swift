@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -58,7 +59,7 @@ import Testing
         try await lifecycle.enterForeground(cause: .operator)
         #expect(log.all == ["late begins"])
         release.open()
-        while log.all.count < 3 { await Task.yield() }
+        await until { log.all.count >= 3 }
         #expect(log.all == ["late begins", "late ends", "late undone"])
         // The next round is an ordinary one.
         release.open()
@@ -154,13 +155,13 @@ import Testing
         let report = try await lifecycle.hostWillSleep()
         #expect(lifecycle.state == .background && report.transitions.allSatisfy { $0.cause == .hostSleep } && !task.isActive)
         stage.clock.sleepHost(for: .seconds(3600))
-        while lifecycle.state != .active { await Task.yield() }
+        await until { lifecycle.state == .active }
         #expect(log.all.contains("expired hostSleep") && log.all.suffix(2) == ["a foreground", "a active"])
         // A sleep that nobody announced is noticed afterwards.
         let gaps = Log<RunningGap?>()
         lifecycle.onResume("gap") { gaps.add($0.gap) }
         stage.clock.sleepHost(for: .seconds(60))
-        while gaps.all.isEmpty { await Task.yield() }
+        await until { !gaps.all.isEmpty }
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
     }
 
@@ -173,12 +174,12 @@ import Testing
         stage.clock.freeze(for: .seconds(60))
         let (down, up) = (await transitions.next(), await transitions.next())
         #expect(down?.to == .suspended && up?.to == .background && up?.cause == .thaw)
-        while seen.all.isEmpty { await Task.yield() }
+        await until { !seen.all.isEmpty }
         #expect(seen.all == ["suspended background thaw frozen"] && lifecycle.state == .background)
         // In the foreground no state is left, but it is told as well.
         try await lifecycle.enterForeground(cause: .operator)
         stage.clock.freeze(for: .seconds(60))
-        while seen.all.count < 2 { await Task.yield() }
+        await until { seen.all.count >= 2 }
         #expect(seen.all[1] == "active active thaw frozen" && lifecycle.state == .active)
     }
 
@@ -188,7 +189,7 @@ import Testing
         try await lifecycle.activate(ActivationRequest("open", payload: [1]))
         #expect(lifecycle.state == .active)
         lifecycle.onActivation("links") { request in seen.add("\(request.name) \(request.payload) \(lifecycle.state)") }
-        while seen.all.isEmpty { await Task.yield() }
+        await until { !seen.all.isEmpty }
         try await lifecycle.activate(ActivationRequest("again"))
         #expect(seen.all == ["open [1] active", "again [] active"])
     }

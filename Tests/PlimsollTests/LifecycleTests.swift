@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -38,11 +39,12 @@ struct Stage {
             _ = try? await task.value
             done.add(1)
         }
-        while done.value == 0 {
+        await until("the end of what takes time") {
+            guard done.value == 0 else { return true }
             // In this order: who is held up was busy before.
             let held = blockade.count
             if manager.parts.threads.busy == held { clock.advance(by: ManualClock.step) }
-            await Task.yield()
+            return false
         }
         return try await task.value
     }
@@ -89,7 +91,7 @@ struct Stage {
         #expect(manager.backgroundTimeRemaining == .seconds(20))
         // Frozen for an hour the allowance stands still, and what was paused for the way back goes on.
         clock.freeze(for: .seconds(3600))
-        while limiter.statistics.limit != 1 { await Task.yield() }
+        await until { limiter.statistics.limit == 1 }
         #expect(task.isActive && manager.backgroundTimeRemaining ?? .zero > .seconds(19))
         try await lifecycle.enterForeground(cause: .operator)
         #expect(limiter.statistics.limit == 8 && task.isActive && manager.backgroundTimeRemaining == nil)
@@ -146,14 +148,14 @@ struct Stage {
         try await lifecycle.launch()
         let lifecycle = lifecycle
         let first = Task { try await lifecycle.interrupt() }
-        while entered.value == 0 { await Task.yield() }
+        await until { entered.value != 0 }
         // While the first step runs: back, and away again, and back.
         let back = Task { try await lifecycle.endInterruption() }
-        while lifecycle.unit.engine.target != .active { await Task.yield() }
+        await until { lifecycle.unit.engine.target == .active }
         let away = Task { try await lifecycle.enterBackground(cause: .operator) }
-        while lifecycle.unit.engine.target != .background { await Task.yield() }
+        await until { lifecycle.unit.engine.target == .background }
         let again = Task { try await lifecycle.enterForeground(cause: .operator) }
-        while lifecycle.unit.engine.target != .active { await Task.yield() }
+        await until { lifecycle.unit.engine.target == .active }
         release.open()
         _ = try await (first.value, back.value, away.value, again.value)
         #expect(lifecycle.state == .active && !stage.log.all.contains("a background"))
@@ -178,13 +180,13 @@ struct Stage {
         }
         try await lifecycle.launch()
         let first = Task { await lifecycle.terminate(cause: .supervisor) }
-        while entered.value == 0 { await Task.yield() }
+        await until { entered.value != 0 }
         let second = Task {
             await lifecycle.terminate(cause: .signal)
             log.add("the process may end")
         }
-        // As many turns as it would take a second that does not wait to be over.
-        for _ in 0..<1000 { await Task.yield() }
+        // A second that does not wait would be over.
+        await until { lifecycle.unit.engine.waiting == 2 || log.all.contains("the process may end") }
         release.open()
         _ = await (first.value, second.value)
         #expect(log.all == ["cleaned up", "the process may end"] && lifecycle.state == .notRunning)
@@ -221,10 +223,10 @@ struct Stage {
         #expect(!lifecycle.readiness.isReady && lifecycle.readiness.stage == .starting)
         let report = try await lifecycle.launch()
         #expect(log.all == ["will, restoring", "did, notRunning", "a active"] && report.took == .zero)
-        while loading.value == 0 { await Task.yield() }
+        await until { loading.value != 0 }
         #expect(lifecycle.readiness.isReady && lifecycle.readiness.stage == .warming && lifecycle.readiness.warming == ["index": 0.5])
         release.open()
-        while lifecycle.readiness.stage != .complete { await Task.yield() }
+        await until { lifecycle.readiness.stage == .complete }
         try await lifecycle.interrupt()
         #expect(lifecycle.readiness.reason == "the process is inactive")
     }
@@ -258,7 +260,7 @@ struct Stage {
             })
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .operator)
-        while lifecycle.state != .active { await Task.yield() }
+        await until { lifecycle.state == .active }
     }
 
     @Test func `T1 a cancelled observer is never called again, and may cancel itself`() async throws {

@@ -1,4 +1,6 @@
 import Synchronization
+import TestSupport
+import Testing
 
 @testable import Plimsoll
 
@@ -16,7 +18,7 @@ struct HeldLoad {
     func open() { stream.continuation.finish() }
 
     /// Waits in a test until a load has come here.
-    func isReached() async { while begun.value == 0 { await Task.yield() } }
+    func isReached() async { await until { begun.value != 0 } }
 }
 
 /// What a thread of its own makes of a body that blocks.
@@ -30,5 +32,5 @@ func onThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result)
 
 extension PurgeableCache {
     /// Waits until so many wait for the load of `key`.
-    func hasLine(_ count: Int, for key: Key) async { while loads.lineLength(of: key) ?? 0 < count { await Task.yield() } }
+    func hasLine(_ count: Int, for key: Key) async { await until { loads.lineLength(of: key) ?? 0 >= count } }
 }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -58,7 +59,7 @@ import Testing
             async let streamed: PressureEvent? = running.manager.pressureEvents.first { $0.level == .critical }
             async let sourced: PressureEvent? = running.manager.levelSource(mask: .critical).first { _ in true }
             // Both streams are observers once they are begun.
-            while running.manager.parts.observers.count < 5 { await Task.yield() }
+            await until { running.manager.parts.observers.count >= 5 }
             await running.available(.mebibytes(40))
             let events = await (streamed, sourced)
             #expect(events.0 == events.1 && events.0?.level == .critical)
@@ -107,7 +108,7 @@ import Testing
         manager.onMemoryWarning { events.add($0) }
         source.push(usage: .mebibytes(100), limit: .gibibytes(1))
         let run = Task { try await manager.run() }
-        while events.all.isEmpty { await Task.yield() }
+        await until { !events.all.isEmpty }
         #expect(events.all[0].level == .critical && events.all[0].isSimulated && manager.level == .critical)
         run.cancel()
         try await run.value
@@ -132,14 +133,14 @@ import Testing
         dry.register("holder", byteCount: { 1 << 30 }, release: { $0 })
         source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
         let run = Task { try await dry.run() }
-        while dry.reports.isEmpty { await Task.yield() }
+        await until { !dry.reports.isEmpty }
         #expect(dry.isDryRun && dry.reports.allSatisfy { $0.outcome != .done })
         run.cancel()
         try await run.value
         let (off, unread) = manager(["PLIMSOLL_ENABLED": "off"])
         unread.push(usage: .mebibytes(1000), limit: .gibibytes(1))
         let idle = Task { try await off.run() }
-        while !off.lifecycle.readiness.isReady { await Task.yield() }
+        await until { off.lifecycle.readiness.isReady }
         #expect(off.level == .normal && off.status.memory == nil)
         idle.cancel()
         try await idle.value
@@ -201,7 +202,7 @@ import Testing
         }
         manager.register("liar", byteCount: { 1000 }) { (_: Int) in Int.max }
         async let first = onThread { () -> ActionReport in manager.release(from: .named("stuck")) }
-        while inside.all.isEmpty { await Task.yield() }
+        await until { !inside.all.isEmpty }
         let report = await manager.release()
         #expect(report.outcome == .overran(["stuck"]) && report.released == 1000)
         parker.unpark()
@@ -266,10 +267,10 @@ import Testing
             return 0
         }
         async let purge = onThread { manager.parts.purgeForBackground(within: .seconds(1)) }
-        while inside.all.isEmpty { await Task.yield() }
-        while manager.reports.isEmpty {
+        await until { !inside.all.isEmpty }
+        await until {
             clock.advance(by: .seconds(1))
-            await Task.yield()
+            return !manager.reports.isEmpty
         }
         #expect(await purge.outcome == .overran(["stuck"]))
         parker.unpark()

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -203,22 +204,22 @@ import Testing
         let failures = Log<[PreservationFailure]>()
         #expect(Thread.start("engine") { failures.add(preservation.checkpoint(within: .seconds(5))) })
         // All others are saved while one blocks; time stands still meanwhile.
-        while started.value == 0 || store.names.count < 21 { await Task.yield() }
+        await until { started.value != 0 && store.names.count >= 21 }
         #expect(failures.all.isEmpty && store.names.count { $0.hasPrefix("cart-") } == 20)
         clock.advance(by: .seconds(4.9))
         #expect(failures.all.isEmpty)
-        while failures.all.isEmpty {
+        await until {
             clock.advance(by: .milliseconds(100))
-            await Task.yield()
+            return !failures.all.isEmpty
         }
         #expect(failures.all[0].map(\.name) == ["blocked", "broken"])
         #expect(failures.all[0][0].reason.hasPrefix("it was not done within 5.0 seconds"), "\(failures.all[0][0])")
         #expect(failures.all[0][1].description == "the state \"broken\" was not saved: Broken()")
         // It was not called twice, and comes to its end.
         #expect(preservation.checkpoint(within: .zero).contains { $0.name == "blocked" } && started.value == 1)
-        while !store.names.contains("blocked") {
+        await until {
             release.unpark()
-            await Task.yield()
+            return store.names.contains("blocked")
         }
         release.unpark()
     }
@@ -235,13 +236,13 @@ import Testing
         _ = preservation.restore()
         let failures = Log<[PreservationFailure]>()
         #expect(Thread.start("engine") { failures.add(preservation.checkpoint(within: .seconds(5))) })
-        while started.value == 0 { await Task.yield() }
+        await until { started.value != 0 }
         clock.advance(by: .seconds(1))
         clock.freeze(for: .seconds(3600))
         clock.advance(by: .seconds(3))
         #expect(failures.all.isEmpty)
         release.unpark()
-        while failures.all.isEmpty { await Task.yield() }
+        await until { !failures.all.isEmpty }
         #expect(failures.all == [[]])
     }
 
@@ -336,10 +337,10 @@ import Testing
             done.add(1)
         }
         #expect(Thread.start("first", checkpoint))
-        while snapshots.value == 0 { await Task.yield() }
+        await until { snapshots.value != 0 }
         for index in 0..<8 { #expect(Thread.start("other-\(index)", checkpoint)) }
         release.unpark()
-        while done.value < 9 { await Task.yield() }
+        await until { done.value >= 9 }
         #expect(snapshots.value <= 9 && snapshots.value >= 2)
         #expect(try store.read("cart") == PreservedState.wrap([UInt8(snapshots.value)], version: 1))
     }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -141,7 +142,7 @@ import Testing
                 }
             }
         }
-        while held.begun.value < 2 { await Task.yield() }
+        await until { held.begun.value >= 2 }
         let calls = Counter()
         @Sendable func load(_ keys: [Int]) -> [Int: String] {
             calls.add(1)

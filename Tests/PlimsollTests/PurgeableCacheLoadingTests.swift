@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -33,7 +34,7 @@ import Testing
         // The form that blocks would warn of an await of nothing, and warnings are errors.
         let simple = try await cache.value(forKey: 1) { "v" }
         let waiting = try await cache.value(forKey: 2, tags: ["t"]) {
-            await Task.yield()
+            await giveWay()
             return "w"
         }
         _ = try await cache.value(forKey: 3) { [loads = Counter()] in
@@ -60,7 +61,7 @@ import Testing
                         return "one"
                     }
                 }
-                while loads.value == 0 { await Task.yield() }
+                await until { loads.value != 0 }
             } else {
                 leader = Task {
                     try await cache.value(forKey: 1) {
@@ -172,7 +173,7 @@ import Testing
                 return "never"
             }
         }
-        while begun.value == 0 { await Task.yield() }
+        await until { begun.value != 0 }
         let next = onThread { try cache.value(forKey: 1) { "mine" } }
         await cache.hasLine(1, for: 1)
         leader.cancel()
@@ -283,7 +284,7 @@ import Testing
                 return "old"
             }
         }
-        while begun.value == 0 { await Task.yield() }
+        await until { begun.value != 0 }
         cache.purge(tag: "t")
         #expect(try now(cache, 1) { "new" } == "new")
         blockade.open()
@@ -318,7 +319,7 @@ import Testing
                         let key = Int.random(in: 0..<16, using: &random)
                         let task = Task {
                             try await cache.value(forKey: key) {
-                                await Task.yield()
+                                await giveWay()
                                 try Task.checkCancellation()
                                 return try load(key)
                             }

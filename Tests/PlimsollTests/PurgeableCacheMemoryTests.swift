@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -52,7 +53,7 @@ import Testing
             cache.removeAll()
             #expect(cache.count == 0 && cache.byteCount == .zero && cache.value(forKey: 7) == nil && cache.count(tag: "all") == 0)
             // Many end on a thread of their own.
-            while alive.value > 0 || meter.heldBytes > .zero { await Task.yield() }
+            await until { alive.value == 0 && meter.heldBytes == .zero }
         }
         let few = PurgeableCache<Int, Tracked>("few", cost: { _, _ in 3 })
         for key in 0..<100 { few.insert(Tracked(alive), forKey: key) }

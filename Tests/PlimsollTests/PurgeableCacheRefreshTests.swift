@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -19,7 +20,7 @@ import Testing
 
     /// Waits until so many loads have ended, and what followed from them has been done.
     private func hasLoaded(_ cache: Cache, _ count: Int) async {
-        while cache.statistics.loads + cache.statistics.loadFailures < count { await Task.yield() }
+        await until { cache.statistics.loads + cache.statistics.loadFailures >= count }
     }
 
     @Test func `an old value is returned and loaded anew beside that, once however many ask`() async throws {
@@ -41,7 +42,7 @@ import Testing
         clock.advance(by: .seconds(20))
         #expect(try await ask() == "old" && loads.value == 1)
         held.open()
-        while cache.value(forKey: 1) != "new" { await Task.yield() }
+        await until { cache.value(forKey: 1) == "new" }
         #expect(try await ask() == "new" && loads.value == 1)
         #expect(cache.count(tag: "t") == 1 && cache.count(tag: "u") == 1 && cache.count(tag: "unused") == 0)
         #expect(cache.statistics.replaced == 1 && cache.statistics.misses == 0 && cache.statistics.loads == 1)
@@ -56,7 +57,7 @@ import Testing
         #expect(try now() == 1 && cache.value(forKey: 1) == 1)
         #expect(try await cache.values(forKeys: [1]) { _ in [1: 2] } == [1: 1])
         #expect(try await cache.value(forKey: 1) { 2 } == 1)
-        while cache.value(forKey: 1) != 2 { await Task.yield() }
+        await until { cache.value(forKey: 1) == 2 }
         #expect(cache.statistics.loads == 1)
     }
 
@@ -70,12 +71,14 @@ import Testing
         clock.advance(by: .seconds(9))
         for _ in 0..<5 { #expect(try await cache.value(forKey: 1) { "too early" } == "old") }
         clock.advance(by: .seconds(11))
-        while cache.statistics.loads == 0 {
-            #expect(try await cache.value(forKey: 1) { "new" } == "old")
+        try await until {
+            guard cache.statistics.loads == 0 else { return true }
+            let value = try await cache.value(forKey: 1) { "new" }
+            #expect(value == "old")
             clock.advance(by: .seconds(10))
-            await Task.yield()
+            return false
         }
-        while cache.value(forKey: 1) != "new" { await Task.yield() }
+        await until { cache.value(forKey: 1) == "new" }
         #expect(cache.statistics.loadFailures == 1 && cache.statistics.loads == 1)
     }
 
@@ -146,7 +149,7 @@ import Testing
         await cache.hasLine(1, for: 2)
         held.open()
         #expect(try await outer.value == "two beside old")
-        while cache.value(forKey: 1) != "new from two beside old" { await Task.yield() }
+        await until { cache.value(forKey: 1) == "new from two beside old" }
         #expect(refreshed.all == ["two beside old"])
     }
 

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -187,7 +188,7 @@ import Testing
                 }
             }
             group.addTask {
-                while waiting.value < 50 { await Task.yield() }
+                await until { waiting.value >= 50 }
                 open.finish()
                 return "seven"
             }
@@ -210,7 +211,7 @@ import Testing
         let leader = Task {
             try await cache.value(forKey: 1) {
                 start.yield()
-                try await Task.sleep(for: .seconds(3600))
+                try await untilCancelled()
                 return "never"
             }
         }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -16,13 +17,13 @@ import Testing
                 group.addTask(executorPreference: executor) {
                     for _ in 0..<50 {
                         steps.add(1)
-                        await Task.yield()
+                        await giveWay()
                     }
                 }
             }
             for _ in 0..<500 {
                 set.setState(.inactive)
-                await Task.yield()
+                await giveWay()
                 set.setState(.active)
             }
             await group.waitForAll()
@@ -42,7 +43,7 @@ import Testing
         await began.wait()
         set.setState(.inactive)
         goOn.open()
-        while executor.waiting == 0 { await Task.yield() }
+        await until { executor.waiting != 0 }
         #expect(log.all == [1])
         set.setState(.background)
         await task.value

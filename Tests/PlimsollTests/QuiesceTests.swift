@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -113,12 +114,12 @@ import Testing
         let step = Task(executorPreference: executor) { @concurrent in 8 }
         views.mark("a")
         clock.advance(by: .seconds(3))
-        while limiter.statistics.waiting == 0 { await Task.yield() }
+        await until { limiter.statistics.waiting != 0 }
         #expect(executor.waiting == 1 && ticker.ticks == 0 && views.rebuilds == 0 && knob.rate == 0 && knob.interval == nil)
         set.setState(.active)
         #expect(try await request.value == 7)
         #expect(await step.value == 8)
-        while told.all != ["a"] { await Task.yield() }
+        await until { told.all == ["a"] }
         clock.advance(by: .seconds(1))
         #expect(ticker.ticks == 1 && knob.rate == 30)
     }
@@ -141,7 +142,7 @@ import Testing
                             let isAdmitted = (try? await limiters[0].run(waitingAtMost: .zero) { true }) ?? false
                             if wasStopped { #expect(!isAdmitted) }
                             guard !isAdmitted else {
-                                await Task.yield()
+                                await giveWay()
                                 continue
                             }
                             let other = (try? await limiters[1].run(waitingAtMost: .zero) { true }) ?? false
@@ -150,7 +151,7 @@ import Testing
                         }
                     }
                 }
-                while rounds.count < 8 { await Task.yield() }
+                await until { rounds.count >= 8 }
                 set.setState(.inactive)
                 hasReturned.add(1)
                 return await group.reduce(0, +)
@@ -196,7 +197,7 @@ import Testing
         set?.add(member("a"))
         set?.setState(.inactive)
         let work = Task { try await limiter.run { 1 } }
-        while limiter.statistics.waiting == 0 { await Task.yield() }
+        await until { limiter.statistics.waiting != 0 }
         set = nil
         #expect(try await work.value == 1)
         #expect(told.all == ["a: paused", "a: open"])
@@ -217,7 +218,7 @@ import Testing
         #expect(try await limiter.run { 1 } == 1)
         clock.freeze(for: .seconds(60))
         let late = Task { try await limiter.run { steps.add("admitted") } }
-        while steps.all.isEmpty || limiter.statistics.waiting == 0 { await Task.yield() }
+        await until { !steps.all.isEmpty && limiter.statistics.waiting != 0 }
         #expect(steps.all == ["gap noticed"] && limiter.statistics.limit == 0)
         steps.add("way back done")
         set.open()

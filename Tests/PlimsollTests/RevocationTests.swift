@@ -1,6 +1,7 @@
 import CAllocationCounter
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -146,7 +147,7 @@ import Testing
             for await _ in gate.stream {}
             return "old"
         }
-        while begun.all.isEmpty { await Task.yield() }
+        await until { !begun.all.isEmpty }
         cache.purge(tag: "other")
         cache.purge(tag: "t")
         // The early one is still under way.

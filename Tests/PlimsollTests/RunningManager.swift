@@ -1,5 +1,7 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
+import Testing
 
 @testable import Plimsoll
 
@@ -44,8 +46,8 @@ struct RunningManager {
     }
 
     /// Waits until `condition` holds; the loop turns meanwhile as it pleases.
-    func until(_ condition: () -> Bool) async {
-        while !condition() { await Task.yield() }
+    func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
+        await TestSupport.until(sourceLocation: sourceLocation, condition)
     }
 
     final class Exits: Sendable {

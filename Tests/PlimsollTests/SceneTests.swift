@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -63,7 +64,7 @@ import Testing
         try await a.enterBackground(cause: .idle)
         #expect(lifecycle.state == .inactive)
         hold.cancel()
-        while lifecycle.state != .background { await Task.yield() }
+        await until { lifecycle.state == .background }
     }
 
     @Test func `C95 a user's request comes up in front, the system's in the background`() async throws {
@@ -73,7 +74,7 @@ import Testing
         #expect(user.state == .active && lifecycle.state == .active)
         // Asked for again it is the same one, brought to the front.
         #expect(lifecycle.connectScene("system", reason: .userRequest) === system)
-        while system.state != .active { await Task.yield() }
+        await until { system.state == .active }
     }
 
     @Test func `C96 T33 the largest idle scene goes first, none in front, none with work to finish`() {
@@ -106,8 +107,8 @@ import Testing
         let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction })
         #expect(eviction.rebuildCost == .precious && eviction.purgeable.heldBytes == .mebibytes(5))
         #expect(eviction.purgeable.release(.mebibytes(2)) == .mebibytes(4) && cache.byteCount == .zero)
-        while a.state != .notRunning { await Task.yield() }
-        while lifecycle.scenes.count > 1 { await Task.yield() }
+        await until { a.state == .notRunning }
+        await until { lifecycle.scenes.count <= 1 }
         #expect(stage.log.all.filter { $0.hasPrefix("a ") } == ["a active", "a inactive", "a background", "a gone"] && b.state == .background)
         await #expect(throws: LifecycleError.self) { try await a.enterForeground(cause: .operator) }
 
@@ -153,7 +154,7 @@ import Testing
         await a.disconnect(cause: .operator)
         #expect(stage.log.all == ["a active", "a inactive", "a background", "a gone"] && lifecycle.scenes.isEmpty)
         // The last one has gone: nothing is in front any more.
-        while lifecycle.state != .background { await Task.yield() }
+        await until { lifecycle.state == .background }
     }
 
     @Test func `C22 C97 termination disconnects every scene before the process ends`() async throws {
@@ -189,7 +190,7 @@ import Testing
         }
         for scene in lifecycle.scenes { await scene.disconnect(cause: .simulated) }
         #expect(lifecycle.scenes.isEmpty && lifecycle.wish.withLock { $0.claims.isEmpty }, "seed \(seed)")
-        while lifecycle.state != .background { await Task.yield() }
+        await until { lifecycle.state == .background }
     }
 }
 

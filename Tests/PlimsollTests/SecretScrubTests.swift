@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -55,11 +56,11 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
         let lifecycle = lifecycle
         let report = Log<ScrubReport>()
         async let run: Void = onThread { report.add(lifecycle.scrub.run(.background)) }
-        while calls.all.isEmpty { await Task.yield() }
+        await until { !calls.all.isEmpty }
         #expect(!key.isWiped)
-        while report.all.isEmpty {
+        await until {
             clock.advance(by: ScrubSet.budget)
-            await Task.yield()
+            return !report.all.isEmpty
         }
         await run
         #expect(report.all[0].overran.contains("stuck") && !report.all[0].isClean)
@@ -79,13 +80,13 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
                 leave.park()
             }
         }
-        while isInside.all.isEmpty { await Task.yield() }
+        await until { !isInside.all.isEmpty }
         async let scrub: Void = onThread { report.add(lifecycle.prepareForSnapshot()) }
-        while !key.isInUse { await Task.yield() }
+        await until { key.isInUse }
         if leavesInTime { leave.unpark() }
-        while report.all.isEmpty {
+        await until {
             if !leavesInTime { clock.advance(by: .seconds(1)) }
-            await Task.yield()
+            return !report.all.isEmpty
         }
         await scrub
         #expect(report.all[0].inUse == (leavesInTime ? [] : ["key"]) && report.all[0].isClean == leavesInTime)
@@ -119,9 +120,9 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
             await #expect(throws: ProtectedDataError.self) { try await data.withProtectedData(waiting: .seconds(2)) { 4 } }
             isOver.add(true)
         }()
-        while isOver.all.isEmpty {
+        await until {
             clock.advance(by: .milliseconds(50))
-            await Task.yield()
+            return !isOver.all.isEmpty
         }
         await impatient
         data.unseal()

@@ -1,6 +1,7 @@
 import Foundation
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -146,7 +147,7 @@ import Testing
 
         var heldBytes: ByteCount {
             state.withLock { $0.inside += 1 }
-            while state.withLock({ $0.blocks }) { sched_yield() }
+            blockUntil("the test's word") { !state.withLock { $0.blocks } }
             state.withLock { $0.inside -= 1 }
             return .bytes(4096)
         }
@@ -163,7 +164,7 @@ import Testing
         stuck.block()
         defer { stuck.letGo() }
         async let waiting = manager.takeStatus()
-        while stuck.inside == 0 { await Task.yield() }
+        await until { stuck.inside != 0 }
         let first: ManagerStatus
         do {
             async let _ = clock.pass()
@@ -177,8 +178,8 @@ import Testing
             second.holders.map(\.name) == ["stuck", "other", "numbers"] && second.holders.map { $0.unansweredSeconds != nil } == [true, false, false])
         #expect(second.holders[1].heldBytes == 7 && second.holders[2].cache?.entries == 1)
         stuck.letGo()
-        while stuck.inside > 0 { await Task.yield() }
-        while manager.status.holders[0].unansweredSeconds != nil { await Task.yield() }
+        await until { stuck.inside == 0 }
+        await until { manager.status.holders[0].unansweredSeconds == nil }
     }
 
     @Test func `however many holders block and however often they are asked, a few threads wait for them`() async throws {
@@ -193,7 +194,7 @@ import Testing
             for _ in 0..<20 { _ = await manager.takeStatus() }
         }
         // Nobody waited for threads that came late: time had run on.
-        while stuck.reduce(0, { $0 + $1.inside }) < HolderPoll.most { await Task.yield() }
+        await until { stuck.reduce(0, { $0 + $1.inside }) >= HolderPoll.most }
         clock.advance(by: .seconds(1))
         #expect(stuck.reduce(0) { $0 + $1.inside } == HolderPoll.most)
         #expect(manager.status.holders.filter { $0.unansweredSeconds != nil }.map(\.name) == (0..<HolderPoll.most).map { "stuck \($0)" })

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -11,13 +12,13 @@ import Testing
     let clock = ManualClock()
 
     private func manager() -> ResourceManager { ResourceManager(source: ScriptedPressureSource(), clock: clock) }
-    private func until(_ condition: () async throws -> Bool) async rethrows { while !(try await condition()) { await Task.yield() } }
 
     /// Moves time on until `condition` holds: what waits for it may not have begun to wait yet.
-    private func advance(by step: Duration, until condition: () -> Bool) async {
-        while !condition() {
+    private func advance(by step: Duration, until condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
+        await until(sourceLocation: sourceLocation) {
+            if condition() { return true }
             clock.advance(by: step)
-            await Task.yield()
+            return false
         }
     }
 
@@ -50,14 +51,14 @@ import Testing
             try await manager.withBackgroundTask("export", handoff: store, as: "first") { _, checkpoint in
                 checkpoint.save([1])
                 isBegun.add(1)
-                while !Task.isCancelled { await Task.yield() }
+                await until { Task.isCancelled }
                 // What is cancelled takes its time.
-                while mayEnd.value == 0 { await Task.yield() }
+                await until { mayEnd.value != 0 }
                 checkpoint.save([2])
                 try Task.checkCancellation()
             }
         }
-        while isBegun.value == 0 { await Task.yield() }
+        await until { isBegun.value != 0 }
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         try await until { try await store.census().held == 1 }
         #expect(store.checkpoints == ["export": [[1]]])
@@ -77,13 +78,13 @@ import Testing
             Task {
                 try await manager.withBackgroundTask(name, handoff: store) { _, _ in
                     isBegun.add(1)
-                    while mayEnd.value == 0 { await Task.yield() }
+                    await until { mayEnd.value != 0 }
                     return 7
                 }
             }
         }
         let ends = begin("ends")
-        while isBegun.value < 1 { await Task.yield() }
+        await until { isBegun.value >= 1 }
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         try await until { try await store.census().held == 1 }
         mayEnd.add(1)
@@ -97,11 +98,11 @@ import Testing
         let stuck = Task {
             try await manager.withBackgroundTask("stuck", handoff: store) { _, _ in
                 isBegun.add(1)
-                while late.value == 0 { await Task.yield() }
+                await until { late.value != 0 }
                 throw Broken()
             }
         }
-        while isBegun.value < 2 { await Task.yield() }
+        await until { isBegun.value >= 2 }
         manager.parts.tasks.expire(.shutdown, within: .seconds(30)) { _ in }
         try await until { try await store.census().held == 1 }
         clock.advance(by: .seconds(31))
@@ -119,11 +120,11 @@ import Testing
             try await manager.withBackgroundTask("export", handoff: store) { _, checkpoint in
                 checkpoint.save([5])
                 isBegun.add(1)
-                while !Task.isCancelled { await Task.yield() }
+                await until { Task.isCancelled }
                 try Task.checkCancellation()
             }
         }
-        while isBegun.value == 0 { await Task.yield() }
+        await until { isBegun.value != 0 }
         manager.parts.tasks.expire(.pressure, within: .seconds(30)) { _ in }
         guard case .kept(.memory, let problem) = try await run.value else {
             Issue.record("not kept")
@@ -177,7 +178,7 @@ import Testing
         let replica = Replica(manager(), store, "second") { _, checkpoint in
             starts.add(checkpoint.start ?? [])
             checkpoint.save([9])
-            while mayEnd.value == 0 { await Task.yield() }
+            await until { mayEnd.value != 0 }
         }
         await advance(by: .milliseconds(100)) { starts.all.count == 1 }
         // A minute: two leases; each is renewed, with the newest checkpoint.
@@ -197,7 +198,7 @@ import Testing
         try await offer(store, [1])
         let replica = Replica(manager(), store, "second") { _, checkpoint in
             begun.add(1)
-            while !Task.isCancelled { await Task.yield() }
+            await until { Task.isCancelled }
             cancelled.add(1)
             try Task.checkCancellation()
         }
@@ -218,7 +219,7 @@ import Testing
         let replica = Replica(manager, store, "second") { _, checkpoint in
             begun.add(1)
             checkpoint.save([2])
-            while !Task.isCancelled { await Task.yield() }
+            await until { Task.isCancelled }
             try Task.checkCancellation()
         }
         await advance(by: .milliseconds(100)) { begun.value == 1 }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -26,7 +27,7 @@ import Testing
         var left = duration
         while left > .zero {
             clock.advance(by: ManualClock.step)
-            for ticker in tickers { while ticker.isRunning { await Task.yield() } }
+            for ticker in tickers { await until { !ticker.isRunning } }
             left -= ManualClock.step
         }
     }
@@ -68,7 +69,7 @@ import Testing
         #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 1 })
         let late = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
         #expect(late <= 100, "only those that make up for what they missed")
-        for ticker in tickers { while ticker.isRunning { await Task.yield() } }
+        for ticker in tickers { await until { !ticker.isRunning } }
         clock.advance(by: ManualClock.step)
         // At their ordinary pace they make about ten calls in a tenth of a second.
         let burst = zip(tickers, before).reduce(0) { $0 + Int($1.0.ticks - $1.1) }
@@ -113,12 +114,12 @@ import Testing
         }
         set.add(ticker)
         clock.advance(by: .seconds(5))
-        while began.all.isEmpty { await Task.yield() }
+        await until { !began.all.isEmpty }
         #expect(ticker.ticks == 1 && ticker.isRunning)
         held.open()
-        while ticker.isRunning { await Task.yield() }
+        await until { !ticker.isRunning }
         clock.advance(by: .seconds(1))
-        while began.all.count < 2 { await Task.yield() }
+        await until { began.all.count >= 2 }
         #expect(began.all == [0, 4])
     }
 
@@ -126,14 +127,14 @@ import Testing
         let seen = Log<Bool>(), began = Latch()
         let ticker = Ticker("t", every: .seconds(1)) { _ in
             began.open()
-            while !Task.isCancelled { await Task.yield() }
+            await until { Task.isCancelled }
             seen.add(Task.isCancelled)
         }
         let registration = set.add(ticker)
         clock.advance(by: .seconds(1))
         await began.wait()
         if leaves { registration.cancel() } else { ticker.cancel() }
-        while seen.all.isEmpty { await Task.yield() }
+        await until { !seen.all.isEmpty }
         clock.advance(by: .seconds(10))
         set.setState(.inactive)
         set.setState(.active)

@@ -35,6 +35,20 @@ import Testing
     }
 
     @Test(.enabled(if: hasSources, "the sources are not at hand"))
+    func `tests wait for what happens, within a limit, and neither sleep nor spin`() {
+        let banned = ["sleep" + "(", "Task." + "yield", "sched_" + "yield(", "yield" + "Thread("]
+        for (path, text) in Self.sources("Tests") where path.contains("/Tests/Plimsoll") {
+            let words = banned.filter { text.contains($0) }, mayWaitEmpty = text.contains("{}\n")
+            guard mayWaitEmpty || !words.isEmpty else { continue }
+            for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+                let isEmptyLoop = line.hasSuffix("{}") && line.contains("while ") && !line.contains("while let ")
+                guard isEmptyLoop || words.contains(where: { line.contains($0) }) else { continue }
+                Issue.record("\(path):\(index + 1): wait for what happens with until, blockUntil or untilCancelled of TestSupport, not by \(line)")
+            }
+        }
+    }
+
+    @Test(.enabled(if: hasSources, "the sources are not at hand"))
     func `everything unchecked has its argument on the line above`() {
         for (path, text) in Self.sources("Sources") {
             let lines = text.split(separator: "\n", omittingEmptySubsequences: false)

@@ -1,6 +1,7 @@
 import CPlimsollMemory
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -132,13 +133,13 @@ import Testing
                     key += 1
                 }
             })
-        while cache.heldBytes < .mebibytes(32) {}
+        blockUntil { cache.heldBytes >= .mebibytes(32) }
         for limit in [32, 8, 1, 16] {
             cache.limit = .mebibytes(limit)
             #expect(cache.byteCount <= .mebibytes(limit) && cache.heldBytes <= .mebibytes(limit) + .mebibytes(3))
         }
         isWriting.store(false, ordering: .relaxed)
-        while done.load(ordering: .acquiring) == 0 {}
+        blockUntil { done.load(ordering: .acquiring) == 1 }
         #expect(cache.limit == .mebibytes(16))
     }
 
@@ -242,7 +243,7 @@ import Testing
                 group.addTask {
                     try await cache.value(forKey: 1) {
                         loads.add(1)
-                        await Task.yield()
+                        await giveWay()
                         return [1, 2, 3]
                     }
                 }

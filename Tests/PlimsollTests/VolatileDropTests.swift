@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -146,9 +147,9 @@ private final class Storm: Sendable {
             #expect(started)
         }
         for _ in 0..<rounds { trouble() }
-        while hits.value < 10_001 {}
+        blockUntil { hits.value > 10_000 }
         isRunning.store(false, ordering: .relaxed)
-        while done.value < 4 {}
+        blockUntil { done.value == 4 }
     }
 
     private func step(_ number: UInt64, _ random: inout SeededGenerator) {

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -157,7 +158,7 @@ import Testing
                 asked.withLock { $0.append(target) }
                 if asked.withLock({ $0.count }) == 2 {
                     source.push(usage: .mebibytes(3000), limit: .gibibytes(16))
-                    while seen.withLock({ $0 }) < .gibibytes(10) {}
+                    blockUntil { seen.withLock { $0 } >= .gibibytes(10) }
                 }
                 return target
             }

@@ -1,4 +1,5 @@
 import Dispatch
+public import Glibc
 public import Testing
 
 /// The queue that paces `until(_:limit:sourceLocation:_:)`. Its thread is not one of the cooperative pool's, so a wait
@@ -11,15 +12,16 @@ private let pacer = DispatchQueue(label: "plimsoll.tests.waiting")
 /// - Parameters:
 ///   - what: The awaited state, for the issue's text.
 ///   - limit: The longest wait, on the real clock.
+///   - condition: The condition. It may also cause what is awaited, such as by moving a manual clock.
 /// - Returns: Whether the condition came to hold.
 @discardableResult
 public func until(
     _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(60), sourceLocation: SourceLocation = #_sourceLocation,
-    _ condition: () throws -> Bool
+    _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
     let end = ContinuousClock.now + limit
     while true {
-        if try condition() { return true }
+        if try await condition() { return true }
         guard ContinuousClock.now < end else {
             Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
             return false
@@ -28,4 +30,59 @@ public func until(
             pacer.asyncAfter(deadline: .now() + .milliseconds(1)) { waiter.resume() }
         }
     }
+}
+
+/// Blocks the calling thread until `condition` holds, checking it once a millisecond, and records an issue when it does not in time.
+///
+/// For threads of a test's own and for bodies that cannot suspend. Others use `until(_:limit:sourceLocation:_:)`.
+/// - Parameters:
+///   - what: The awaited state, for the issue's text.
+///   - limit: The longest wait, on the real clock.
+///   - condition: The condition. It may also cause what is awaited.
+/// - Returns: Whether the condition came to hold.
+@discardableResult
+public func blockUntil(
+    _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(60), sourceLocation: SourceLocation = #_sourceLocation,
+    _ condition: () throws -> Bool
+) rethrows -> Bool {
+    let end = ContinuousClock.now + limit
+    while !(try condition()) {
+        guard ContinuousClock.now < end else {
+            Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
+            return false
+        }
+        usleep(1000)
+    }
+    return true
+}
+
+/// Suspends until the task is cancelled, as work does that nothing else ends.
+/// - Throws: `CancellationError`.
+public func untilCancelled(sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    await until("the cancellation", sourceLocation: sourceLocation) { Task.isCancelled }
+    try Task.checkCancellation()
+}
+
+/// Suspends `times` times, as work does that has something to await, and lets others go first.
+///
+/// This waits for nothing. What a test waits for is the business of `until(_:limit:sourceLocation:_:)`.
+public func giveWay(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
+
+/// The kernel's number of the calling thread.
+public var threadNumber: pid_t {
+    var text = [CChar](repeating: 0, count: 64)
+    let count = readlink("/proc/thread-self", &text, text.count)
+    let path = text.prefix(max(0, count)).map { UInt8(bitPattern: $0) }
+    return pid_t(String(decoding: path.split(separator: UInt8(ascii: "/")).last ?? [], as: UTF8.self)) ?? 0
+}
+
+/// Whether a thread of this process waits in the kernel, as for a lock.
+public func isBlocked(_ thread: pid_t) -> Bool {
+    guard let file = fopen("/proc/self/task/\(thread)/stat", "r") else { return false }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 256)
+    guard fgets(&line, 256, file) != nil else { return false }
+    // The state follows the name of the thread, which stands in parentheses.
+    guard let name = line.lastIndex(of: CChar(UInt8(ascii: ")"))), name + 2 < line.count else { return false }
+    return line[name + 2] == CChar(UInt8(ascii: "S"))
 }

@@ -41,6 +41,9 @@ final class EnvironmentReader: Sendable {
 
     deinit { onDrop() }
 
+    /// Whether a task waits for the next change. For tests.
+    var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
+
     func add(_ change: EnvironmentChange) {
         state.withLock { $0.slots.add(change) }
         flush()

@@ -71,6 +71,9 @@ final class LifecycleEngine: Sendable {
     /// Where it is going, or is.
     var target: LifecycleState { state.withLock { $0.target } }
 
+    /// The number of requests that wait for their end. For tests.
+    var waiting: Int { state.withLock { $0.waiters.count } }
+
     /// Goes where `aim` says; returns when it is there or when something else was asked for.
     ///
     /// - Parameters:

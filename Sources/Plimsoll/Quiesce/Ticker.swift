@@ -169,6 +169,9 @@ public final class Ticker: Quiescable, WorkingMember {
 
     // MARK: A run
 
+    /// Whether the end of the run under way is waited for. For tests.
+    var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
+
     func whenIdle(_ body: @escaping @Sendable () -> Void) {
         let isIdle = state.withLock { state in
             if state.isRunning { state.waiting.append(body) }
