@@ -4,6 +4,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 STRICT := -Xswiftc -warnings-as-errors
+# For the builds of tests: other flags than the build before build everything anew.
+FLAGS ?=
+# 1: what cannot run here is a failure.
+REQUIRE ?= $(PLIMSOLL_REQUIRE)
+export PLIMSOLL_REQUIRE := $(REQUIRE)
 RELEASE := .build/release/plimsoll
 SHOP := .build/release/shop
 VM := Tests/VirtualMachine
@@ -11,7 +16,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -53,13 +58,20 @@ supervisor: $(RELEASE) ## Three services under one limit, without a supervisor a
 lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, background, freezes, termination; drawn in out/lifecycle.svg
 	$(RELEASE) demo lifecycle
 
-test: setup unit ecosystem allocators vm ## Every layer of tests, the virtual machine included
+# Its last line tells how many tests ran in all parts; the lines before say what was left out and why. A part that fails stops no other.
+test: swift ## Every layer of tests, the virtual machine included; REQUIRE=1 makes what cannot run here a failure
+	@mkdir -p out; rm -f out/tally; status=0; export PLIMSOLL_TALLY=$(CURDIR)/out/tally; \
+	$(MAKE) --no-print-directory --keep-going unit ecosystem allocators vm || status=$$?; \
+	Tests/tell --sum unit supervisor ecosystem allocators vm || status=1; exit $$status
+
+test-all: ## The same with the torture of volatile memory at full length, seven minutes more
+	@$(MAKE) --no-print-directory test TORTURE_READS=2000000
 
 unit: swift
-	swift build --build-tests
-	Tests/tell swift test --skip-build --skip PlimsollSupervisorTests
-# In a process of its own: it starts and kills children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
-	Tests/tell swift test --skip-build --filter PlimsollSupervisorTests
+	swift build --build-tests $(FLAGS)
+# The supervisor's in a process of their own: they start and kill children, and exit tests elsewhere wait for theirs without end beside a zombie that is not.
+	@status=0; Tests/tell --part unit swift test --skip-build --skip PlimsollSupervisorTests || status=$$?; \
+	Tests/tell --part supervisor swift test --skip-build --filter PlimsollSupervisorTests || status=$$?; exit $$status
 
 # Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
 ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
@@ -69,13 +81,13 @@ ecosystem: swift ## The adapters' tests against real servers; installs what they
 		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	[ -z "$$missing" ] || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends $$missing; \
-		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without: tests of what is missing are skipped" >&2; fi; }
+		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without" >&2; fi; }
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 	@if [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
 		{ [ -e /usr/include/postgresql/libpq-fe.h ] || [ -e /usr/include/libpq-fe.h ]; }; then \
 		touch Tests/Ecosystem/Package.swift; swift build --build-tests --package-path Tests/Ecosystem && \
-		Tests/tell swift test --skip-build --package-path Tests/Ecosystem; \
-	else echo "skipped: the adapters' libraries are not installed" >&2; fi
+		Tests/tell --part ecosystem swift test --skip-build --package-path Tests/Ecosystem; \
+	else Tests/tell --skip ecosystem $$(grep -rhw '@Test' Tests/Ecosystem/Tests | wc -l) "headers are missing: apt-get install $(ECOSYSTEM_LIBRARIES)"; fi
 
 # Each in a build of its own, so that the usual one stays; without XCTest, whose runner leaks. What the thread sanitizer says: see CONTRIBUTING.
 SANITIZED := PlimsollTests.*Cache|CacheIndex|SlotBlock|GhostTable
@@ -88,10 +100,11 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 		{ echo "a race with the look-up that takes no lock" >&2; exit 1; }
 
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
-	Tests/Allocators/matrix
+	Tests/tell --part allocators Tests/Allocators/matrix
 
 vm: setup $(RELEASE) $(SHOP) ## The tests and the demo on a real cgroup v2 system under software emulation
-	@if $(VM)/vm-run --check; then swift build --build-tests && $(VM)/suite; else echo "skipped: the virtual machine cannot run here"; fi
+	@if reason=$$($(VM)/vm-run --check 2>&1); then swift build --build-tests $(FLAGS) && Tests/tell --part vm $(VM)/suite; \
+	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
 # The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
 # Twenty minutes; PEERS_VM="--runs 1" makes it shorter.
@@ -102,8 +115,7 @@ vm-peers: setup $(RELEASE) ## Three services on a whole machine: the kernel alon
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
 	swift format lint --strict --recursive Package.swift Sources docs/examples Tests Benchmarks
-	swift build --build-tests $(STRICT)
-	$(MAKE) test
+	$(MAKE) test FLAGS="$(STRICT)"
 
 contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the names of the tests
 	swift build --build-tests
