@@ -62,6 +62,8 @@ import Testing
             await log.contains("work \(leaves)")
             timer.cancel()
         }
+        // Both queues ran on, and neither release has ended the process, as that of a suspended source or queue does.
+        #expect(log.all == ["work true", "work false"])
     }
 
     @Test func `C38 a queue that cannot be suspended is refused at once`() async {

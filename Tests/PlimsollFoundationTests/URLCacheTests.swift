@@ -108,7 +108,7 @@ import Testing
     @Test func `a plain URLCache crashes where it evicts after one request was stored twice`() async {
         // The process that crashes can't clear up.
         defer { try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + "plimsoll-urlcache-of-one-that-crashes") }
-        await withKnownIssue("the list of what is oldest has the request twice, the table once", isIntermittent: true) {
+        await withKnownIssue("the list of what is oldest has the request twice, the table once") {
             await #expect(processExitsWith: .success) {
                 let cache = URLCache(
                     memoryCapacity: 10_000, diskCapacity: 0, diskPath: NSTemporaryDirectory() + "plimsoll-urlcache-of-one-that-crashes")
@@ -124,6 +124,6 @@ import Testing
             other = URLRequest(url: try #require(URL(string: "https://host/a?page=2")))
         let response = HTTPURLResponse(url: one.url!, statusCode: 200, httpVersion: nil, headerFields: nil)!
         cache.storeCachedResponse(CachedURLResponse(response: response, data: Data(count: 10), storagePolicy: .allowedInMemoryOnly), for: one)
-        withKnownIssue("the answer to another question", isIntermittent: true) { #expect(cache.cachedResponse(for: other) == nil) }
+        withKnownIssue("the answer to another question") { #expect(cache.cachedResponse(for: other) == nil) }
     }
 }

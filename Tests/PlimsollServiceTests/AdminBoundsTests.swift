@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -73,8 +74,7 @@ import Testing
             #expect(answer.error?.hasPrefix("2 connections are open already") == true)
             #expect(fixture.endpoint.counts.refused == 1)
             second = nil
-            var again: AdminAnswer?
-            while again?.ok != true { again = try fixture.client().answer(to: AdminRequest(.tasks)) }
+            try await until("a place") { try fixture.client().answer(to: AdminRequest(.tasks)).ok }
             #expect(try first.answer(to: AdminRequest(.status)).ok)
         }
     }

@@ -162,7 +162,7 @@ import Testing
         return ServiceManagerStateStore(serviceManager, inherited: kept.map { ($0.name, dup($0.file.file)) })
     }
 
-    @Test func `C10 what one run writes the next reads, and each name is kept once`() throws {
+    @Test func `what one run writes the next reads, and each name is kept once`() throws {
         let store = nextRun(), odd = "cart of\n\"Zoë\": 100%"
         #expect(try store.read("cart") == nil)
         try store.write("cart", [1, 2, 3])

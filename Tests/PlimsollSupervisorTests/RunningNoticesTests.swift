@@ -18,7 +18,7 @@ import Testing
         return unit
     }
 
-    @Test func `C19 a unit that says when it has started counts as started then, and not before`() async throws {
+    @Test func `a unit that says when it has started counts as started then, and not before`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
         let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") { $0.notify = true }
         let fleet = try RunningFleet([database, .shell("web") { $0.dependencies = ["database"] }])

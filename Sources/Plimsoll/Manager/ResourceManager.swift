@@ -28,6 +28,17 @@ public final class ResourceManager: Sendable {
         self.init(source: source, policy: policy, time: .running, isHosted: true)
     }
 
+    /// A manager that decides by `policy` on what `source` sees, and of which it is said whether other products may surround its run.
+    ///
+    /// Where PlimsollService is linked, by this program or by any package that it depends on, each manager that runs has a log, instruments, an admin socket where the
+    /// environment names a place for one, and speaks with the service manager. Say `isHosted: false` for a manager that is to have none of these, whatever else is
+    /// linked: in a library, a tool or a test. Such a manager has no `serviceSettings`.
+    ///
+    /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
+    public convenience init(source: any PressureSource, policy: PressurePolicy = .standard, isHosted: Bool) {
+        self.init(source: source, policy: policy, time: .running, isHosted: isHosted)
+    }
+
     package init(
         source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper, isHosted: Bool = false,
         onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,

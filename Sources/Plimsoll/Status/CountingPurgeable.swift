@@ -42,6 +42,11 @@ public struct RequestCounts: Sendable, Hashable, Codable {
     /// None yet.
     public init() {}
 
-    /// Refused of one priority, for whatever reason.
-    public func refused(_ priority: String) -> UInt64 { refused[priority, default: [:]].values.reduce(0, +) }
+    /// Refused of one priority, for whatever reason; saturating, as a status may be another process's.
+    public func refused(_ priority: String) -> UInt64 {
+        refused[priority, default: [:]].values.reduce(0) { sum, count in
+            let (sum, overflow) = sum.addingReportingOverflow(count)
+            return overflow ? .max : sum
+        }
+    }
 }

@@ -61,7 +61,7 @@ public struct CacheStatus: Sendable, Hashable, Codable {
     }
 
     /// Share of look-ups that found a value, in `0...1`; zero before the first.
-    public var hitRatio: Double { hits + misses == 0 ? 0 : Double(hits) / Double(hits + misses) }
+    public var hitRatio: Double { hits == 0 && misses == 0 ? 0 : Double(hits) / (Double(hits) + Double(misses)) }
 }
 
 extension HolderStatus {

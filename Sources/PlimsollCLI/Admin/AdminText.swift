@@ -35,7 +35,7 @@ enum AdminText {
         let releases = status.counts.releases
         rows.append([
             "releases",
-            "\(releases.count), \(ByteCount(releases.releasedBytes + releases.releasedVolatileBytes)) let go of, the kernel took \(ByteCount(releases.takenBytes))",
+            "\(releases.count), \(ByteCount(releases.releasedBytes) + ByteCount(releases.releasedVolatileBytes)) let go of, the kernel took \(ByteCount(releases.takenBytes))",
         ])
         if let last = status.actions.last { rows.append(["last", action(last, at: status.atSeconds)]) }
         return rows.map { Text.left($0[0], 11) + $0[1] }.joined(separator: "\n")
@@ -71,7 +71,7 @@ enum AdminText {
     }
 
     static func purge(_ report: ActionStatus) -> String {
-        var text = "let go of \(ByteCount(report.releasedBytes + report.releasedVolatileBytes))"
+        var text = "let go of \(ByteCount(report.releasedBytes) + ByteCount(report.releasedVolatileBytes))"
         if report.releasedVolatileBytes > 0 { text += ", \(ByteCount(report.releasedVolatileBytes)) of it volatile" }
         text +=
             "; resident \(ByteCount(report.residentBeforeBytes)) -> \(ByteCount(report.residentAfterBytes)), \(Text.number(report.tookSeconds * 1000)) ms"
@@ -94,15 +94,15 @@ enum AdminText {
     static func action(_ action: ActionStatus, at now: Double) -> String {
         let why = action.origin == "pressure" ? action.evidence : action.origin
         var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
-        let released = action.releasedBytes + action.releasedVolatileBytes
-        if released > 0 { text += ": \(ByteCount(released)) in \(Text.number(action.tookSeconds * 1000)) ms" }
+        let released = ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes)
+        if released > .zero { text += ": \(released) in \(Text.number(action.tookSeconds * 1000)) ms" }
         if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) taken by the kernel" }
         if action.mode != "live" { text += ", \(action.mode)" }
         return printable(action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")
     }
 
     static func ratio(_ cache: CacheStatus) -> String {
-        cache.hits + cache.misses == 0 ? "-" : "\(Text.number(cache.hitRatio * 100)) %"
+        cache.hits == 0 && cache.misses == 0 ? "-" : "\(Text.number(cache.hitRatio * 100)) %"
     }
 
     static func progress(_ task: TaskStatus) -> String {

@@ -46,9 +46,11 @@ struct TopView {
                 line.map { (share($0), mark) }
             }
             let text = "  \(ByteCount(memory.usageBytes)) of \(ByteCount(limit))"
-            let fixed = limit - (memory.availableBytes ?? limit - memory.usageBytes)
+            let free = memory.availableBytes.map { ByteCount($0) } ?? ByteCount(limit) - ByteCount(memory.usageBytes)
+            let fixed = ByteCount(limit) - free
             lines.append(
-                "usage      [" + Self.bar(share(fixed), share(memory.usageBytes), width: max(4, columns - 13 - text.count), marks: marks) + "]" + text
+                "usage      [" + Self.bar(share(fixed.bytes), share(memory.usageBytes), width: max(4, columns - 13 - text.count), marks: marks) + "]"
+                    + text
             )
         } else {
             lines.append("usage      \(ByteCount(memory.usageBytes)), no limit known")
@@ -65,7 +67,8 @@ struct TopView {
     }
 
     private func caches(_ status: ManagerStatus) -> [String] {
-        let all = max(1, status.holders.reduce(0) { $0 + $1.heldBytes })
+        // Saturating: the numbers are another process's.
+        let all = max(1, status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }.bytes)
         return status.holders.sorted { $0.heldBytes > $1.heldBytes }.map { holder -> String in
             let name = (holder.group.isEmpty ? "" : holder.group + "/") + holder.name
             let limit = holder.limitBytes.map { " of " + Text.left("\(ByteCount($0))", 8) } ?? String(repeating: " ", count: 12)

@@ -121,6 +121,10 @@ public final class ServiceManagerStateStore: StateStore {
         return prefix + "\(generation)." + String(decoding: escaped, as: UTF8.self)
     }
 
+    /// Numbers of generations that are taken from outside end here, so that the next ones can be counted.
+    static let mostGeneration = UInt64.max / 2
+
+    /// The parts of a label that `label(_:_:)` has written; `nil` for any other text.
     static func parse(_ label: String) -> (generation: UInt64, name: String)? {
         guard label.hasPrefix(prefix) else { return nil }
         let parts = label.dropFirst(prefix.count).split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
@@ -135,7 +139,11 @@ public final class ServiceManagerStateStore: StateStore {
             bytes.append(value)
             rest = rest.dropFirst(2)
         }
-        return String(validating: bytes, as: UTF8.self).map { (generation, $0) }
+        // Numbers may be written in other ways, with a sign or zeros before them: none of these is ours.
+        guard generation <= mostGeneration, let name = String(validating: bytes, as: UTF8.self), self.label(name, generation) == label else {
+            return nil
+        }
+        return (generation, name)
     }
 
     /// Files from descriptor 3 on, if they are meant for this process (sd_listen_fds(3)).

@@ -97,8 +97,8 @@ package final class StateDirectory: Sendable {
 
     func write(_ name: StateFileName, _ bytes: [UInt8], _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
         guard bytes.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
-        try open(&reports)
         try lane(name) { tails throws(FileStateStoreError) in
+            try open(&reports)
             // Whatever happens, what was known of the old file's end no longer counts; a whole write makes it known again.
             tails[name] = nil
             tails[name] = try replace(name, bytes)
@@ -109,8 +109,8 @@ package final class StateDirectory: Sendable {
         _ name: StateFileName, _ title: String, _ delta: [UInt8], _ reports: inout [StateStoreReport]
     ) throws(FileStateStoreError) -> Bool {
         guard delta.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
-        try open(&reports)
         return try lane(name) { tails throws(FileStateStoreError) in
+            try open(&reports)
             // Known from a write or a read of this process. If not, the end may be anywhere: after a failed append, a torn one, another process.
             guard let tail = tails[name] else { return false }
             let journal = tail.end - tail.baseLength + StateFile.recordHeaderLength + delta.count
@@ -122,9 +122,9 @@ package final class StateDirectory: Sendable {
     }
 
     func load(_ name: StateFileName, _ title: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) -> StoredState {
-        // What cannot be written to by anybody can be read without the lock.
-        do { try open(&reports) } catch  where error.reason == .readOnly {}
         return try lane(name) { tails throws(FileStateStoreError) in
+            // What cannot be written to by anybody can be read without the lock.
+            do throws(FileStateStoreError) { try open(&reports) } catch { if error.reason != .readOnly { throw error } }
             tails[name] = nil
             let bytes: [UInt8]
             switch try contents(name) {
@@ -148,16 +148,16 @@ package final class StateDirectory: Sendable {
     }
 
     func remove(_ name: StateFileName, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
-        try open(&reports)
         try lane(name) { tails throws(FileStateStoreError) in
+            try open(&reports)
             tails[name] = nil
             try take(name.file)
         }
     }
 
     func setAside(_ name: StateFileName, _ title: String, _ reason: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
-        try open(&reports)
         try lane(name) { tails throws(FileStateStoreError) in
+            try open(&reports)
             tails[name] = nil
             try putAside(name, title, reason, &reports)
         }
@@ -178,6 +178,8 @@ package final class StateDirectory: Sendable {
     // MARK: - The lock on the directory
 
     /// Makes the directory if need be, takes the lock, and sweeps away what interrupted writes have left.
+    ///
+    /// Writers and readers call this in their lane, which `relinquish()` waits for: taken before it, the lock could be gone again by the time a write begins.
     func open(_ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
         let swept = try session.withLock { session throws(FileStateStoreError) in
             if session != nil { return 0 }

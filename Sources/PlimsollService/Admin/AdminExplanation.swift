@@ -52,7 +52,7 @@ struct AdminExplanation: Sendable {
         case .warn: return "observers were told"
         case .release:
             let asked = action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
-            var text = "holders were asked for \(asked) and let go of \(bytes(action.releasedBytes + action.releasedVolatileBytes))"
+            var text = "holders were asked for \(asked) and let go of \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
             return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")
         case .quiesce: return "what can pause was paused"
@@ -91,7 +91,7 @@ struct AdminExplanation: Sendable {
             let tenths = Int((value * 10).rounded())
             return tenths % 10 == 0 || tenths >= 100 ? "\(Int(value.rounded()))" : "\(tenths / 10).\(tenths % 10)"
         }
-        guard value.isFinite, value < 1e9 else { return "\(value) s" }
+        guard value.isFinite, abs(value) < 1e9 else { return "\(value) s" }
         if value < 0.0995 { return "\(tenths(value * 1000)) ms" }
         return value < 120 ? "\(tenths(value)) s" : value < 7200 ? "\(Int(value / 60)) min" : "\(tenths(value / 3600)) h"
     }

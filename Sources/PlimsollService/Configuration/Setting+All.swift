@@ -86,6 +86,8 @@ extension Setting {
         share("stall.critical", "0.4", "a share that is critical if little is available as well") { $0.policy.thresholds.stallCritical = $1 },
     ]
 
+    private static let adminHostsRange = "`shop.internal, ops.example`: names of hosts without a port; or none"
+
     private static let reporting: [Setting] = [
         duration("log.rest", "1m", .zero ... .seconds(86400), "0 to 24h", "between two warnings in the log") { $0.logRest = $1 },
         duration("metrics.interval", "5s", .zero ... .seconds(3600), "0 for never, to 1h", "how often instruments are brought up to date") {
@@ -104,6 +106,15 @@ extension Setting {
             }
         },
         boolean("admin.allowsChanges", false, "whether they may purge, rehearse pressure and set limits there") { $0.adminAllowsChanges = $1 },
+        Setting(
+            key: "admin.hosts", type: "names", standard: "none", range: adminHostsRange,
+            meaning: "by which names, besides addresses and `localhost`, the pages of `AdminPages` may be asked for", isLive: false
+        ) { text, settings throws(Refusal) in
+            guard text.lowercased() != "none" else { return settings.adminHosts = [] }
+            let names = text.split(separator: ",", omittingEmptySubsequences: false).map { HostRule.name($0.trimmed) }
+            guard names.allSatisfy({ $0 != nil }) else { throw Refusal(allowed: adminHostsRange) }
+            settings.adminHosts = names.compactMap { $0 }
+        },
         boolean("notify", true, "whether the service manager is told how the process is") { $0.notifiesServiceManager = $1 },
     ]
 }

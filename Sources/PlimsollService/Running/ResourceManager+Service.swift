@@ -37,7 +37,12 @@ extension ResourceManager {
     }
 
     var serviceHost: ServiceHost {
-        guard let host = host as? ServiceHost else { preconditionFailure("a ResourceManager has one host, which this product makes") }
+        guard let host = host as? ServiceHost else {
+            preconditionFailure("a ResourceManager made with isHosted: false has no service settings; make it without, or by its settings")
+        }
         return host
     }
+
+    /// The names that `serviceSettings` allow for the pages; none of a manager without.
+    var adminHosts: [String] { (host as? ServiceHost)?.settings.adminHosts ?? [] }
 }

@@ -27,6 +27,8 @@ public struct ServiceSettings: Sendable {
     public var adminSocket = AdminSocket.automatic
     /// Whether they may purge, rehearse and set limits there.
     public var adminAllowsChanges = false
+    /// Names of hosts by which the pages of `AdminPages` may be asked for, besides addresses and `localhost`.
+    public var adminHosts: [String] = []
     /// Whether the service manager is told, if there is one (`$NOTIFY_SOCKET`).
     public var notifiesServiceManager = true
 

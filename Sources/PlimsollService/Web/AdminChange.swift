@@ -23,7 +23,10 @@ struct AdminChange {
         }
     }
 
-    /// A page of another site can make a browser send a `POST` here, but not with our origin; what is no browser says what it likes, and is kept off by others.
+    /// Returns whether the request comes from a page of this server, as far as a browser tells.
+    ///
+    /// A page of another site can make a browser send a `POST` here, but under its own origin. Its origin is ours only if its name resolves to this machine, and such a
+    /// name `HostRule` has refused before. What is no browser claims any origin; a check of the application's keeps it off.
     static func isOfOurs(_ question: AdminPages.Question) -> Bool {
         guard let origin = question.origin, let host = question.host, !host.isEmpty else { return false }
         guard question.fetchSite == nil || question.fetchSite == "same-origin" else { return false }

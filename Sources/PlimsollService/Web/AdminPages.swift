@@ -12,6 +12,9 @@ public import Plimsoll
 /// | `POST /plimsoll/release`, `POST /plimsoll/simulate` | with `allowsChanges` only |
 ///
 /// All of it is for operators: the status names caches, tasks and files of the source. Keep it off what strangers reach, on a port or behind a check of your own.
+///
+/// Pages are answered where they are asked for by an address, by `localhost`, or by a name on the list of hosts (`Options.hosts`, the setting `admin.hosts`); other
+/// hosts get 421. So no page of another site reads them by DNS rebinding. The two checks of health tell other hosts their status alone.
 public struct AdminPages: Sendable {
     /// What is told, and what may be done.
     public struct Options: Sendable {
@@ -22,9 +25,13 @@ public struct AdminPages: Sendable {
         /// Whether `/readyz` says no while the ladder quiesces: after a warning and a critical level have shed requests and that was not enough. By default
         /// pressure never makes a service unready: every instance would be at once, and the last one left gets all requests.
         public var isUnreadyWhenQuiescing: Bool
+        /// Names by which the pages may be asked for, besides addresses and `localhost`: `"shop.internal"`, without a port. Those of the setting `admin.hosts` come
+        /// on top.
+        public var hosts: [String]
 
         /// Reading only.
-        public init(title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false) {
+        public init(title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []) {
+            self.hosts = hosts
             self.title = title
             self.allowsChanges = allowsChanges
             self.isUnreadyWhenQuiescing = isUnreadyWhenQuiescing
@@ -43,6 +50,9 @@ public struct AdminPages: Sendable {
 
         /// Whether it changes something.
         var isChange: Bool { self == .release || self == .simulate }
+
+        /// Whether an orchestrator or a balancer asks for it, which may name any host or none.
+        var isCheck: Bool { self == .health || self == .readiness }
     }
 
     /// A request for a page.
@@ -51,7 +61,9 @@ public struct AdminPages: Sendable {
         public var method: String
         /// What stands behind the question mark, decoded; of names that come twice, either.
         public var query: [String: String]
-        /// The header `Host`, or HTTP/2's `:authority`.
+        /// The header `Host`, or HTTP/2's `:authority`: empty where the request has none, and of several all, separated by commas; both are refused.
+        ///
+        /// `nil` says that the adapter does not look. Then all pages are answered, and DNS rebinding is the adapter's to prevent.
         public var host: String?
         /// The header `Origin`.
         public var origin: String?
@@ -111,9 +123,16 @@ public struct AdminPages: Sendable {
                 405, "\(question.method.prefix(16)) is not allowed on \(page.rawValue); allowed is \(allowed.joined(separator: ", "))\n",
                 headers: ["allow": allowed.joined(separator: ", ")])
         }
+        let isTrusted = question.host.map { HostRule(options.hosts + manager.adminHosts).allows($0) } ?? true
+        guard isTrusted || page.isCheck else {
+            let host = printable(question.host ?? "", atMost: 120)
+            return Answer(421, "refused: the host \"\(host)\" was asked for; allowed are addresses, localhost and the setting admin.hosts\n")
+        }
         switch page {
         case .health: return Answer(200, "ok\n")
-        case .readiness: return readiness
+        case .readiness:
+            let answer = readiness
+            return isTrusted ? answer : Answer(answer.status, answer.status == 200 ? "ready\n" : "not ready\n", headers: answer.headers)
         case .status: return status(await manager.takeStatus(), question)
         case .metrics: return Answer(200, PrometheusText.render(await manager.takeStatus()), type: PrometheusText.contentType)
         case .ui: return StatusPage(title: options.title, allowsChanges: options.allowsChanges).answer

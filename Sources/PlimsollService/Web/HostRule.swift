@@ -1,0 +1,59 @@
+import Glibc
+
+/// Decides by the host that a request asks for whether the request may come from a page of another site.
+///
+/// A name that a stranger owns can be made to resolve to this machine (DNS rebinding). A browser then takes the
+/// stranger's page and ours for one site, and lets the page read ours; the request still carries the stranger's name.
+/// An address is no name, and `localhost` resolves to this machine by definition, so both are trusted. Any other name
+/// must be on the list.
+struct HostRule {
+    private let names: Set<String>
+
+    /// - Parameter names: further names to trust, in any case, with or without a dot at the end, without a port.
+    init(_ names: some Sequence<String>) { self.names = Set(names.compactMap { Self.name($0[...]) }) }
+
+    /// Returns whether `host`, as it stands in the header `Host` or in `:authority`, is trusted.
+    func allows(_ host: String) -> Bool {
+        guard host.utf8.count <= 300 else { return false }
+        if host.hasPrefix("[") {
+            guard let end = host.firstIndex(of: "]"), Self.isPort(host[host.index(after: end)...]) else { return false }
+            return Self.isAddress(String(host[host.index(after: host.startIndex)..<end]), AF_INET6)
+        }
+        let name = host.prefix { $0 != ":" }
+        guard Self.isPort(host[name.endIndex...]) else { return false }
+        if Self.isAddress(String(name), AF_INET) { return true }
+        guard let name = Self.name(name) else { return false }
+        return name == "localhost" || names.contains(name)
+    }
+
+    /// The name of a host in the form in which names are compared; `nil` for what is no name: user information, lists,
+    /// blanks, characters beyond ASCII.
+    static func name(_ text: Substring) -> String? {
+        let text = text.hasSuffix(".") ? text.dropLast() : text
+        let isName =
+            !text.isEmpty && text.utf8.count <= 253
+            && text.split(separator: ".", omittingEmptySubsequences: false).allSatisfy { label in
+                !label.isEmpty && label.utf8.count <= 63
+                    && label.utf8.allSatisfy { byte in
+                        byte == 45 || byte == 95 || (48...57).contains(byte) || (65...90).contains(byte)
+                            || (97...122).contains(byte)
+                    }
+            }
+        return isName ? text.lowercased() : nil
+    }
+
+    /// Whether `text` is a port behind a host: nothing, or a colon and up to five digits.
+    private static func isPort(_ text: Substring) -> Bool {
+        guard !text.isEmpty else { return true }
+        let digits = text.dropFirst()
+        return text.hasPrefix(":") && digits.utf8.count <= 5 && digits.utf8.allSatisfy { (48...57).contains($0) }
+    }
+
+    /// Whether `text` is an address as inet_pton(3) has it: for IPv4 four decimal numbers, and no other notation.
+    private static func isAddress(_ text: String, _ family: Int32) -> Bool {
+        guard !text.utf8.contains(0) else { return false }
+        return withUnsafeTemporaryAllocation(byteCount: MemoryLayout<in6_addr>.size, alignment: 8) {
+            inet_pton(family, text, $0.baseAddress) == 1
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Foundation
+import Plimsoll
+import PlimsollTesting
+import Testing
+
+@testable import PlimsollCLI
+@testable import PlimsollService
+
+/// Answers of a peer that lies: whatever the numbers, the command line goes on, and what it prints fits.
+@Suite struct AdminFuzzTests {
+    /// Draws every view of `answer`.
+    private static func show(_ answer: AdminAnswer) -> String {
+        var text = ""
+        for (columns, rows) in [(20, 4), (80, 24), (300, 100)] {
+            let frame = TopView(columns: columns, rows: rows).frame(answer)
+            #expect(frame.count == rows && frame.allSatisfy { $0.count <= columns })
+            text += frame.joined(separator: "\n")
+        }
+        if let status = answer.status {
+            text += AdminText.status(status) + AdminText.caches(status.holders) + AdminText.tasks(status.tasks)
+            for action in status.actions {
+                text += AdminText.purge(action) + AdminText.action(action, at: status.atSeconds)
+            }
+            for admission in status.admissions { text += AdminText.admission(admission) }
+            text += AdminExplanation(status).sentences.joined(separator: "\n")
+        }
+        return text
+    }
+
+    /// An answer with requests by priority as well.
+    private static func answer() throws -> [String: Any] {
+        var answer = try TopViewTests.answer(caches: 3, tasks: 2, actions: 3)
+        var shed = RequestCounts()
+        shed.refused = ["sheddable": ["concurrency": 1, "arrivals": 2, "paused": 3], "normal": ["paused": 4]]
+        let manager = ResourceManager(source: ScriptedPressureSource()),
+            shedder = RequestShedder("http", policy: SheddingPolicy(limit: 1))
+        manager.lifecycle.quiesce.add(shedder)
+        _ = shedder.begin(.normal)
+        answer.status?.admissions = manager.status.admissions
+        answer.status?.admissions[0].requests = shed
+        let line = AdminJSON().line(answer)
+        return try #require(JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])
+    }
+
+    private static func replaceNumbers(_ value: Any, _ replacement: () -> Any?) -> Any {
+        switch value {
+        case let object as [String: Any]: object.mapValues { replaceNumbers($0, replacement) }
+        case let array as [Any]: array.map { replaceNumbers($0, replacement) }
+        case let number as NSNumber where !isBoolean(number): replacement() ?? number
+        default: value
+        }
+    }
+
+    private static func isBoolean(_ number: NSNumber) -> Bool {
+        String(cString: number.objCType) == "c" || number is Bool && "\(number)" == "true"
+    }
+
+    private static func decode(_ object: Any) throws -> AdminAnswer? {
+        try? AdminJSON().answer(Array(JSONSerialization.data(withJSONObject: object)))
+    }
+
+    @Test(arguments: [Int.max, Int.min, -1, 0, 1])
+    func `sums of a peer's numbers end at the largest there is`(number: Int) throws {
+        #expect(try !Self.show(Self.wherePossible(number)).isEmpty)
+        // Not all numbers may be negative, or so large: such an answer is refused.
+        let all = try Self.decode(Self.replaceNumbers(try Self.answer()) { NSNumber(value: number) })
+        #expect(all.map { !Self.show($0).isEmpty } ?? (number < 0 || number > 1))
+    }
+
+    /// Each number that may be `number`, in an answer that stays one.
+    private static func wherePossible(_ number: Int) throws -> AdminAnswer {
+        var answer = try TopViewTests.answer(caches: 3, tasks: 2, actions: 3)
+        for index in answer.status!.holders.indices {
+            answer.status!.holders[index].heldBytes = number
+            answer.status!.holders[index].cache?.hits = .max
+            answer.status!.holders[index].cache?.misses = .max
+        }
+        for index in answer.status!.actions.indices {
+            answer.status!.actions[index].releasedBytes = number
+            answer.status!.actions[index].releasedVolatileBytes = number
+        }
+        answer.status!.memory?.usageBytes = number
+        answer.status!.memory?.availableBytes = number < 0 ? nil : Int.min
+        answer.status!.counts.releases.releasedBytes = number
+        answer.status!.counts.releases.releasedVolatileBytes = number
+        return answer
+    }
+
+    @Test func `counts of refusals end at the largest there is`() {
+        var counts = RequestCounts()
+        counts.refused = ["normal": ["arrivals": .max, "paused": 1, "concurrency": .max]]
+        #expect(counts.refused("normal") == .max && counts.refused("critical") == 0)
+    }
+
+    @Test func `whatever numbers and bytes an answer has, it is read and shown, or refused`() throws {
+        let environment = ProcessInfo.processInfo.environment
+        let seed = environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0 ... .max)
+        let runs = environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 400
+        print("seed \(seed)")
+        var random = SeededGenerator(seed: seed), shown = 0, refused = 0
+        let extremes: [NSNumber] = [
+            0, 1, -1, NSNumber(value: Int.max), NSNumber(value: Int.min), NSNumber(value: Int.max - 1),
+            NSNumber(value: UInt64.max),
+            NSNumber(value: 1e308), NSNumber(value: -1e308), NSNumber(value: Double.leastNonzeroMagnitude), NSNumber(value: 9.3e18),
+            NSNumber(value: -0.5),
+        ]
+        let plain = try Self.answer()
+        for run in 0..<runs {
+            let share = [0.02, 0.2, 1][run % 3]
+            let object = Self.replaceNumbers(plain) {
+                Double.random(in: 0..<1, using: &random) < share ? extremes.randomElement(using: &random) : nil
+            }
+            var bytes = try Array(JSONSerialization.data(withJSONObject: object))
+            if run % 4 == 0 {
+                for _ in 0..<Int.random(in: 1...8, using: &random) {
+                    bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+                }
+            }
+            if run % 16 == 0 { bytes.removeLast(Int.random(in: 1..<bytes.count, using: &random)) }
+            guard let answer = try? AdminJSON().answer(bytes) else {
+                refused += 1
+                continue
+            }
+            _ = Self.show(answer)
+            shown += 1
+        }
+        #expect(shown > runs / 20 && refused > runs / 20, "seed \(seed): \(shown) shown, \(refused) refused")
+    }
+}
