@@ -54,6 +54,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
     ],
     targets: [
         // What pressure means and what to do about it. No Foundation, no Glibc, no package.
@@ -124,7 +125,12 @@ let package = Package(
             dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))], swiftSettings: rules),
         .systemLibrary(name: "CPostgreSQL", providers: [.apt(["libpq-dev"])]),
         .target(
-            name: "PlimsollSpill", dependencies: ["Plimsoll", .target(name: "CSpill", condition: .when(traits: ["Spill"]))], swiftSettings: rules),
+            name: "PlimsollSpill",
+            dependencies: [
+                "Plimsoll", .target(name: "CSpill", condition: .when(traits: ["Spill"])),
+                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Spill"])),
+            ],
+            swiftSettings: rules),
         .systemLibrary(name: "CSpill", providers: [.apt(["libmemcached-dev", "libhiredis-dev"])]),
 
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.

@@ -15,7 +15,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     private let database: any DatabaseWriter
     private let now: @Sendable () -> Duration
 
-    /// A file of its own.
+    /// A file of its own, for its owner alone: it is made with mode 0600, as are the files beside it (`-wal`, `-shm`). Of files that are there already and belong to
+    /// this user the rights of others are taken away; those of their group stay, for a file that a group shares on purpose.
     ///
     /// - Parameter busyTimeout: how long a call waits while another process writes.
     /// - Throws: what GRDB throws if it cannot be opened, or the table not be made.
@@ -25,7 +26,24 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         configuration.label = "plimsoll-handoff"
         // The log beside the database: whoever reads does not hold up who writes.
         configuration.journalMode = .wal
+        Self.keepPrivate(path)
         try self.init(DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
+    }
+
+    /// Makes the file before SQLite does, which would leave its mode to the umask. What fails here SQLite reports when it opens the file.
+    private static func keepPrivate(_ path: String) {
+        // A database in memory, or a URI, is no file of this name.
+        if path.isEmpty || path == ":memory:" || path.hasPrefix("file:") { return }
+        // Without opening it: closing any descriptor of the file would end the locks that SQLite has on it in this process (POSIX record locks).
+        guard mknod(path, S_IFREG | S_IRUSR | S_IWUSR, 0) != 0, errno == EEXIST else { return }
+        // SQLite gives the files beside it the mode of the database, when it makes them.
+        for path in [path, path + "-wal", path + "-shm"] {
+            var status = stat()
+            guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & S_IRWXO != 0 else {
+                continue
+            }
+            _ = chmod(path, status.st_mode & 0o7770)
+        }
     }
 
     /// Tables in a database that is open. Its busy mode is how long calls wait for other processes, its own writes for what else is written.

@@ -31,8 +31,10 @@ extension RouterMethods {
 extension AdminPages.Question {
     init(_ request: Request) {
         let query = request.uri.queryParameters.reduce(into: [:]) { $0[String($1.key)] = String($1.value) }
+        // The first header `Host` is the authority; a second one stays among the headers, and which of the two is meant nobody can tell.
+        let hosts = [request.head.authority].compactMap { $0 } + (HTTPField.Name("Host").map { request.headers[values: $0] } ?? [])
         self.init(
-            method: request.method.rawValue, query: query, host: request.head.authority, origin: request.headers[.origin],
+            method: request.method.rawValue, query: query, host: hosts.joined(separator: ", "), origin: request.headers[.origin],
             fetchSite: HTTPField.Name("Sec-Fetch-Site").flatMap { request.headers[$0] })
     }
 }

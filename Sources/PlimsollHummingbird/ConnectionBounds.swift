@@ -6,8 +6,8 @@ import NIOCore
 import NIOHTTPTypes
 
 extension HTTP1Channel.Configuration {
-    /// Connections that keep nobody: one that says nothing, or half a request, is closed after `idle`, one that does not take its answer after `answer`. What was cut off
-    /// in the middle is said in the log.
+    /// Connections that keep nobody: one that says nothing, or half a request, is closed after `idle`, one that does not take its answer after `answer`, and one whose
+    /// request's body comes in drops when it has been waited for longer than `body` and its bytes allow. What was cut off in the middle is said in the log.
     ///
     ///     Application(
     ///         router: router, server: .http1(configuration: .bounded(logger: logger)),
@@ -18,13 +18,19 @@ extension HTTP1Channel.Configuration {
     /// - Parameters:
     ///   - idle: how long a connection may say nothing while it is its turn to: before, between and in requests.
     ///   - answer: how long a piece of an answer may wait to be taken.
+    ///   - body: how long the body of a request may be waited for in all. Waiting alone counts, not the time that a handler takes between two parts.
+    ///   - bytesPerSecond: by how many bytes of a body that time becomes a second longer, so that a large one may take its time; more than 0.
     ///   - logger: where to say who was cut off, at `info`.
     ///   - metrics: where to count them, as `plimsoll_connections_cut_off_total` by `reason`.
     public static func bounded(
-        idle: Duration = .seconds(30), answer: Duration = .seconds(10), logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
+        idle: Duration = .seconds(30), answer: Duration = .seconds(10), body: Duration = .seconds(60), bytesPerSecond: Int = 500,
+        logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
     ) -> Self {
+        precondition(bytesPerSecond > 0, "bounded: bytesPerSecond is \(bytesPerSecond), allowed is 1 or more")
         let reports = CutOffReports(logger: logger, metrics: metrics)
-        return .init(additionalChannelHandlers: [ConnectionBounds(idle: .init(idle), answer: .init(answer), reports)])
+        let limits = ConnectionBounds.Limits(
+            idle: .init(idle), answer: .init(answer), body: .init(body), bytesPerSecond: Int64(bytesPerSecond))
+        return .init(additionalChannelHandlers: [ConnectionBounds(limits, reports)])
     }
 }
 
@@ -32,11 +38,13 @@ extension HTTP1Channel.Configuration {
 struct CutOffReports: Sendable {
     enum Reason: String {
         case noRequest = "no whole request came"
+        case tooSlow = "a request's body came too slowly"
         case notTaken = "an answer was not taken"
     }
 
     private let logger: Logger
     private let noRequest: Counter
+    private let tooSlow: Counter
     private let notTaken: Counter
 
     init(logger: Logger, metrics: any MetricsFactory) {
@@ -44,11 +52,17 @@ struct CutOffReports: Sendable {
             Counter(label: "plimsoll_connections_cut_off_total", dimensions: [("reason", reason)], factory: metrics)
         }
         self.logger = logger
-        (noRequest, notTaken) = (counter("no_request"), counter("answer_not_taken"))
+        (noRequest, tooSlow, notTaken) = (counter("no_request"), counter("body_too_slow"), counter("answer_not_taken"))
     }
 
     func tell(_ reason: Reason) {
-        (reason == .noRequest ? noRequest : notTaken).increment()
+        let counter =
+            switch reason {
+            case .noRequest: noRequest
+            case .tooSlow: tooSlow
+            case .notTaken: notTaken
+            }
+        counter.increment()
         logger.info("connection cut off", metadata: ["plimsoll.reason": "\(reason.rawValue)"])
     }
 }
@@ -70,8 +84,15 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         case nothing
     }
 
-    private let idle: TimeAmount
-    private let answer: TimeAmount
+    /// How long is waited for what.
+    struct Limits {
+        var idle: TimeAmount
+        var answer: TimeAmount
+        var body: TimeAmount
+        var bytesPerSecond: Int64
+    }
+
+    private let limits: Limits
     private let reports: CutOffReports
     /// The next part is wanted and has not come.
     private var isWanted = false
@@ -82,14 +103,18 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     /// Pieces of answers that have not been taken.
     private var owed = 0
     private var wait = Wait.nothing
+    /// When the wait began.
+    private var waitBegan = NIODeadline.uptimeNanoseconds(0)
+    /// How long the body of this request may still be waited for.
+    private var bodyLeft = TimeAmount.zero
     private var alarm: Scheduled<Void>?
 
-    init(idle: TimeAmount, answer: TimeAmount, _ reports: CutOffReports) { (self.idle, self.answer, self.reports) = (idle, answer, reports) }
+    init(_ limits: Limits, _ reports: CutOffReports) { (self.limits, self.reports) = (limits, reports) }
 
-    func handlerRemoved(context: ChannelHandlerContext) { rest() }
+    func handlerRemoved(context: ChannelHandlerContext) { rest(context) }
 
     func channelInactive(context: ChannelHandlerContext) {
-        rest()
+        rest(context)
         context.fireChannelInactive()
     }
 
@@ -103,10 +128,17 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         isWanted = false
         switch unwrapInboundIn(data) {
         case .head:
+            rest(context)
             isReading = true
             requests += 1
             unanswered += 1
-        case .body: break
+            bodyLeft = limits.body
+        case .body(let part):
+            // The wait for it counts before what it brings.
+            rest(context)
+            let earned = Int64(part.readableBytes).multipliedReportingOverflow(by: 1_000_000_000)
+            let longer = bodyLeft.nanoseconds.addingReportingOverflow(earned.overflow ? .max : earned.partialValue / limits.bytesPerSecond)
+            bodyLeft = .nanoseconds(longer.overflow ? .max : longer.partialValue)
         case .end: isReading = false
         }
         look(context)
@@ -123,7 +155,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
             let (bounds, context) = bound.value
             bounds.owed -= 1
             // The next piece has its own time.
-            bounds.rest()
+            bounds.rest(context)
             bounds.look(context)
         }
         context.write(data, promise: taken)
@@ -133,24 +165,29 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     private func look(_ context: ChannelHandlerContext) {
         let now: Wait = owed > 0 ? .taking : isWanted && (isReading || unanswered == 0) ? .request : .nothing
         guard now != wait, context.channel.isActive else { return }
-        rest()
-        wait = now
+        rest(context)
+        (wait, waitBegan) = (now, context.eventLoop.now)
         guard now != .nothing else { return }
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        alarm = context.eventLoop.scheduleTask(in: now == .taking ? answer : idle) {
+        let time = now == .taking ? limits.answer : isReading ? min(limits.idle, max(.zero, bodyLeft)) : limits.idle
+        alarm = context.eventLoop.scheduleTask(in: time) {
             let (bounds, context) = bound.value
             bounds.cutOff(context)
         }
     }
 
-    private func rest() {
+    /// Ends the wait, and counts what it took of the time that a body has.
+    private func rest(_ context: ChannelHandlerContext) {
         alarm?.cancel()
+        if wait == .request, isReading { bodyLeft = bodyLeft - (context.eventLoop.now - waitBegan) }
         (alarm, wait) = (nil, .nothing)
     }
 
     private func cutOff(_ context: ChannelHandlerContext) {
         // After a whole request silence is how clients keep a connection.
-        let reason: CutOffReports.Reason? = wait == .taking ? .notTaken : isReading || requests == 0 ? .noRequest : nil
+        let isSlow = isReading && context.eventLoop.now - waitBegan < limits.idle
+        let reason: CutOffReports.Reason? =
+            wait == .taking ? .notTaken : isSlow ? .tooSlow : isReading || requests == 0 ? .noRequest : nil
         if let reason { reports.tell(reason) }
         context.close(promise: nil)
     }

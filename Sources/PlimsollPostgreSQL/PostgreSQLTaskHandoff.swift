@@ -5,7 +5,7 @@ public import Plimsoll
 public struct PostgreSQLSettings: Sendable, Hashable {
     /// How long connecting may take.
     public var connectTimeout = Duration.seconds(2)
-    /// How long a statement may take, here and in the server, and how long one may wait for its turn.
+    /// How long a statement may take here, and how long one may wait for its turn. The server ends it a tenth earlier (`statement_timeout`).
     public var statementTimeout = Duration.seconds(2)
     /// How long the server is left alone after a failure; doubled with each further one.
     public var shortestPause = Duration.milliseconds(100)
@@ -47,6 +47,8 @@ public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
     public var refused = 0
     /// Requests whose answer made no sense.
     public var nonsense = 0
+    /// Statements sent once more, because they conflicted with another transaction.
+    public var repeated = 0
     /// Requests not made, since the server had failed just before.
     public var skipped = 0
     /// What went wrong last; `nil` if nothing did.
@@ -57,6 +59,13 @@ public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
 ///
 /// Replicas take work by `FOR UPDATE SKIP LOCKED`, so that none waits for another, and leases are measured by the server's clock alone. All of it happens on one
 /// thread of its own with one connection, made when first needed and again after it broke, with growing pauses; each request ends within its time limit.
+///
+/// A server's refusal is an error of one request; the next one uses the same connection. Three refusals are treated on their own: a conflict with another transaction
+/// (SQLSTATE 40001, 40P01) has the statement repeated; a server that only reads (25006: it was demoted, or is a standby) is `.unreachable`, and the next request
+/// connects anew, so name all servers and `target_session_attrs=read-write` in `conninfo`; a statement that the server cancelled (57014) is `.unanswered`.
+///
+/// Behind PgBouncer in transaction mode give the store a database user, and so a pool, of its own: `statement_timeout` and `client_min_messages` are settings of the
+/// server's session, which such a pool shares among its clients.
 public final class PostgreSQLTaskHandoff: TaskHandoff {
     public let limits: TaskHandoffLimits
     public let name: String
@@ -75,22 +84,23 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     ) {
         if let problem = settings.problem { preconditionFailure("PostgreSQLTaskHandoff: \(problem)") }
         (self.limits, self.name, table) = (limits, "\(name), table \(settings.table)", settings.table)
-        let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000)
+        // A tenth less than here, so that the server's own refusal arrives in time and leaves the connection in order.
+        let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000 * 9 / 10)
         worker = PostgreSQLWorker(
             name: self.name, conninfo: conninfo, settings: settings,
-            prepare: [
-                "set statement_timeout = \(timeout)", "set client_min_messages = error",
-                // Replicas start together, and `if not exists` does not keep two of them apart.
-                "select pg_advisory_lock(\(Self.lock))",
-                """
+            // One message, so one transaction: a pooler such as PgBouncer in transaction mode gives each transaction any session it likes, and a lock of
+            // the session might be released in another one than it was taken in.
+            prepare: """
+                set statement_timeout = \(timeout);
+                set client_min_messages = error;
+                -- Replicas start together, and "if not exists" does not keep two of them apart.
+                select pg_advisory_xact_lock(\(Self.lock));
                 create table if not exists \(table) (
                   number bigserial primary key, id text not null unique, name text not null, checkpoint bytea not null, checksum bigint not null,
                   reason text not null, attempts integer not null, fence bigint not null, owner text, due timestamptz not null,
-                  set_aside boolean not null default false, problem text)
-                """,
-                "create index if not exists \(table)_due on \(table) (set_aside, due)",
-                "select pg_advisory_unlock(\(Self.lock))",
-            ])
+                  set_aside boolean not null default false, problem text);
+                create index if not exists \(table)_due on \(table) (set_aside, due)
+                """)
     }
 
     deinit { worker.stop() }

@@ -25,13 +25,14 @@ final class PostgreSQLWorker: Sendable {
 
     let name: String
     private let conninfo: String
-    private let prepare: [String]
+    /// What a new connection is prepared by: statements of one transaction.
+    private let prepare: String
     private let settings: PostgreSQLSettings
     private let state: Mutex<State>
     private let parker = Parker()
     private let time = Timekeeper.running
 
-    init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: [String]) {
+    init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: String) {
         (self.name, self.conninfo, self.settings, self.prepare) = (name, conninfo, settings, prepare)
         // Each failure costs a time limit, so one is enough to leave the server alone for a moment.
         state = Mutex(State(breaker: CircuitBreaker(.init(failures: 1, shortest: settings.shortestPause, longest: settings.longestPause))))
@@ -122,6 +123,8 @@ final class PostgreSQLWorker: Sendable {
         do throws(PostgreSQLProblem) {
             let open = if let connection { connection } else { try connect() }
             connection = open
+            let repeats = open.repeats
+            defer { state.withLock { $0.statistics.repeated += open.repeats - repeats } }
             try job.work(open)
             state.withLock { state in
                 state.breaker.succeeded()
@@ -154,9 +157,7 @@ final class PostgreSQLWorker: Sendable {
 
     private func connect() throws(PostgreSQLProblem) -> PostgreSQLConnection {
         let connection = try PostgreSQLConnection(conninfo, within: settings.connectTimeout)
-        for statement in prepare {
-            _ = try connection.rows(statement, [], columns: 1, most: 1, within: settings.statementTimeout)
-        }
+        try connection.run(prepare, within: settings.statementTimeout)
         state.withLock { $0.statistics.connections += 1 }
         return connection
     }

@@ -1,4 +1,5 @@
 #if Spill
+import Crypto
 import Plimsoll
 import Synchronization
 
@@ -49,6 +50,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let limits: SpillLimits
     let prefix: String
     let version: UInt32
+    let secret: SymmetricKey
     let level: @Sendable () -> PressureLevel
     let time = Timekeeper.running
     let state: Mutex<State>
@@ -57,14 +59,17 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     init(
         store: any SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8], limits: SpillLimits, prefix: String,
-        version: UInt32,
+        version: UInt32, secret: SymmetricKey,
         generation: UInt64, level: @escaping @Sendable () -> PressureLevel
     ) {
         (self.store, self.codec, self.encodeKey, self.limits) = (store, codec, encodeKey, limits)
-        (self.prefix, self.version, self.level) = (prefix, version, level)
+        (self.prefix, self.version, self.secret, self.level) = (prefix, version, secret, level)
         let breaker = CircuitBreaker(.init(failures: limits.failures, shortest: limits.shortestPause, longest: limits.longestPause))
         state = Mutex(State(breaker: breaker, generation: generation))
     }
+
+    /// The form of records of a generation.
+    func record(_ generation: UInt64) -> SpillRecord { SpillRecord(version: version, generation: generation, prefix: prefix, secret: secret) }
 
     var statistics: SpillStatistics {
         state.withLock { state in

@@ -53,7 +53,7 @@ public struct SpillStatistics: Sendable, Hashable {
     public var unanswered = 0
     /// Look-ups that were not made: the store is left alone for a while, or too many wait already.
     public var skipped = 0
-    /// Answers that were not what had been stored: cut short, damaged, of another key, version or generation, or not to be decoded.
+    /// Answers that were not what had been stored: cut short, damaged, forged, of another key, version or generation, or not to be decoded.
     public var damaged = 0
     /// Values pushed out of the queue by younger ones.
     public var dropped = 0

@@ -1,22 +1,30 @@
 #if Spill
+import Crypto
+import FoundationEssentials
 import Plimsoll
 
 /// What lies in a store under one key: a value with all that is needed to tell it from anything else that may lie there.
 ///
-///     PLSP | format 1 byte | version 4 | generation 8 | length of key 4 | length of value 4 | CRC-32C of all but itself 4 | key | value
+///     PLSP | format 2 | version 4 | generation 8 | length of key 4 | length of value 4 | HMAC-SHA-256 of all but itself 32 | key | value
 ///
-/// Numbers are little-endian.
+/// Numbers are little-endian. The code also covers the prefix of the cache's names, so that a record of one cache is none of another's. It keeps out what others
+/// write into the store; it does not keep out an older record of the same key, which only the change of generation does, and it hides nothing.
 struct SpillRecord {
     /// Why bytes are not the record that was asked for.
     enum Problem: Error { case damaged, otherVersion, otherKey }
 
-    static let headerByteCount = 29
+    static let headerByteCount = codeOffset + codeByteCount
+    private static let codeOffset = 25, codeByteCount = 32
     private static let mark: [UInt8] = Array("PLSP".utf8)
-    private static let format: UInt8 = 1
+    private static let format: UInt8 = 2
 
     /// Of what the values are written down with; the application's.
     var version: UInt32
     var generation: UInt64
+    /// Of the cache's names in the store.
+    var prefix: String
+    /// Who has it can write records.
+    var secret: SymmetricKey
 
     func bytes(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
         var bytes: [UInt8] = []
@@ -27,37 +35,45 @@ struct SpillRecord {
         Self.append(generation, to: &bytes)
         Self.append(UInt32(key.count), to: &bytes)
         Self.append(UInt32(value.count), to: &bytes)
-        Self.append(Self.sum(bytes[...], key[...], value[...]), to: &bytes)
+        bytes.append(contentsOf: Self.code(secret, prefix, bytes[...], key[...], value[...]))
         bytes.append(contentsOf: key)
         bytes.append(contentsOf: value)
         return bytes
     }
 
-    /// The value in `bytes`, if they are whole, of this version and generation, and of `key`.
+    /// The value in `bytes`, if they were written with this secret, and are whole, of this version and generation, and of `key`.
     func value(of key: [UInt8], in bytes: [UInt8]) throws(Problem) -> [UInt8] {
         guard bytes.count >= Self.headerByteCount, bytes.starts(with: Self.mark), bytes[4] == Self.format else { throw .damaged }
         let keyCount = Int(Self.number(UInt32.self, at: 17, bytes)), valueCount = Int(Self.number(UInt32.self, at: 21, bytes))
         let body = bytes.dropFirst(Self.headerByteCount)
         guard body.count == keyCount + valueCount else { throw .damaged }
         let (foundKey, value) = (body.prefix(keyCount), body.dropFirst(keyCount))
-        guard Self.number(UInt32.self, at: 25, bytes) == Self.sum(bytes.prefix(25), foundKey, value) else { throw .damaged }
+        let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), foundKey, value)
+        // Compared in a time that does not depend on where they differ.
+        guard code == bytes[Self.codeOffset..<Self.headerByteCount] else { throw .damaged }
         guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation else { throw .otherVersion }
         guard foundKey.elementsEqual(key) else { throw .otherKey }
         return Array(value)
     }
 
     /// Under which name a store keeps it: letters that every store takes, and few. Two keys of one name make each other miss, no more.
-    func name(of key: [UInt8], prefix: String) -> String {
+    func name(of key: [UInt8]) -> String {
         // FNV-1a (Fowler, Noll, Vo).
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in key { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
         return "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
     }
 
-    private static func sum(_ parts: ArraySlice<UInt8>...) -> UInt32 {
-        var sum = CRC32C()
-        for part in parts { part.withUnsafeBytes { sum.add($0) } }
-        return sum.value
+    /// The lengths of the key and the value stand in the header, so that no two records of different parts give the same bytes.
+    private static func code(
+        _ secret: SymmetricKey, _ prefix: String, _ header: ArraySlice<UInt8>, _ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>
+    ) -> HMAC<SHA256>.MAC {
+        var code = HMAC<SHA256>(key: secret)
+        code.update(data: header)
+        code.update(data: key)
+        code.update(data: value)
+        code.update(data: Array(prefix.utf8))
+        return code.finalize()
     }
 
     private static func append(_ number: some FixedWidthInteger, to bytes: inout [UInt8]) {
@@ -68,4 +84,7 @@ struct SpillRecord {
         T(littleEndian: bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: T.self) })
     }
 }
+
+/// The secret of records that name none: each process has its own, which nothing outside ever sees.
+let processSecret = SymmetricKey(size: .bits256)
 #endif

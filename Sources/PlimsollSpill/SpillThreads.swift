@@ -56,8 +56,7 @@ extension SpillEngine {
     }
 
     private func carryOut(_ key: Key, _ work: SpillQueue<Key, Value>.Work, _ generation: UInt64, _ connection: inout (any SpillConnection)?) {
-        let record = SpillRecord(version: version, generation: generation)
-        let keyBytes = encodeKey(key), name = record.name(of: keyBytes, prefix: prefix)
+        let record = record(generation), keyBytes = encodeKey(key), name = record.name(of: keyBytes)
         var bytes: [UInt8]?
         if case .put(let value, _) = work {
             bytes = (try? codec.encode(value)).map { record.bytes(keyBytes, $0) }
@@ -115,12 +114,11 @@ extension SpillEngine {
     }
 
     private func find(_ key: Key, _ generation: UInt64, _ connection: inout (any SpillConnection)?) -> Found {
-        let record = SpillRecord(version: version, generation: generation)
-        let keyBytes = encodeKey(key)
+        let record = record(generation), keyBytes = encodeKey(key)
         do throws(SpillError) {
             let open = if let connection { connection } else { try store.connect(within: limits.readTimeout) }
             connection = open
-            let bytes = try open.get(record.name(of: keyBytes, prefix: prefix), most: store.mostBytes, within: limits.readTimeout)
+            let bytes = try open.get(record.name(of: keyBytes), most: store.mostBytes, within: limits.readTimeout)
             succeeded()
             guard let bytes else {
                 state.withLock { $0.statistics.misses += 1 }

@@ -1,4 +1,5 @@
 #if Spill
+import Crypto
 public import Plimsoll
 import Synchronization
 
@@ -6,7 +7,8 @@ import Synchronization
 ///
 /// A purge never waits for the server: what leaves is put into a small queue, which counts as memory, is the first to be released, and takes nothing while memory is
 /// critical. A look-up waits for the server no longer than `SpillLimits.readTimeout`, and not at all while it is known to be down. Whatever the server does, the worst
-/// that comes of it is a load: records are checked for damage, key, version and generation.
+/// that comes of it is a load: records carry a message authentication code (HMAC-SHA-256) over key, value, version and generation, and are refused without the right
+/// one. Who can write to the server can have values forgotten, but none of their own found. Values are not encrypted there.
 ///
 /// Insert, remove and load through this object; what changes a value behind its back (`cache.insert` of a key that the cache had let go of) leaves the old one in the
 /// store. Look-ups without a load, limits and purges by tag are the cache's own.
@@ -31,14 +33,20 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     ///   - manager: the cache's manager. What waits for the store is registered with it.
     ///   - limits: bounds of what waits, and of the waiting.
     ///   - version: of what `codec` writes: change it when that changes.
-    ///   - generation: by default a random one, so that each process finds only what it has spilled itself. A fixed one shares the store with earlier runs and other
-    ///     processes; then values must never change under their key, since a removal is heard of by nobody else in time.
-    /// - Precondition: the limits make sense; the cache has a name of at most 32 letters, digits, `-` and `_` or what is left of it without others is unique.
+    ///   - generation: by default a random one, so that each process finds only what it has spilled itself. A fixed one, together with a `secret`, shares the store with
+    ///     earlier runs and other processes; then values must never change under their key, since a removal is heard of by nobody else in time, and who can write to
+    ///     the server can bring back an older value of a key.
+    ///   - secret: what records are authenticated with, the same bytes in all processes that share a generation: 16 bytes or more that cannot be guessed, best 32 random
+    ///     ones. By default a random one of this process, whose records no other process accepts.
+    /// - Precondition: the limits make sense, and so does the length of the secret; the cache has a name of at most 32 letters, digits, `-` and `_` or what is left of it without others is unique.
     public init(
         _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, codec: SpillCodec<Value>, manager: ResourceManager,
         limits: SpillLimits = SpillLimits(),
-        version: UInt32 = 1, generation: UInt64 = .random(in: .min ... .max)
+        version: UInt32 = 1, generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
     ) {
+        if let secret, secret.count < 16 {
+            preconditionFailure("SpilledCache \(cache.name): the secret has \(secret.count) bytes, allowed are 16 or more")
+        }
         if let problem = limits.problem { preconditionFailure("SpilledCache \(cache.name): \(problem)") }
         self.cache = cache
         let letters = cache.name.utf8.filter {
@@ -47,7 +55,8 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         let engine = SpillEngine<Key, Value>(
             store: store, codec: codec,
             encodeKey: { key in (try? key.withEncodedBytes { Array($0) }) ?? Array("\(key)".utf8) },
-            limits: limits, prefix: "plimsoll:" + String(decoding: letters.prefix(32), as: UTF8.self), version: version, generation: generation,
+            limits: limits, prefix: "plimsoll:" + String(decoding: letters.prefix(32), as: UTF8.self), version: version,
+            secret: secret.map { SymmetricKey(data: $0) } ?? processSecret, generation: generation,
             level: { [weak manager] in manager?.level ?? .normal })
         self.engine = engine
         registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), waiting for \(store.name)", engine))
@@ -118,9 +127,9 @@ extension SpilledCache where Value: VolatileStorable {
     public convenience init(
         _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, manager: ResourceManager, limits: SpillLimits = SpillLimits(),
         version: UInt32 = 1,
-        generation: UInt64 = .random(in: .min ... .max)
+        generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
     ) {
-        self.init(cache, to: store, codec: .storable, manager: manager, limits: limits, version: version, generation: generation)
+        self.init(cache, to: store, codec: .storable, manager: manager, limits: limits, version: version, generation: generation, secret: secret)
     }
 }
 

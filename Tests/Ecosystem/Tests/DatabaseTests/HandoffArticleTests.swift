@@ -28,7 +28,7 @@ import Testing
                 try await export(from: checkpoint.start) { checkpoint.save($0) }
             }
         }
-        try await until { try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
+        try await untilAnswer { try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
         replica.cancel()
         await replica.value
         #expect(exported.withLock { $0 } == [nil, [7]])

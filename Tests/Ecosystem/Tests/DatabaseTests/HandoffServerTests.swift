@@ -100,7 +100,7 @@ import Testing
             try await server.restart()
             await until { ledger.done.count == 6 }
             // Also the last word has got through, so that nobody does it again.
-            await until { (try? await firstStore.census()) == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
+            await untilAnswer { (try? await firstStore.census()) == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0) }
             group.cancelAll()
             try await group.waitForAll()
         }
@@ -116,7 +116,7 @@ import Testing
         #expect(outcomes.contains { if case .handedOff = $0 { true } else { false } })
         let store = try SQLiteTaskHandoff(path: directory.path("tasks"))
         let run = Task { await Self.resume(Self.manager(), store, "next", ledger, events) }
-        try await until {
+        try await untilAnswer {
             guard ledger.done.count == 4 else { return false }
             return try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0)
         }
@@ -147,7 +147,7 @@ import Testing
         var settings = PostgreSQLSettings.hasty
         (settings.shortestPause, settings.longestPause) = (.seconds(3600), .seconds(3600))
         let store = server.store(TaskHandoffLimits(), settings), other = server.store(TaskHandoffLimits(), .hasty)
-        await until { (try? await other.census()) != nil }
+        await untilAnswer { (try? await other.census()) != nil }
         _ = try? await store.census()
         server.freeze(true)
         // Its processes that serve connections run on; what is new is not accepted.
@@ -157,7 +157,7 @@ import Testing
         #expect(second?.kind == .unreachable && second?.description.contains("left alone") == true)
         #expect(fresh.statistics.skipped == 1 && fresh.statistics.unreachable == 1 && fresh.statistics.lastProblem != nil)
         server.freeze(false)
-        await until { (try? await other.census()) != nil }
+        await untilAnswer { (try? await other.census()) != nil }
     }
 
     @Test(arguments: [nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "R\0\0\0\u{8}\0\0\0\0", "E\0\0\0\u{b}SFATAL\0", "T\u{7f}\u{7f}\u{7f}\u{7f}"])
@@ -184,6 +184,31 @@ import Testing
         #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
     }
 
+    @Test func `a file is its owner's alone, and one that is there already is closed to others`() async throws {
+        let directory = try TemporaryDirectory("handoff")
+        func mode(_ name: String) -> mode_t? {
+            var status = stat()
+            return stat(directory.path(name), &status) == 0 ? status.st_mode & 0o7777 : nil
+        }
+        let store = try SQLiteTaskHandoff(path: directory.path("tasks"))
+        _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1], reason: .pressure), heldBy: "x", for: .zero)
+        for name in ["tasks", "tasks-wal", "tasks-shm"] { #expect(mode(name) == 0o600, "\(name): \(String(mode(name) ?? 0, radix: 8))") }
+        // Another store of this process does not end the locks of the first.
+        let second = try SQLiteTaskHandoff(path: directory.path("tasks"))
+        #expect(try await second.take(["a"], by: "y", for: .seconds(60))?.checkpoint == [1])
+
+        // As an earlier release, or an administrator, has left them.
+        for (name, before, after) in [("old", 0o644, 0o640), ("shared", 0o660, 0o660), ("open", 0o666, 0o660)] as [(String, mode_t, mode_t)] {
+            try await SQLiteTaskHandoff(path: directory.path(name)).census().expectEmpty()
+            #expect(chmod(directory.path(name), before) == 0)
+            try await SQLiteTaskHandoff(path: directory.path(name)).census().expectEmpty()
+            #expect(mode(name) == after, "\(name): \(String(mode(name) ?? 0, radix: 8))")
+        }
+        #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: directory.path("none/tasks")) }
+        try await SQLiteTaskHandoff(path: ":memory:").census().expectEmpty()
+        #expect(access(":memory:", F_OK) != 0)
+    }
+
     @Test func `a row of a file that something else has changed is set aside, and a file that is none is refused`() async throws {
         let directory = try TemporaryDirectory("handoff"), store = try SQLiteTaskHandoff(path: directory.path("tasks"))
         _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1, 2, 3], reason: .pressure, id: "bent"), heldBy: "x", for: .zero)
@@ -204,4 +229,8 @@ import Testing
         try Data(repeating: 65, count: 8192).write(to: directory.url.appendingPathComponent("none"))
         #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: directory.path("none")) }
     }
+}
+
+extension TaskHandoffCensus {
+    fileprivate func expectEmpty() { #expect(self == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0)) }
 }

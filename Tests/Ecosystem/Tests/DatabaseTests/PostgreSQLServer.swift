@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollPostgreSQL
 import TestServers
+import Testing
 
 /// A PostgreSQL server with a cluster of its own, on a port of loopback.
 final class PostgreSQLServer: Sendable {
@@ -46,9 +47,20 @@ final class PostgreSQLServer: Sendable {
         PostgreSQLTaskHandoff(conninfo, limits: limits, settings: settings)
     }
 
+    /// Has psql carry out `statement`.
+    func sql(_ statement: String) throws {
+        let output = directory.url.appendingPathComponent("psql")
+        guard let psql = ServerProcess.find("psql") else { throw TestServerProblem("psql is not installed") }
+        let status = try ServerProcess.run([psql, conninfo, "-v", "ON_ERROR_STOP=1", "-c", statement], log: output)
+        if status != 0 { throw TestServerProblem("psql ended with \(status): \((try? String(contentsOf: output, encoding: .utf8)) ?? "")") }
+    }
+
+    /// What the server has logged.
+    func logged() throws -> String { try String(contentsOf: log, encoding: .utf8) }
+
     private func ready() async {
         let store = PostgreSQLTaskHandoff(conninfo, settings: .patient)
-        await until { (try? await store.census()) != nil }
+        await untilAnswer { (try? await store.census()) != nil }
     }
 
     func kill() { process.kill() }
@@ -60,7 +72,7 @@ final class PostgreSQLServer: Sendable {
         // What the killed one has left, its children, takes a moment to go; until then the next refuses.
         while !isUp {
             try process.start(log: log)
-            await until {
+            await untilAnswer {
                 isUp = (try? await store.census()) != nil
                 return isUp || !process.isRunning
             }

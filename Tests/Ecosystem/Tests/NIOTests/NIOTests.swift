@@ -86,7 +86,7 @@ final class BodyServer: Sendable {
             #expect(manager.collectLimit() == Int(Double(room) / 64))
             #expect(manager.collectLimit(share: 1) == 16 << 20 && manager.collectLimit(share: 0) == 64 << 10)
             source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
-            while manager.level != .critical { await Task.yield() }
+            await until("the level") { manager.level == .critical }
             #expect(manager.collectLimit(share: 1) == 64 << 10)
         }
     }
@@ -104,7 +104,7 @@ final class BodyServer: Sendable {
             }
             #expect(page.readableBytes == 1 << 20)
             source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
-            while manager.level != .critical { await Task.yield() }
+            await until("the level") { manager.level == .critical }
             await #expect(throws: NIOTooManyBytesError.self) {
                 try await http.withClient { client in
                     let response = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(300))
@@ -131,15 +131,15 @@ final class BodyServer: Sendable {
             #expect(bytes == 40 && server.openCount >= 1 && http.drainCount == 0)
             try await http.withClient { client in
                 source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
-                while http.drainCount == 0 { await Task.yield() }
+                await until("the drain") { http.drainCount > 0 }
                 // This client has been replaced, and serves whom it was given to.
                 let body = try await client.execute(HTTPClientRequest(url: url), timeout: .seconds(300)).body.collect(upTo: 1000)
                 #expect(body.readableBytes == 10 && server.openCount >= 1)
             }
-            while server.openCount > 0 { await Task.yield() }
+            await until("the end of the connections") { server.openCount == 0 }
             #expect(try await get() == 10 && server.openCount == 1, "the next one has a client again")
             http.drain()
-            while server.openCount > 0 { await Task.yield() }
+            await until("the end of the connections") { server.openCount == 0 }
             http.shutdown()
             await #expect(throws: HTTPClientError.alreadyShutdown) { try await get() }
         }

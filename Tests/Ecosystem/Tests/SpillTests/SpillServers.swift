@@ -3,6 +3,7 @@ import Plimsoll
 import PlimsollSpill
 import PlimsollTesting
 import TestServers
+import Testing
 
 /// Either of the two servers, started for a test.
 enum Kind: String, CaseIterable, CustomStringConvertible, Sendable {
@@ -10,8 +11,6 @@ enum Kind: String, CaseIterable, CustomStringConvertible, Sendable {
 
     var description: String { rawValue }
     var program: String? { ServerProcess.find(self == .memcached ? "memcached" : "redis-server") }
-
-    static var installed: [Kind] { allCases.filter { $0.program != nil } }
 
     func store(port: UInt16) -> any SpillStore {
         switch self {
@@ -31,14 +30,16 @@ struct SpillServer {
     var store: any SpillStore { kind.store(port: port) }
     var log: URL { directory.url.appendingPathComponent("log") }
 
+    /// Cancels the test, so that it is reported as skipped, where the program is not installed.
     init(_ kind: Kind) async throws {
+        guard let program = kind.program else { try Test.cancel("the server of \(kind) is not installed") }
         (self.kind, port, directory) = (kind, Loopback.freePort(), try TemporaryDirectory("spill"))
         let command =
             switch kind {
-            case .memcached: [kind.program!, "-u", "nobody", "-l", "127.0.0.1", "-p", "\(port)", "-U", "0", "-m", "32"]
+            case .memcached: [program, "-u", "nobody", "-l", "127.0.0.1", "-p", "\(port)", "-U", "0", "-m", "32"]
             case .redis:
                 [
-                    kind.program!, "--bind", "127.0.0.1", "--port", "\(port)", "--save", "", "--appendonly", "no", "--dir", directory.url.path,
+                    program, "--bind", "127.0.0.1", "--port", "\(port)", "--save", "", "--appendonly", "no", "--dir", directory.url.path,
                     "--daemonize", "no",
                 ]
             }
@@ -70,10 +71,13 @@ final class SpilledTexts: Sendable {
     let manager: ResourceManager
     let source = ScriptedPressureSource()
 
-    init(_ store: any SpillStore, limits: SpillLimits = .patient, generation: UInt64 = .random(in: .min ... .max)) {
+    init(
+        _ store: any SpillStore, limits: SpillLimits = .patient, generation: UInt64 = .random(in: .min ... .max),
+        secret: [UInt8]? = nil, name: String = "texts"
+    ) {
         manager = ResourceManager(source: source)
-        cache = PurgeableCache("texts", limit: .bytes(100), shardCount: 1, cost: { _, _ in 1 })
-        spilled = SpilledCache(cache, to: store, manager: manager, limits: limits, generation: generation)
+        cache = PurgeableCache(name, limit: .bytes(100), shardCount: 1, cost: { _, _ in 1 })
+        spilled = SpilledCache(cache, to: store, manager: manager, limits: limits, generation: generation, secret: secret)
     }
 
     /// The text under `key`, loaded as `loaded` if neither cache nor store has it.

@@ -6,9 +6,9 @@ import TestServers
 import Testing
 
 /// What is purged goes to a real server and is found there again, whatever the server does meanwhile.
-@Suite(.serialized, .timeLimit(.minutes(5)), .enabled(if: !Kind.installed.isEmpty, "neither memcached nor redis-server is installed"))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct SpillTests {
-    @Test(arguments: Kind.installed)
+    @Test(arguments: Kind.allCases)
     func `what is purged is written, and found instead of being loaded`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<50)
@@ -21,7 +21,7 @@ struct SpillTests {
         #expect(texts.spilled.statistics.misses == 1 && texts.spilled.statistics.damaged == 0)
     }
 
-    @Test(arguments: Kind.installed)
+    @Test(arguments: Kind.allCases)
     func `what is not true any more is not found: replaced, removed, purged by tag, or by another process`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<4)
@@ -50,7 +50,7 @@ struct SpillTests {
         #expect(try await same.text("key 0", loaded: "loaded").hasPrefix("text 0"))
     }
 
-    @Test(arguments: Kind.installed)
+    @Test(arguments: Kind.allCases)
     func `a server that is killed and comes back costs loads, no errors`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<10)
@@ -73,7 +73,7 @@ struct SpillTests {
         #expect(texts.spilled.statistics.damaged == 0)
     }
 
-    @Test(arguments: Kind.installed)
+    @Test(arguments: Kind.allCases)
     func `a server that freezes in the midst of it holds nobody up`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store, limits: .hasty)
         texts.spill(0..<3)

@@ -86,14 +86,5 @@ public final class TemporaryDirectory: Sendable {
     public func path(_ name: String) -> String { url.appendingPathComponent(name).path }
 }
 
-/// Waits for what another process does, which nothing here can announce. The time limit of the suite is its only bound.
-public func until(_ condition: () async throws -> Bool) async rethrows {
-    while !(try await condition()) {
-        // Gives the processor to whom is waited for.
-        poll(nil, 0, 2)
-        await Task.yield()
-    }
-}
-
 /// Lets others run; for a thread that is held up by a test.
 public func yieldThread() { _ = sched_yield() }

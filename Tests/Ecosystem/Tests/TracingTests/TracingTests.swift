@@ -4,6 +4,7 @@ import Plimsoll
 import PlimsollService
 import PlimsollTesting
 import Synchronization
+import TestServers
 import Testing
 import Tracing
 
@@ -33,9 +34,9 @@ import Tracing
         manager.register("buffers", byteCount: { 1 << 20 }, release: { $0 })
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            while !manager.lifecycle.readiness.isReady { await Task.yield() }
+            await until("readiness") { manager.lifecycle.readiness.isReady }
             _ = await manager.release(.bytes(4096))
-            while Self.release == nil { await Task.yield() }
+            await until("the span") { Self.release != nil }
 
             let seen = Mutex("nothing")
             var context = ServiceContext.topLevel

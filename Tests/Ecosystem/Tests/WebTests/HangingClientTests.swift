@@ -12,7 +12,7 @@ import Testing
 
 /// Clients that hang: the service goes on, others are answered, and those are cut off and named.
 @Suite(.timeLimit(.minutes(5))) struct HangingClientTests {
-    private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: demo\r\n"
+    private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: localhost\r\n"
 
     // The bounds are such that those who don't hang keep them on a busy machine, too.
     @Test func `who sends half a request is rid of, and who scrapes meanwhile is answered`() async throws {
@@ -22,15 +22,15 @@ import Testing
         ).test(.live) { tester in
             let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
             // Nothing, half a header, and half a body.
-            let halves = ["", Self.scrape, "POST /plimsoll/simulate HTTP/1.1\r\nHost: demo\r\nContent-Length: 9\r\n\r\nhalf"]
+            let halves = ["", Self.scrape, "POST /plimsoll/simulate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf"]
             let files = (0..<30).map { _ in Loopback.connect(to: port) }
             defer { for file in files { close(file) } }
             for (index, file) in files.enumerated() { Self.send(halves[index % 3], to: file) }
             try await Self.expectScrape(port)
-            for file in files { while !Loopback.isOver(file) { await Task.yield() } }
+            for file in files { await until("the end of the connection") { Loopback.isOver(file) } }
             try await Self.expectScrape(port)
             // The tester has a connection of its own, on which it says nothing.
-            while log.all.count < 31 { await Task.yield() }
+            await until("31 reports") { log.all.count >= 31 }
             #expect(log.all == Array(repeating: "no whole request came", count: 31))
             #expect(try Self.cutOffs(counts, "no_request") == 31)
             #expect(try Self.cutOffs(counts, "answer_not_taken") == 0)
@@ -49,8 +49,8 @@ import Testing
             defer { for file in files { close(file) } }
             for file in files { for _ in 0..<100 { Self.send(Self.scrape + "\r\n", to: file) } }
             try await Self.expectScrape(port)
-            while log.all.count < 8 { await Task.yield() }
-            for file in files { while !Loopback.isOver(file) { await Task.yield() } }
+            await until("8 reports") { log.all.count >= 8 }
+            for file in files { await until("the end of the connection") { Loopback.isOver(file) } }
             try await Self.expectScrape(port)
             #expect(log.all == Array(repeating: "an answer was not taken", count: 8))
             #expect(try Self.cutOffs(counts, "answer_not_taken") == 8)
@@ -70,19 +70,19 @@ import Testing
             let port = try #require(tester.port.flatMap { UInt16(exactly: $0) })
             let slow = Loopback.connect(to: port)
             defer { close(slow) }
-            Self.send("GET /slow HTTP/1.1\r\nHost: demo\r\n\r\n", to: slow)
+            Self.send("GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n", to: slow)
             // One that came later is cut off in the meantime.
             let silent = Loopback.connect(to: port)
             defer { close(silent) }
-            while !Loopback.isOver(silent) { await Task.yield() }
+            await until("the end of the connection") { Loopback.isOver(silent) }
             var file = pollfd(fd: slow, events: Int16(POLLIN), revents: 0)
             #expect(poll(&file, 1, 0) == 0, "neither answered nor closed")
             wait.continuation.yield()
-            while poll(&file, 1, 0) == 0 { await Task.yield() }
+            await until("an answer") { poll(&file, 1, 0) != 0 }
             var answer = [UInt8](repeating: 0, count: 4096)
             let taken = recv(slow, &answer, answer.count, 0)
             #expect(String(decoding: answer.prefix(max(0, taken)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
-            while !Loopback.isOver(slow) { await Task.yield() }
+            await until("the end of the connection") { Loopback.isOver(slow) }
             // The silent one's, and the tester's own.
             #expect(log.all.count <= 2 && Set(log.all) == ["no whole request came"])
         }

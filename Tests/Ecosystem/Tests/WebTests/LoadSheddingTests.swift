@@ -6,6 +6,7 @@ import Plimsoll
 import PlimsollHummingbird
 import PlimsollService
 import Synchronization
+import TestServers
 import Testing
 
 struct LoadSheddingTests {
@@ -82,7 +83,7 @@ struct LoadSheddingTests {
                 #expect(streamed == "running 1\nrunning 1\nrunning 1\nrunning 1\n")
             }
             // The client has its answer a moment before the server lets go of the body.
-            while shedder.statistics.running > 0 { await Task.yield() }
+            await until("the end of the body") { shedder.statistics.running == 0 }
             #expect(shedder.statistics.refused == 0)
         }
     }

@@ -20,7 +20,7 @@ import Testing
             harness.manager.register(cache)
             for key in 0..<7 { cache.insert(key, forKey: key) }
             harness.manager.simulate(.warning, for: .seconds(600))
-            while harness.manager.level != .warning { await Task.yield() }
+            await until("the rehearsal") { harness.manager.level == .warning }
             try await harness.application().test(.live) { client in
                 let config = """
                     global: { scrape_interval: 1s, scrape_timeout: 1s }
@@ -52,17 +52,15 @@ import Testing
         (parts.scheme, parts.host, parts.port, parts.path) = ("http", "127.0.0.1", Int(port), "/api/v1/query")
         parts.queryItems = [URLQueryItem(name: "query", value: query)]
         let url = try #require(parts.url)
-        while server.isRunning {
+        var found: String?
+        await untilAnswer("an answer to \(query)") {
             // Refused until it listens, and empty until it has scraped.
-            guard let (data, _) = try? await URLSession.shared.data(from: url),
-                let answer = try? JSONDecoder().decode(Answer.self, from: data), let value = answer.data.result.first?.value.last
-            else {
-                await Task.yield()
-                continue
+            if let (data, _) = try? await URLSession.shared.data(from: url), let answer = try? JSONDecoder().decode(Answer.self, from: data) {
+                found = answer.data.result.first?.value.last?.text
             }
-            return try #require(Double(value.text))
+            return found != nil || !server.isRunning
         }
-        throw CancellationError()
+        return try #require(found.flatMap { Double($0) })
     }
 
     private struct Answer: Decodable {

@@ -49,6 +49,10 @@ struct WebArticleTests {
         operators.addPlimsollRoutes(manager, .init(title: "shop", allowsChanges: true))
     }
 
+    func hosts(_ operators: RouterGroup<BasicRequestContext>) {
+        operators.addPlimsollRoutes(manager, .init(hosts: ["shop.internal"]))
+    }
+
     func bounds(logger: Logger) -> some ApplicationProtocol {
         let server = Application(
             router: router, server: .http1(configuration: .bounded(idle: .seconds(30), answer: .seconds(10), logger: logger)),
@@ -67,7 +71,7 @@ struct WebArticleTests {
         let own = Self.words(of: try String(contentsOf: here, encoding: .utf8))
         let article = try String(contentsOf: root.appendingPathComponent("docs/Web.md"), encoding: .utf8)
         let snippets = article.components(separatedBy: "```swift\n").dropFirst().compactMap { $0.components(separatedBy: "```").first }
-        #expect(snippets.count == 5)
+        #expect(snippets.count == 6)
         for snippet in snippets { #expect(own.contains(Self.words(of: snippet)), "\(snippet)") }
     }
 

@@ -1,0 +1,27 @@
+public import Testing
+
+/// Suspends until `condition`, which itself waits for an answer, holds, and records an issue when it does not in time.
+///
+/// As `until(_:limit:sourceLocation:_:)`, whose pace it has.
+/// - Returns: Whether the condition came to hold.
+@discardableResult
+public func untilAnswer(
+    _ what: @autoclosure () -> String = "the awaited answer", limit: Duration = .seconds(60),
+    sourceLocation: SourceLocation = #_sourceLocation,
+    _ condition: () async throws -> Bool
+) async rethrows -> Bool {
+    let end = ContinuousClock.now + limit
+    while true {
+        if try await condition() { return true }
+        guard ContinuousClock.now < end else {
+            Issue.record("\(what()) did not come within \(limit)", sourceLocation: sourceLocation)
+            return false
+        }
+        // Looked at twice, so a millisecond apart.
+        var looks = 0
+        await until("a millisecond", sourceLocation: sourceLocation) {
+            looks += 1
+            return looks > 1
+        }
+    }
+}
