@@ -141,21 +141,21 @@ import Testing
         await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.follow(reader) }
             provider.setValue("thumbs=2MiB", forKey: "plimsoll.caches.limits")
-            while thumbs.limit != .mebibytes(2) { await Task.yield() }
+            await until { thumbs.limit == .mebibytes(2) }
             provider.setValue("2h", forKey: "plimsoll.shutdown.budget")
-            while book.entries.isEmpty { await Task.yield() }
+            await until { !book.entries.isEmpty }
             // An operator's own word holds until this setting changes.
             thumbs.limit = .mebibytes(3)
             for delay in ["1s", "2s", "3s"] {
                 provider.setValue(ConfigValue(.string(delay), isSecret: false), forKey: "plimsoll.shutdown.drainDelay")
-                while manager.serviceSettings.drainDelay != Duration(plimsoll: delay) { await Task.yield() }
+                await until { manager.serviceSettings.drainDelay == Duration(plimsoll: delay) }
             }
             #expect(manager.serviceSettings.shutdownBudget == .seconds(20) && thumbs.limit == .mebibytes(3))
             provider.setValue("40s", forKey: "plimsoll.shutdown.budget")
-            while manager.serviceSettings.shutdownBudget != .seconds(40) { await Task.yield() }
+            await until { manager.serviceSettings.shutdownBudget == .seconds(40) }
             // Contradictions leave both as they were.
             provider.setValue("41s", forKey: "plimsoll.shutdown.drainDelay")
-            while book.entries.count < 2 { await Task.yield() }
+            await until { book.entries.count >= 2 }
             #expect(manager.serviceSettings.shutdownBudget == .seconds(40) && manager.serviceSettings.drainDelay == .seconds(3))
             group.cancelAll()
         }

@@ -95,10 +95,10 @@ import Testing
         manager.register("buffers", byteCount: { 4096 }, release: { $0 })
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
-            await until("readiness") { manager.lifecycle.readiness.isReady }
+            await until { manager.lifecycle.readiness.isReady }
             let report = await manager.release(.bytes(1))
             let timer = try factory.expectTimer("plimsoll_release_duration_seconds")
-            await until("the release's time") { !timer.values.isEmpty }
+            await until { !timer.values.isEmpty }
             #expect(timer.values == [Int64(report.took.inNanoseconds)])
             group.cancelAll()
             try await group.waitForAll()
