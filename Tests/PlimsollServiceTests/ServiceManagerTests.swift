@@ -110,6 +110,31 @@ import Testing
         }
     }
 
+    @Test func `words that a full queue had no room for are said again, and that the process is alive is said soon`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
+        let other = try serviceManager()
+        func fill() { while (try? other.tell("X_OTHER=1")) != nil {} }
+        fill()
+        #expect(throws: ServiceManagerError.self) { try other.tell("READY=1") }
+        link.stopping(within: .seconds(5))
+        #expect(said().isEmpty)
+        link.look()
+        let messages = said()
+        #expect(messages.contains { $0.isStopping && $0.status != nil } && messages.contains { $0.isAlive })
+        // Somebody takes what lies there a moment after it was found full.
+        fill()
+        let looked = Thread { link.look() }
+        looked.start()
+        var heard: [NotifyMessage] = []
+        await until("the word that it is alive") {
+            heard += said()
+            return looked.isFinished
+        }
+        heard += said()
+        #expect(heard.contains { $0.isAlive })
+    }
+
     @Test func `no more time is asked for where no background task lives`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }

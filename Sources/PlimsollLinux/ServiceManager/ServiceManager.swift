@@ -34,7 +34,8 @@ public struct ServiceManager: Sendable {
     public func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
-        throw ServiceManagerError("$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
+        throw ServiceManagerError(
+            isBusy: result == -EAGAIN, "$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
     }
 
     /// Sends one datagram; 0, or a negative errno.
@@ -48,5 +49,8 @@ public struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConver
     /// Whom, and why not.
     public var description: String
 
-    init(_ description: String) { self.description = description }
+    /// Its queue is full: the same may succeed a moment later.
+    public var isBusy: Bool
+
+    init(isBusy: Bool = false, _ description: String) { (self.isBusy, self.description) = (isBusy, description) }
 }

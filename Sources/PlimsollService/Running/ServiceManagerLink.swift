@@ -7,8 +7,18 @@ final class ServiceManagerLink: Sendable {
     private let manager: ResourceManager
     private let serviceManager: ServiceManager
     private let problem: @Sendable (ServiceManagerError) -> Void
-    /// The last line that it was told. Held while one is made and sent, so that none comes after a newer one.
-    private let told = Mutex("")
+    private struct Told {
+        /// The last line that it was told.
+        var line = ""
+        /// Words that its full queue had no room for, to be said again with the next.
+        var unsaid: [String] = []
+    }
+
+    /// Held while a line is made and sent, so that none comes after a newer one.
+    private let told = Mutex(Told())
+    /// Pauses after which it is told again that the process is alive, where its queue is full: missing that has the process killed.
+    private static let pauses: [Duration] = [.milliseconds(5), .milliseconds(20), .milliseconds(80)]
+    private let parker = Parker()
 
     /// - Parameter problem: called with each thing that could not be told.
     init(_ manager: ResourceManager, _ serviceManager: ServiceManager, problem: @escaping @Sendable (ServiceManagerError) -> Void) {
@@ -34,7 +44,7 @@ final class ServiceManagerLink: Sendable {
 
     /// Says that the process is alive, if the manager's loop is, and what has changed.
     func look() {
-        if serviceManager.watchdogInterval != nil, manager.isAlive { complaining { send(["WATCHDOG=1"]) } }
+        if serviceManager.watchdogInterval != nil, manager.isAlive { complaining { sayAlive() } }
         tell()
     }
 
@@ -43,12 +53,26 @@ final class ServiceManagerLink: Sendable {
         complaining {
             told.withLock { told in
                 let line = line
-                guard told != line || !words.isEmpty else { return nil }
-                let failure = send(words + ["STATUS=\(line)"])
-                if failure == nil { told = line }
-                return failure
+                guard told.line != line || !words.isEmpty || !told.unsaid.isEmpty else { return nil }
+                // The newest of a kind holds: `EXTEND_TIMEOUT_USEC=`.
+                let all = told.unsaid.filter { old in !words.contains { $0.prefix { $0 != "=" } == old.prefix { $0 != "=" } } } + words
+                let failure = send(all + ["STATUS=\(line)"])
+                if failure == nil { told.line = line }
+                told.unsaid = failure?.isBusy == true ? all : []
+                // What is said later is not lost, and no reason to complain.
+                return failure?.isBusy == true && !manager.isShuttingDown ? nil : failure
             }
         }
+    }
+
+    /// On the reporting thread, which may wait a little.
+    private func sayAlive() -> ServiceManagerError? {
+        var failure = send(["WATCHDOG=1"])
+        for pause in Self.pauses where failure?.isBusy == true {
+            parker.park(atMost: pause)
+            failure = send(["WATCHDOG=1"])
+        }
+        return failure
     }
 
     private func send(_ lines: [String]) -> ServiceManagerError? {
