@@ -25,21 +25,26 @@ struct SuperviseCommand: ParsableCommand {
     @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf = false
 
     func run() throws {
-        try reportingFailure {
-            // Here on the first thread, before there are others.
-            let signals = SignalQueue()
+        // Here on the first thread, before there are others.
+        let signals = SignalQueue()
+        let output = try reportingFailure { try PatientOutput(isJSON: json) }
+        defer { output.finish() }
+        do {
             let (units, policy) = try read()
             var options = Supervisor.Options(directory: try makeDirectory())
             (options.policy, options.audit, options.prefix) = (policy, audit, prefix)
             (options.leavesUnits, options.makesLeaf) = (leaveUnits, ownLeaf)
             let supervisor = try failing { try Supervisor(units, options) }
-            supervisor.onProblem { Output.error("plimsoll: \($0)") }
-            supervisor.onRecord { [json] in Output.line(json ? $0.line : Explanation.sentence($0)) }
-            let listener = PlainThread { listen(signals, supervisor) }
+            supervisor.onProblem { output.error("plimsoll: \($0)") }
+            supervisor.onRecord { [json] in output.line(json ? $0.line : Explanation.sentence($0)) }
+            let listener = PlainThread { listen(signals, supervisor, output) }
             listener?.detach()
-            Output.line(json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them")
-            do { try ServiceManager()?.tell("READY=1") } catch { Output.error("plimsoll: \(error)") }
+            output.line(json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them")
+            do { try ServiceManager()?.tell("READY=1") } catch { output.error("plimsoll: \(error)") }
             try failing { try supervisor.run() }
+        } catch let failure as Failure {
+            output.error("plimsoll: " + failure.reason)
+            throw failure.status
         }
     }
 
@@ -54,12 +59,12 @@ struct SuperviseCommand: ParsableCommand {
         }
     }
 
-    private func listen(_ signals: SignalQueue, _ supervisor: Supervisor) {
+    private func listen(_ signals: SignalQueue, _ supervisor: Supervisor, _ output: PatientOutput) {
         while true {
             guard let signal = signals.next(within: .seconds(3600)) else { continue }
             if signal == SIGHUP {
                 // What is wrong leaves everything as it is.
-                do { supervisor.reload(try read().0) } catch { Output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")") }
+                do { supervisor.reload(try read().0) } catch { output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")") }
             } else if SignalQueue.endings.contains(signal) {
                 supervisor.stop()
             }

@@ -1,40 +1,58 @@
 import Glibc
+import Plimsoll
 
-/// Where every decision is written down, a line each: appended whole, so that nothing of it is lost with the process.
+/// Where every decision is written down, a line each, by a thread of its own: a disk that does not answer stops no decision.
 final class Journal {
-    private let file: Int32
-    private var buffer: [UInt8] = []
-    private var isFailing = false
-    /// The last line is there in part.
-    private var isTorn = false
+    private let writer: LineWriter?
 
-    /// - Parameter path: `nil` for nowhere.
-    init(_ path: String?) throws(SupervisorError) {
+    /// - Parameters:
+    ///   - path: `nil` for nowhere.
+    ///   - tell: called on the writing thread when records can't be written, once until one can, and with how many were dropped.
+    init(_ path: String?, tell: @escaping @Sendable (String) -> Void = { _ in }) throws(SupervisorError) {
         guard let path else {
-            file = -1
+            writer = nil
             return
         }
-        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard file >= 0 else { throw SupervisorError("the journal \(path) can't be opened: \(String(cString: strerror(errno)))") }
-        buffer.reserveCapacity(1024)
-    }
-
-    deinit { if file >= 0 { close(file) } }
-
-    /// - Returns: why it could not be written, the first time; `nil` from then on, until something could be.
-    func write(_ record: AuditRecord) -> String? {
-        guard file >= 0 else { return nil }
-        buffer.removeAll(keepingCapacity: true)
-        // What follows a torn line would be lost with it.
-        if isTorn { buffer.append(UInt8(ascii: "\n")) }
-        record.write(to: &buffer)
-        let count = buffer.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
-        if count == buffer.count {
-            (isFailing, isTorn) = (false, false)
+        // Without waiting for the reader of a FIFO; the writing thread waits until the file takes bytes.
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
+        guard file >= 0 else {
+            let advice = errno == ENXIO ? "; a FIFO needs its reader first" : ""
+            throw SupervisorError("the journal \(path) can't be opened: \(String(cString: strerror(errno)))\(advice)")
+        }
+        let writer = LineWriter(file, closesFile: true, isTorn: Self.isTorn(path)) { trouble in
+            switch trouble {
+            case .failed(let number): tell("the journal can't be written: \(String(cString: strerror(number)))")
+            case .dropped(let count): tell("\(count) records are missing in the journal, which took no more for a while")
+            }
             return nil
         }
-        if count > 0 { isTorn = true }
-        defer { isFailing = true }
-        return isFailing ? nil : "the journal can't be written: \(count < 0 ? String(cString: strerror(errno)) : "no space is left")"
+        guard let writer else {
+            close(file)
+            throw SupervisorError("no thread could be started for the journal; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+        }
+        self.writer = writer
+    }
+
+    deinit { writer?.finish(within: .zero) }
+
+    func write(_ record: AuditRecord) {
+        guard let writer else { return }
+        var line: [UInt8] = []
+        line.reserveCapacity(512)
+        record.write(to: &line)
+        writer.write(line)
+    }
+
+    /// Writes what is left, if that takes no longer than `limit`.
+    func finish(within limit: Duration) { writer?.finish(within: limit) }
+
+    /// Whether a former writer was killed in the middle of its last line.
+    private static func isTorn(_ path: String) -> Bool {
+        let file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard file >= 0 else { return false }
+        defer { close(file) }
+        var status = stat(), last: UInt8 = 0
+        guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_size > 0 else { return false }
+        return pread(file, &last, 1, status.st_size - 1) == 1 && last != UInt8(ascii: "\n")
     }
 }

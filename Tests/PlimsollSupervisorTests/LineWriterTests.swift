@@ -1,0 +1,137 @@
+import Glibc
+import Plimsoll
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// Logs and journals that are not read, or can't be written.
+@Suite(.serialized) struct LineWriterTests {
+    private let directory = Fixture.Directory()
+
+    /// Both ends of a pipe with the smallest room.
+    private func narrowPipe() -> (read: Int32, write: Int32) {
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe2(&ends, O_CLOEXEC) == 0)
+        _ = fcntl(ends[1], F_SETPIPE_SZ, 4096)
+        return (ends[0], ends[1])
+    }
+
+    private func lines(_ text: [UInt8]) -> [String] { String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init) }
+
+    /// All that `file` gives until its end.
+    private func all(_ file: Int32) -> [UInt8] {
+        var text: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(file, &piece, piece.count)
+            guard count > 0 else { return text }
+            text += piece[..<count]
+        }
+    }
+
+    @Test func `lines into a pipe that nobody reads hold up nobody, and what is dropped is counted once it is read`() async throws {
+        let (reader, writer) = narrowPipe(), total = 20_000
+        let dropped = Mutex(0)
+        let log = try #require(
+            LineWriter(writer, closesFile: true, capacity: 100_000) { trouble in
+                guard case .dropped(let count) = trouble else { return nil }
+                dropped.withLock { $0 += count }
+                return Array("lost \(count)\n".utf8)
+            })
+        #expect(await ends("writing") { for number in 0..<total { log.write(Array("line \(number)\n".utf8)) } })
+        let text = Mutex<[UInt8]>([])
+        #expect(Thread.start("reader") { [self] in text.withLock { $0 = all(reader) } })
+        #expect(await ends("finishing") { log.finish(within: .seconds(60)) })
+        #expect(await until("all is read") { text.withLock { !$0.isEmpty } })
+        close(reader)
+        let read = text.withLock { lines($0) }
+        let lost = dropped.withLock { $0 }
+        #expect(lost > 0 && read.last == "lost \(lost)")
+        let kept = read.filter { $0.hasPrefix("line ") }
+        #expect(kept.count + lost == total && kept == (0..<kept.count).map { "line \($0)" }, "\(kept.count) + \(lost)")
+    }
+
+    @Test func `the end waits for a reader as long as it may, and no longer`() async throws {
+        let (reader, writer) = narrowPipe()
+        let log = try #require(LineWriter(writer, closesFile: true))
+        for number in 0..<5000 { log.write(Array("line \(number)\n".utf8)) }
+        let isFlushed = Mutex<Bool?>(nil)
+        #expect(await ends("finishing") { isFlushed.withLock { $0 = log.finish(within: .milliseconds(50)) } })
+        #expect(isFlushed.withLock { $0 } == false)
+        close(reader)
+    }
+
+    @Test func `all is written before the end, and later lines are not`() async throws {
+        let (reader, writer) = narrowPipe()
+        let log = try #require(LineWriter(writer, closesFile: true))
+        for number in 0..<5 { log.write(Array("line \(number)\n".utf8)) }
+        #expect(log.finish(within: .seconds(60)))
+        log.write(Array("late\n".utf8))
+        #expect(lines(all(reader)) == (0..<5).map { "line \($0)" })
+        close(reader)
+    }
+
+    @Test func `a file that takes nothing is told of once`() async throws {
+        let file = open("/dev/full", O_WRONLY | O_CLOEXEC)
+        let told = Mutex<[LineWriter.Trouble]>([])
+        let log = try #require(
+            LineWriter(file, closesFile: true) { trouble in
+                told.withLock { $0.append(trouble) }
+                return nil
+            })
+        for _ in 0..<100 { log.write(Array("x\n".utf8)) }
+        log.finish(within: .seconds(60))
+        #expect(told.withLock { $0 } == [.failed(ENOSPC)])
+    }
+
+    @Test func `a record after a former run's torn line is a line of its own`() throws {
+        let path = "\(directory.path)/journal"
+        defer { unlink(path) }
+        let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        #expect(write(file, "whole\n{\"v\":1,\"at", 15) == 15)
+        close(file)
+        let decision = Decision(at: .seconds(1), unit: "web", action: .suspend, reason: "why")
+        let record = AuditRecord(decision, level: .warning, shortfall: .zero)
+        for _ in 0..<2 {
+            let journal = try Journal(path)
+            journal.write(record)
+            journal.finish(within: .seconds(60))
+        }
+        let text = try lines(GroupText.read(path).get())
+        #expect(text.count == 4 && text[1] == "{\"v\":1,\"at" && text[2] == record.line && text[3] == record.line, "\(text)")
+    }
+
+    @Test func `a FIFO without a reader is refused with what to do`() throws {
+        let path = "\(directory.path)/fifo"
+        #expect(mkfifo(path, 0o600) == 0)
+        defer { unlink(path) }
+        let error = #expect(throws: SupervisorError.self) { try Journal(path) }
+        #expect("\(error!)".contains("a FIFO needs its reader first"))
+    }
+
+    // MARK: What is told
+
+    @Test func `lines of a kind are told a few times, and then counted`() {
+        var pacer = ComplaintPacer()
+        func admits(_ number: Int, _ unit: String = "web", at now: Duration) -> Bool {
+            pacer.admits("process \(number) is refused", of: unit, at: now)
+        }
+        #expect((0..<1000).count { admits($0, at: .seconds(1)) } == ComplaintPacer.burst)
+        #expect(admits(1, "other", at: .seconds(1)) && pacer.admits("another kind", of: "web", at: .seconds(1)))
+        #expect(pacer.nextDue == .seconds(31) && pacer.overdue(at: .seconds(30)).isEmpty)
+        #expect(pacer.overdue(at: .seconds(31)) == ["web: 995 more lines like this were not told: process 999 is refused"])
+        #expect(pacer.nextDue == nil && admits(0, at: .seconds(32)))
+        // What is withheld at the end is told then.
+        for number in 0..<10 { _ = admits(number, at: .seconds(33)) }
+        #expect(pacer.overdue(at: .seconds(34), isOver: true) == ["web: 6 more lines like this were not told: process 9 is refused"])
+    }
+
+    @Test func `however many kinds there are, few are remembered`() {
+        var pacer = ComplaintPacer()
+        for number in 0..<10_000 { _ = pacer.admits("kind \(String(repeating: "x", count: number % 150))", of: "unit \(number)", at: .zero) }
+        #expect(!pacer.admits("kind", of: "unit 20000", at: .zero))
+        #expect(pacer.overdue(at: .zero, isOver: true).count == 1)
+    }
+}
