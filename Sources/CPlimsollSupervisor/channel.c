@@ -2,6 +2,7 @@
 #include "channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -18,44 +19,86 @@ static int address_of(const char *path, struct sockaddr_un *address) {
     return 0;
 }
 
-static int bound(const char *path, int type) {
+// Whether another process still receives at `address`: 1, 0 for a socket that a process left behind, or a negative errno.
+static int is_live(const struct sockaddr_un *address, int type) {
+    int probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (probe < 0) return -errno;
+    int result;
+    do result = connect(probe, (const struct sockaddr *)address, sizeof *address);
+    while (result < 0 && errno == EINTR);
+    int error = result < 0 ? errno : 0;
+    close(probe);
+    // A full queue belongs to a live socket, and so does one of another type.
+    if (error == 0 || error == EAGAIN || error == EPROTOTYPE) return 1;
+    return error == ECONNREFUSED || error == ENOENT ? 0 : -error;
+}
+
+static int bound(const char *path, int type, uid_t owner, mode_t mode) {
     struct sockaddr_un address;
     int error = address_of(path, &address);
     if (error < 0) return error;
     struct stat status;
-    // Left by a supervisor that was killed: nobody can be reached by it any more.
-    if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path);
+    if (lstat(path, &status) == 0 && S_ISSOCK(status.st_mode)) {
+        int live = is_live(&address, type);
+        if (live < 0) return live;
+        if (live) return -EADDRINUSE;
+        // Left by a supervisor that was killed: no message reaches a process by it any more.
+        unlink(path);
+    }
     int file = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0) return -errno;
-    if (bind(file, (struct sockaddr *)&address, sizeof address) < 0) {
+    // The name takes this mode at once, so no other user reaches the socket before its owner is set.
+    (void)fchmod(file, S_IRUSR | S_IWUSR);
+    int result;
+    do result = bind(file, (struct sockaddr *)&address, sizeof address);
+    while (result < 0 && errno == EINTR);
+    if (result < 0) {
         error = errno == EADDRINUSE ? EEXIST : errno;
         close(file);
         return -error;
     }
-    // Units may run as other users. Who it is that speaks, the kernel says, and not the mode.
-    if (chmod(path, 0666) < 0) {
-        error = errno;
-        close(file);
-        unlink(path);
-        return -error;
-    }
-    return file;
+    error = plimsoll_own_local(path, owner, mode);
+    if (error == 0) return file;
+    close(file);
+    unlink(path);
+    return error;
 }
 
-int plimsoll_listen_local(const char *path, int backlog) {
-    int file = bound(path, SOCK_STREAM);
-    if (file < 0 || listen(file, backlog) == 0) return file;
+int plimsoll_own_local(const char *path, uid_t owner, mode_t mode) {
+    int result;
+    if (owner != (uid_t)-1) {
+        do result = lchown(path, owner, (gid_t)-1);
+        while (result < 0 && errno == EINTR);
+        if (result < 0) return -errno;
+    }
+    do result = chmod(path, mode);
+    while (result < 0 && errno == EINTR);
+    return result < 0 ? -errno : 0;
+}
+
+int plimsoll_listen_local(const char *path, int backlog, uid_t owner, mode_t mode) {
+    int file = bound(path, SOCK_STREAM, owner, mode);
+    if (file < 0) return file;
+    int result;
+    do result = listen(file, backlog);
+    while (result < 0 && errno == EINTR);
+    if (result == 0) return file;
     int error = errno;
     close(file);
+    unlink(path);
     return -error;
 }
 
-int plimsoll_bind_datagrams(const char *path) {
-    int file = bound(path, SOCK_DGRAM);
-    int on = 1;
-    if (file < 0 || setsockopt(file, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0) return file;
+int plimsoll_bind_datagrams(const char *path, uid_t owner, mode_t mode) {
+    int file = bound(path, SOCK_DGRAM, owner, mode);
+    if (file < 0) return file;
+    int on = 1, result;
+    do result = setsockopt(file, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    while (result < 0 && errno == EINTR);
+    if (result == 0) return file;
     int error = errno;
     close(file);
+    unlink(path);
     return -error;
 }
 
@@ -64,50 +107,85 @@ int plimsoll_accept_local(int listener, pid_t *pid, uid_t *uid) {
     do file = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     while (file < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (file < 0) return -errno;
-    struct ucred peer;
+    struct ucred peer = {0, (uid_t)-1, (gid_t)-1};
     socklen_t length = sizeof peer;
-    if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) {
-        int error = errno;
-        close(file);
-        return -error;
-    }
+    // A connection without a known peer belongs to no unit. The caller closes it as it closes other strangers' connections, off its own thread.
+    int result;
+    do result = getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    while (result < 0 && errno == EINTR);
     *pid = peer.pid;
     *uid = peer.uid;
     return file;
 }
 
-ssize_t plimsoll_receive_datagram(int file, void *buffer, size_t size, struct plimsoll_datagram *datagram) {
-    memset(datagram, 0, sizeof *datagram);
+ssize_t plimsoll_receive(int file, void *buffer, size_t size, struct plimsoll_message *message, int *descriptors) {
+    memset(message, 0, sizeof *message);
+    // Room for all that the kernel passes at once. It closes what finds no room within this call, and such a close may take as long as its sender likes.
     union {
         char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * PLIMSOLL_MOST_DESCRIPTORS)];
         struct cmsghdr header;
     } control;
     struct iovec part = {.iov_base = buffer, .iov_len = size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t count;
-    do count = recvmsg(file, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    do count = recvmsg(file, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (count < 0 && errno == EINTR);
     if (count < 0) return -errno;
-    datagram->is_cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+    message->is_cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
         if (part->cmsg_level != SOL_SOCKET) continue;
         if (part->cmsg_type == SCM_CREDENTIALS && part->cmsg_len >= CMSG_LEN(sizeof(struct ucred))) {
             struct ucred sender;
             memcpy(&sender, CMSG_DATA(part), sizeof sender);
-            datagram->pid = sender.pid;
-            datagram->uid = sender.uid;
-            datagram->has_sender = 1;
+            message->pid = sender.pid;
+            message->uid = sender.uid;
+            message->has_sender = 1;
         } else if (part->cmsg_type == SCM_RIGHTS) {
-            size_t descriptors = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-            for (size_t index = 0; index < descriptors; index++) {
-                int descriptor;
-                memcpy(&descriptor, CMSG_DATA(part) + index * sizeof(int), sizeof descriptor);
-                if (datagram->descriptor_count < PLIMSOLL_MOST_DESCRIPTORS) datagram->descriptors[datagram->descriptor_count++] = descriptor;
-                else close(descriptor);
-            }
+            size_t given = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            size_t room = (size_t)(PLIMSOLL_MOST_DESCRIPTORS - message->descriptor_count);
+            if (given > room) given = room;  // Cannot be: the control buffer has no more.
+            memcpy(descriptors + message->descriptor_count, CMSG_DATA(part), given * sizeof(int));
+            message->descriptor_count += (int)given;
         }
     }
     return count;
+}
+
+void plimsoll_close_foreign(int file, int is_own_socket) {
+    if (is_own_socket) {
+        // Descriptors in messages that were not read would be closed with this socket, lingering as their senders have set them.
+        char text[512];
+        int descriptors[PLIMSOLL_MOST_DESCRIPTORS];
+        struct plimsoll_message message;
+        for (int messages = 0; messages < 4096; messages++) {
+            ssize_t count = plimsoll_receive(file, text, sizeof text, &message, descriptors);
+            for (int index = 0; count >= 0 && index < message.descriptor_count; index++) plimsoll_close_foreign(descriptors[index], 0);
+            if (count < 0 || (count == 0 && message.descriptor_count == 0 && !message.has_sender)) break;
+        }
+    }
+    struct linger linger;
+    socklen_t length = sizeof linger;
+    if (getsockopt(file, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 && linger.l_onoff && linger.l_linger > 0) {
+        linger.l_onoff = 0;
+        (void)setsockopt(file, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    }
+    close(file);
+}
+
+uint64_t plimsoll_socket_number(int file) {
+    int type;
+    socklen_t length = sizeof type;
+    struct stat status;
+    // Asked first, as fstat(2) of a file may wait for its file system.
+    if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) < 0) return 0;
+    return fstat(file, &status) == 0 ? status.st_ino : 0;
+}
+
+uint64_t plimsoll_memory_held(int file) {
+    // Files of shmem and hugetlbfs alone have seals (mm/memfd.c), and neither waits for anything.
+    if (fcntl(file, F_GET_SEALS) < 0) return 0;
+    struct stat status;
+    return fstat(file, &status) == 0 ? (uint64_t)status.st_blocks * 512 : 0;
 }
 
 int plimsoll_epoll(void) {
@@ -117,9 +195,21 @@ int plimsoll_epoll(void) {
 
 int plimsoll_epoll_set(int epoll, int file, uint64_t key, int reading, int writing) {
     struct epoll_event event = {.events = (reading ? EPOLLIN : 0u) | (writing ? EPOLLOUT : 0u), .data.u64 = key};
-    if (epoll_ctl(epoll, EPOLL_CTL_MOD, file, &event) == 0) return 0;
+    int result;
+    do result = epoll_ctl(epoll, EPOLL_CTL_MOD, file, &event);
+    while (result < 0 && errno == EINTR);
+    if (result == 0) return 0;
     if (errno != ENOENT) return -errno;
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event) == 0 ? 0 : -errno;
+    do result = epoll_ctl(epoll, EPOLL_CTL_ADD, file, &event);
+    while (result < 0 && errno == EINTR);
+    return result == 0 ? 0 : -errno;
+}
+
+int plimsoll_epoll_remove(int epoll, int file) {
+    int result;
+    do result = epoll_ctl(epoll, EPOLL_CTL_DEL, file, NULL);
+    while (result < 0 && errno == EINTR);
+    return result == 0 ? 0 : -errno;
 }
 
 int plimsoll_epoll_ready(int epoll, uint64_t *keys, int capacity) {

@@ -13,10 +13,18 @@ int plimsoll_queue_watch(int queue, int file, unsigned readiness, uint64_t token
     if (readiness & plimsoll_readable) event.events |= EPOLLIN;
     if (readiness & plimsoll_urgent) event.events |= EPOLLPRI;
     if (readiness & plimsoll_writable) event.events |= EPOLLOUT;
-    return result(epoll_ctl(queue, EPOLL_CTL_ADD, file, &event));
+    int value;
+    do value = epoll_ctl(queue, EPOLL_CTL_ADD, file, &event);
+    while (value < 0 && errno == EINTR);
+    return result(value);
 }
 
-int plimsoll_queue_unwatch(int queue, int file) { return result(epoll_ctl(queue, EPOLL_CTL_DEL, file, 0)); }
+int plimsoll_queue_unwatch(int queue, int file) {
+    int value;
+    do value = epoll_ctl(queue, EPOLL_CTL_DEL, file, 0);
+    while (value < 0 && errno == EINTR);
+    return result(value);
+}
 
 int plimsoll_queue_wait(int queue, uint64_t *tokens, int capacity, int milliseconds) {
     struct epoll_event events[64];

@@ -27,7 +27,7 @@ import Testing
         return events
     }
 
-    @Test func `C48 what a service says is told with who it is, by the kernel's word`() throws {
+    @Test func `what a service says is told with who it is, by the kernel's word`() throws {
         let server = try server { process, user in process == getpid() && user == getuid() ? "web" : nil }
         let file = client(server, "1 hello v=1\n2 state is=background\n3 locks held=yes\n4 dance\n5 sav")
         defer { close(file) }

@@ -30,12 +30,27 @@ enum Fixture {
         return poll(&files, 1, milliseconds) > 0
     }
 
-    /// A blocking stream socket connected to `path`.
-    static func connect(_ path: String) -> Int32 {
+    /// A socket bound to `path` that nothing listens at.
+    static func bound(_ path: String, _ type: __socket_type) -> Int32 {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
-        let file = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let file = socket(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+        }
+        return result == 0 ? file : -errno
+    }
+
+    /// A blocking stream socket connected to `path`.
+    static func connect(_ path: String) -> Int32 { connected(path, SOCK_STREAM) }
+
+    /// A blocking socket of that type connected to `path`, or a negative errno.
+    static func connected(_ path: String, _ type: __socket_type) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let file = socket(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         let result = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
         }

@@ -10,7 +10,7 @@ import Testing
 @Suite(.serialized, .enabled(if: Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
 struct RunningShortageTests {
     /// A service with a link to its supervisor: this package's own program, beside the tests.
-    private static let program: String? = {
+    static let program: String? = {
         let path = RunningFleet.target(of: "/proc/self/exe")
         let program = path.split(separator: "/").dropLast().reduce("") { "\($0)/\($1)" } + "/plimsoll"
         return access(program, X_OK) == 0 ? program : nil
@@ -145,8 +145,9 @@ struct RunningShortageTests {
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()
         #expect(await fleet.waits { fleet.records.count > 1 })
-        #expect(fleet.problems.count { $0.contains("journal") } == 1, "\(fleet.problems)")
+        #expect(await fleet.waits { fleet.problems.contains("the journal can't be written: No space left on device") })
         #expect(await fleet.stop())
+        #expect(fleet.problems.count { $0.contains("journal") } == 1, "\(fleet.problems)")
     }
 
     @Test func `a unit that somebody else kills is started again`() async throws {

@@ -48,7 +48,7 @@ import Testing
         let article = try #require(Fixture.text(of: "docs/Units.md"))
         let told = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
         let keys = try #require(told.split(separator: "allowed are ").last).split(separator: ", ")
-        #expect(keys.count == 16)
+        #expect(keys.count == 18)
         for key in keys where key != "memory" { #expect(article.contains("| `\(key)` |"), "\(key)") }
     }
 

@@ -24,17 +24,27 @@ package struct LineStream {
 
     /// Takes what has come, as far as there is room.
     package mutating func read() -> Arrival {
+        read { file, room in
+            let taken = recv(file, room.baseAddress, room.count, Int32(MSG_DONTWAIT))
+            return taken < 0 ? -Int(errno) : taken
+        }
+    }
+
+    /// Takes what has come by a call of the caller's.
+    ///
+    /// - Parameter receive: fills the room from the file without blocking; returns the number of bytes, 0 for the end, or a negative errno.
+    package mutating func read(by receive: (Int32, UnsafeMutableRawBufferPointer) -> Int) -> Arrival {
         if start > 0 {
             for offset in start..<count { inbox[offset - start] = inbox[offset] }
             (start, count) = (0, count - start)
         }
         guard count < inbox.count else { return .bytes }
-        let taken = inbox.withUnsafeMutableBytes { recv(file, $0.baseAddress! + count, $0.count - count, Int32(MSG_DONTWAIT)) }
+        let taken = inbox.withUnsafeMutableBytes { receive(file, UnsafeMutableRawBufferPointer(rebasing: $0[count...])) }
         if taken > 0 {
             count += taken
             return .bytes
         }
-        return taken < 0 && (errno == EAGAIN || errno == EINTR) ? .nothing : .gone
+        return taken == -Int(EAGAIN) || taken == -Int(EINTR) ? .nothing : .gone
     }
 
     /// Whether `nextLine` has one, or an error.
@@ -80,6 +90,11 @@ package struct LineStream {
     }
 
     private func write(_ bytes: ArraySlice<UInt8>) -> Int {
-        bytes.withUnsafeBytes { Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
+        bytes.withUnsafeBytes { bytes in
+            while true {
+                let taken = Glibc.send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+                if taken >= 0 || errno != EINTR { return taken }
+            }
+        }
     }
 }

@@ -98,7 +98,8 @@ final class LinkLoop: Sendable {
     /// One connection, from its beginning to its end; why it ended, and whether the supervisor has said anything but no.
     private func connect() -> (problem: String, isGood: Bool) {
         let file = kernel.connect(path)
-        guard file >= 0 else { return ("connecting to \(path): \(KernelError(number: -file))", false) }
+        // A full queue says that a supervisor is there: tried again soon, and not after ever longer pauses.
+        guard file >= 0 else { return ("connecting to \(path): \(KernelError(number: -file))", file == -EAGAIN) }
         defer { kernel.close(file) }
         var stream = LineStream(file)
         var news = LinkNews()

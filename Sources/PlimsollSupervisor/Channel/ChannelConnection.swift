@@ -9,27 +9,29 @@ final class ChannelConnection {
     /// Until when it is not read; `nil` if it is.
     var restsUntil: Duration?
 
-    private var allowance: Double
-    private var filledAt: Duration
+    private var allowance: Allowance
 
     init(_ peer: ChannelServer.Peer, _ file: Int32, at now: Duration) {
         self.peer = peer
         stream = LineStream(file)
-        allowance = ChannelServer.burst
-        filledAt = now
+        allowance = Allowance(rate: ChannelServer.rate, burst: ChannelServer.burst, at: now)
     }
 
-    deinit { close(stream.file) }
+    deinit { ForeignCloser.shared.close(CollectionOfOne(stream.file), of: peer.unit, isOwnSocket: true) }
 
     /// Whether it may say another line.
-    func spend(at now: Duration) -> Bool {
-        // A clock that went back gives nothing and takes nothing.
-        let passed = max(.zero, now - filledAt)
-        allowance = min(ChannelServer.burst, allowance + min(3600, passed / .seconds(1)) * ChannelServer.rate)
-        filledAt = now
-        guard allowance >= 1 else { return false }
-        allowance -= 1
-        return true
+    func spend(at now: Duration) -> Bool { allowance.spend(at: now) }
+
+    /// Takes what has come. Descriptors that came along are closed elsewhere, as lines have none.
+    func read() -> (arrival: LineStream.Arrival, descriptors: Int) {
+        var descriptors: [Int32] = []
+        let arrival = stream.read { file, room in
+            let (count, _, files) = ForeignMessage.receive(file, into: room)
+            descriptors = files
+            return count
+        }
+        ForeignCloser.shared.close(descriptors, of: peer.unit)
+        return (arrival, descriptors.count)
     }
 
     func send(_ message: SupervisorMessage) -> Bool { stream.send { message.encoded($0) } }

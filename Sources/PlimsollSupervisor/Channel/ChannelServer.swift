@@ -62,41 +62,49 @@ public final class ChannelServer {
     public static let variable = SupervisorLink.variable
 
     public let path: String
-    public private(set) var counters = Counters()
+    public internal(set) var counters = Counters()
     public private(set) var lastRefusal: String?
     /// Readable when there is something for `turn(at:)` to do.
     public var file: Int32 { readiness.file }
     public var connectionCount: Int { connections.count }
 
-    private let socket: LocalSocket
-    private let readiness: ReadyFiles
+    let directory: String
+    var listeners: [UInt64: ChannelListener] = [:]
+    let readiness: ReadyFiles
     private let unitOf: (_ process: Int32, _ user: UInt32) -> String?
     private(set) var connections: [UInt64: ChannelConnection] = [:]
     private var resting: Set<UInt64> = []
-    private var lastID: UInt64 = 0
+    private(set) var lastID: UInt64 = 0
 
-    /// Listens at `supervisor` in `directory`, which must exist.
+    /// Listens at `supervisor` in `directory`, which must exist, for any unit.
     ///
     /// - Parameter unitOf: the unit that a process belongs to; `nil` for none of ours, which is not listened to.
     public init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError) {
         path = "\(directory)/supervisor"
+        self.directory = directory
         self.unitOf = unitOf
-        socket = try LocalSocket(.stream, at: path)
         readiness = try ReadyFiles(for: path)
-        guard readiness.set(socket.file, 0) else { throw ChannelError("waiting for", path, errno: ENOMEM) }
+        try open(path, for: nil, .everyone)
     }
 
     public var environment: [String: String] { [Self.variable: path] }
 
-    /// When a connection that rests is to be read again; `nil` if none rests.
-    public var nextTurn: Duration? { resting.compactMap { connections[$0]?.restsUntil }.min() }
+    /// When a connection or a listening socket that rests is to be read again; `nil` if none rests.
+    public var nextTurn: Duration? {
+        (resting.compactMap { connections[$0]?.restsUntil } + listeners.values.compactMap(\.restsUntil)).min()
+    }
 
     /// Accepts, reads and takes what has come. Never blocks, and the work of one call is bounded: what is left keeps `file` readable.
     public func turn(at now: Duration) -> [Event] {
         var events: [Event] = []
         for id in resting { if let connection = connections[id], isOver(connection.restsUntil, at: now) { wake(connection, at: now, &events) } }
+        for listener in listeners.values where listener.restsUntil != nil && isOver(listener.restsUntil, at: now) { wake(listener) }
         for key in readiness.ready() {
-            if key == 0 { accept(at: now) } else if let connection = connections[key] { serve(connection, at: now, &events) }
+            if let listener = listeners[key] {
+                accept(listener, at: now)
+            } else if let connection = connections[key] {
+                serve(connection, at: now, &events)
+            }
         }
         return events
     }
@@ -115,18 +123,24 @@ public final class ChannelServer {
 
     // MARK: - Connections
 
-    private func accept(at now: Duration) {
+    private func accept(_ listener: ChannelListener, at now: Duration) {
         // No more at once than wait at most: others are served in between.
         for _ in 0..<64 {
+            // What can't be closed now must not be accepted, and a crowd has its turn later.
+            guard !ForeignCloser.shared.isFull(""), listener.allowance.spend(at: now) else { return rest(listener, at: now) }
             var (process, user): (pid_t, uid_t) = (0, 0)
-            let file = plimsoll_accept_local(socket.file, &process, &user)
-            guard file >= 0 else { return }
+            let file = plimsoll_accept_local(listener.socket.file, &process, &user)
+            guard file >= 0 else {
+                // Without a free descriptor the listener would stay readable for nothing.
+                if file != -EAGAIN { rest(listener, at: now) }
+                return
+            }
             lastID += 1
             let unit = unitOf(process, user)
             let peer = Peer(id: lastID, process: process, user: user, unit: unit ?? "")
             let connection = ChannelConnection(peer, file, at: now)
             let isRoom = connections.count < Self.maximumConnections && connections.values.count { $0.peer.unit == unit } < Self.maximumPerUnit
-            if unit == nil {
+            if unit == nil || (listener.unit != nil && listener.unit != unit) {
                 turnAway(connection, .unknownProcess)
             } else if isRoom, readiness.set(file, peer.id) {
                 connections[peer.id] = connection
@@ -143,12 +157,13 @@ public final class ChannelServer {
         lastRefusal = "process \(connection.peer.process): \(reason.rawValue)"
     }
 
-    /// Closes it, at the latest when the caller lets go of it.
+    /// Ends it. Its file is closed later and elsewhere.
     private func close(_ connection: ChannelConnection, _ closing: Closing, _ events: inout [Event]) {
         if case .refused(let reason, let explanation) = closing {
             turnAway(connection, reason)
             lastRefusal = "process \(connection.peer.process) of \(connection.peer.unit): \(explanation)"
         }
+        readiness.remove(connection.stream.file)
         connections[connection.peer.id] = nil
         resting.remove(connection.peer.id)
         if connection.hasGreeted { events.append(.closed(connection.peer, closing)) }
@@ -171,7 +186,12 @@ public final class ChannelServer {
             if connection.stream.outbox.isEmpty { close(connection, .gone, &events) }
             return
         }
-        switch connection.stream.read() {
+        guard !ForeignCloser.shared.isFull(connection.peer.unit) else {
+            return close(connection, .refused(.malformed, "descriptors that its unit has sent can't be closed"), &events)
+        }
+        let (arrival, descriptors) = connection.read()
+        guard descriptors == 0 else { return close(connection, .refused(.malformed, "\(descriptors) descriptors came with its lines"), &events) }
+        switch arrival {
         case .bytes: take(connection, at: now, &events)
         case .nothing: break
         case .gone: close(connection, .gone, &events)
@@ -228,7 +248,7 @@ public final class ChannelServer {
 
     // MARK: Resting
 
-    private func isOver(_ until: Duration?, at now: Duration) -> Bool {
+    func isOver(_ until: Duration?, at now: Duration) -> Bool {
         // A clock that went far back must not make a rest of years.
         until.map { now >= $0 || $0 - now > Self.rest } ?? true
     }

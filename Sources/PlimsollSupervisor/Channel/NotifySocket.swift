@@ -1,11 +1,11 @@
 import CPlimsollSupervisor
 import Glibc
 
-/// The server side of sd_notify(3): one datagram socket for all units, whose senders the kernel names.
+/// The server side of sd_notify(3): a datagram socket for one unit or for all, whose senders the kernel names.
 ///
 /// Poll `file` and call `receive()` until it returns `nil`. One thread at a time may use it.
 public final class NotifySocket {
-    /// Who sent a message, by the kernel's word.
+    /// The sender of a message, by the kernel's word.
     public struct Sender: Sendable, Hashable {
         /// The process that sent it, not the main one of its unit; 0 if it is in another process namespace.
         public var process: Int32
@@ -15,9 +15,11 @@ public final class NotifySocket {
     /// A message that was taken.
     public struct Notice: Sendable {
         public var sender: Sender
+        /// The unit that `unitOf` named; `nil` where the socket has no `unitOf`.
+        public var unit: String?
         public var message: NotifyMessage
-        /// What is to be kept for the service (`FDSTORE=1`). Whoever lets go of one closes it. What comes without `FDSTORE=1` is closed at once, which
-        /// is also what `BARRIER=1` waits for.
+        /// Descriptors to be kept for the service (`FDSTORE=1`). The last reference to one closes it. What comes without `FDSTORE=1` is closed at once,
+        /// which is also what `BARRIER=1` waits for.
         public var descriptors: [KeptDescriptor]
     }
 
@@ -28,6 +30,8 @@ public final class NotifySocket {
         public var oversize = 0
         /// Without a sender.
         public var anonymous = 0
+        /// Of senders that `unitOf` does not know; nothing of these is read.
+        public var strangers = 0
         /// Nothing in them was understood, and some of it was malformed.
         public var garbage = 0
         /// Single lines refused in messages that were taken or not.
@@ -36,6 +40,8 @@ public final class NotifySocket {
     }
 
     public static let maximumLength = 4096
+    /// More descriptors than this in one message are a mistake, and the message is not taken.
+    static let maximumDescriptors = 16
 
     public let path: String
     public private(set) var counters = Counters()
@@ -43,16 +49,47 @@ public final class NotifySocket {
     public var file: Int32 { socket.file }
 
     private let socket: LocalSocket
-    private var buffer = [UInt8](repeating: 0, count: maximumLength)
+    private let unit: String
+    private let unitOf: ((Sender) -> String?)?
+    private(set) var access: SocketAccess
 
     /// Receives at `notify` in `directory`, which must exist.
-    public init(directory: String) throws(ChannelError) {
-        path = "\(directory)/notify"
-        socket = try LocalSocket(.datagrams, at: path)
+    ///
+    /// - Throws: `ChannelError`, also if another process receives there.
+    public convenience init(directory: String) throws(ChannelError) {
+        try self.init(path: "\(directory)/notify", unit: "", access: .everyone, unitOf: nil)
+    }
+
+    /// Receives at `notify`, or for one unit at `UNIT.notify`, in `directory`.
+    ///
+    /// - Parameters:
+    ///   - unit: the unit whose socket this is; `nil` for all.
+    ///   - access: the users that reach it.
+    ///   - unitOf: the unit that a sender speaks for; `nil` for a stranger, whose message is dropped unread.
+    convenience init(
+        directory: String, unit: String?, access: SocketAccess = .everyone, unitOf: @escaping (Sender) -> String?
+    ) throws(ChannelError) {
+        try self.init(path: "\(directory)/\(unit.map { "\($0)." } ?? "")notify", unit: unit ?? "", access: access, unitOf: unitOf)
+    }
+
+    private init(path: String, unit: String, access: SocketAccess, unitOf: ((Sender) -> String?)?) throws(ChannelError) {
+        (self.path, self.unit, self.unitOf, self.access) = (path, unit, unitOf, access)
+        socket = try LocalSocket(.datagrams, at: path, access: access, of: unit)
     }
 
     /// The variable that tells processes where to send.
     public var environment: [String: String] { ["NOTIFY_SOCKET": path] }
+
+    /// Lets `access` reach the socket from now on.
+    func admit(_ access: SocketAccess) {
+        guard access != self.access, socket.admit(access) else { return }
+        self.access = access
+    }
+
+    /// Whether descriptors of earlier messages are closed so slowly that none more should be received now.
+    var isBlocked: Bool {
+        ForeignCloser.shared.isFull(unit) || (!unit.isEmpty && access == .everyone && ForeignCloser.shared.isFull(""))
+    }
 
     /// How many messages are passed over at most before `receive` returns: a sender of garbage must not hold the thread.
     private static let patience = 64
@@ -60,49 +97,60 @@ public final class NotifySocket {
     /// The next message worth anything; `nil` if there is none now. Never blocks.
     public func receive() -> Notice? {
         for _ in 0..<Self.patience {
-            var datagram = plimsoll_datagram()
-            let count = buffer.withUnsafeMutableBytes { plimsoll_receive_datagram(socket.file, $0.baseAddress, $0.count, &datagram) }
-            guard count >= 0 else { return nil }
-            if let notice = take(count, datagram) { return notice }
+            switch receiveOne() {
+            case .nothing: return nil
+            case .dropped: continue
+            case .notice(let notice): return notice
+            }
         }
         return nil
     }
 
-    private func take(_ count: Int, _ datagram: plimsoll_datagram) -> Notice? {
-        // From here on each is closed when nobody has it any more, whichever way this ends.
-        var descriptors = withUnsafeBytes(of: datagram.descriptors) { bytes in
-            bytes.bindMemory(to: Int32.self).prefix(Int(datagram.descriptor_count)).map { KeptDescriptor($0) }
+    enum Arrival { case nothing, dropped, notice(Notice) }
+
+    /// Takes one message, or drops it.
+    func receiveOne() -> Arrival {
+        guard !isBlocked else { return .nothing }
+        return withUnsafeTemporaryAllocation(byteCount: Self.maximumLength, alignment: 1) { buffer in
+            let (count, facts, descriptors) = ForeignMessage.receive(socket.file, into: buffer)
+            guard count >= 0 else { return .nothing }
+            return take(buffer[..<count], facts, descriptors).map { .notice($0) } ?? .dropped
         }
-        let received = descriptors.count
-        defer { counters.closedDescriptors += received - descriptors.count }
-        guard datagram.is_cut == 0 else {
-            descriptors = []
-            counters.oversize += 1
-            return nil
-        }
-        guard datagram.has_sender != 0 else {
-            descriptors = []
+    }
+
+    private func take(_ text: Slice<UnsafeMutableRawBufferPointer>, _ facts: plimsoll_message, _ files: [Int32]) -> Notice? {
+        guard facts.has_sender != 0, facts.pid >= 0 else {
             counters.anonymous += 1
-            return nil
+            return drop(files, of: "")
         }
-        let message = NotifyMessage(parsing: buffer[..<count])
+        let sender = Sender(process: facts.pid, user: facts.uid)
+        let unit = unitOf.map { $0(sender) }
+        if case .some(.none) = unit {
+            counters.strangers += 1
+            return drop(files, of: "")
+        }
+        let owner = unit.flatMap { $0 } ?? self.unit
+        guard facts.is_cut == 0, files.count <= Self.maximumDescriptors else {
+            counters.oversize += 1
+            return drop(files, of: owner)
+        }
+        let message = NotifyMessage(parsing: text)
         counters.refusedLines += message.problems.count
-        if !message.storesDescriptors { descriptors = [] }
+        var descriptors: [KeptDescriptor] = []
+        if message.storesDescriptors { descriptors = files.map { KeptDescriptor($0, of: owner) } } else { drop(files, of: owner) }
         guard !message.isEmpty else {
             // Keys that are not for us, such as `BARRIER=1`, are no garbage.
-            if count == 0 || !message.problems.isEmpty { counters.garbage += 1 }
+            if text.isEmpty || !message.problems.isEmpty { counters.garbage += 1 }
             return nil
         }
         counters.taken += 1
-        return Notice(sender: Sender(process: datagram.pid, user: datagram.uid), message: message, descriptors: descriptors)
+        return Notice(sender: sender, unit: unit ?? nil, message: message, descriptors: descriptors)
     }
-}
 
-/// A descriptor that a service has handed over; closed when the last reference goes.
-public final class KeptDescriptor: Sendable {
-    public let file: Int32
-
-    init(_ file: Int32) { self.file = file }
-
-    deinit { close(file) }
+    @discardableResult
+    private func drop(_ files: [Int32], of owner: String) -> Notice? {
+        counters.closedDescriptors += files.count
+        ForeignCloser.shared.close(files, of: owner)
+        return nil
+    }
 }

@@ -32,7 +32,9 @@ public final class PressureSocket {
 
     private let socket: LocalSocket
     private let readiness: ReadyFiles
+    private let unit: String
     private let isAllowed: (Int32, UInt32) -> Bool
+    private var access: SocketAccess
     /// By file.
     private var connections: Set<Int32> = []
     private var level = PressureLevel.normal
@@ -40,17 +42,30 @@ public final class PressureSocket {
     /// Listens at `UNIT.pressure` in `directory`, which must exist.
     ///
     /// - Parameter isAllowed: whether a process, of a user, may listen; the kernel names both. Everybody on the machine may ask.
-    public init(
+    public convenience init(
         directory: String, unit: String, isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
     ) throws(ChannelError) {
+        try self.init(directory: directory, unit: unit, access: .everyone, isAllowed: isAllowed)
+    }
+
+    init(directory: String, unit: String, access: SocketAccess, isAllowed: @escaping (Int32, UInt32) -> Bool) throws(ChannelError) {
         path = "\(directory)/\(unit).pressure"
-        self.isAllowed = isAllowed
-        socket = try LocalSocket(.stream, at: path)
+        (self.unit, self.isAllowed, self.access) = (unit, isAllowed, access)
+        socket = try LocalSocket(.stream, at: path, access: access, of: unit)
         readiness = try ReadyFiles(for: path)
         guard readiness.set(socket.file, UInt64(socket.file)) else { throw ChannelError("waiting for", path, errno: ENOMEM) }
     }
 
-    deinit { for connection in connections { close(connection) } }
+    deinit { ForeignCloser.shared.close(connections, of: unit, isOwnSocket: true) }
+
+    /// Lets `access` reach the socket from now on.
+    func admit(_ access: SocketAccess) {
+        guard access != self.access, socket.admit(access) else { return }
+        self.access = access
+    }
+
+    /// Whether connections can't be closed, or no more descriptors be opened: then `turn()` should rest for a while.
+    private(set) var isBlocked = false
 
     /// The variables that tell the unit's processes where to listen. The second is empty lest the supervisor's own be inherited.
     public var environment: [String: String] { ["MEMORY_PRESSURE_WATCH": path, "MEMORY_PRESSURE_WRITE": ""] }
@@ -75,14 +90,18 @@ public final class PressureSocket {
 
     private func tell(_ connection: Int32) -> Bool {
         guard let notice = Self.notice(of: level) else { return false }
-        let taken = send(connection, notice.utf8Start, notice.utf8CodeUnitCount, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        var taken = -1
+        repeat {
+            taken = send(connection, notice.utf8Start, notice.utf8CodeUnitCount, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        } while taken < 0 && errno == EINTR
         // A part of it is a notice as well.
         if taken > 0 { counters.notices += 1 } else { counters.dropped += 1 }
         return taken > 0
     }
 
-    /// Accepts who has come, and lets go of who has gone. Never blocks; the work of one call is bounded.
+    /// Accepts the connections that have come, and lets go of those that have ended. Never blocks; the work of one call is bounded.
     public func turn() {
+        isBlocked = false
         for key in readiness.ready() {
             let file = Int32(truncatingIfNeeded: key)
             if file == socket.file { accept() } else { discard(file) }
@@ -91,11 +110,13 @@ public final class PressureSocket {
 
     private func accept() {
         for _ in 0..<Self.maximumConnections {
+            // What can't be closed must not be accepted.
+            guard !ForeignCloser.shared.isFull("") else { return isBlocked = true }
             var (pid, user): (pid_t, uid_t) = (0, 0)
             let connection = plimsoll_accept_local(socket.file, &pid, &user)
-            guard connection >= 0 else { return }
+            guard connection >= 0 else { return isBlocked = connection != -EAGAIN }
             guard isAllowed(pid, user), connections.count < Self.maximumConnections, readiness.set(connection, UInt64(connection)) else {
-                close(connection)
+                ForeignCloser.shared.close(CollectionOfOne(connection), of: "", isOwnSocket: true)
                 counters.refused += 1
                 continue
             }
@@ -109,12 +130,16 @@ public final class PressureSocket {
     /// Throws away what was written; a writer faster than this is read on at the next turn.
     private func discard(_ connection: Int32) {
         guard connections.contains(connection) else { return }
-        let count = withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) {
-            recv(connection, $0.baseAddress, $0.count, Int32(MSG_DONTWAIT))
+        let (count, descriptors) = withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) { room in
+            let (count, _, descriptors) = ForeignMessage.receive(connection, into: room)
+            return (count, descriptors)
         }
-        if count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR)) { return }
+        ForeignCloser.shared.close(descriptors, of: unit)
+        // The protocol has no descriptors: a connection that sends some has no place here.
+        if descriptors.isEmpty, count > 0 || count == -Int(EAGAIN) { return }
         connections.remove(connection)
-        close(connection)
+        readiness.remove(connection)
+        ForeignCloser.shared.close(CollectionOfOne(connection), of: unit, isOwnSocket: true)
         counters.closed += 1
     }
 }

@@ -49,11 +49,15 @@ final class EventQueue: Sendable {
     }
 
     /// Blocks until a file is ready, somebody rings, or `limit` has passed; then calls `body` with the tokens of what is ready.
-    func wait(atMost limit: Duration?, _ body: (Token) -> Void) {
+    ///
+    /// - Returns: whether somebody rang.
+    @discardableResult
+    func wait(atMost limit: Duration?, _ body: (Token) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(of: Token.self, capacity: 64) { tokens in
             // Rounded up: a moment too early would be a second look for nothing.
             let milliseconds = limit.map { Int32(clamping: max(0, ($0.inNanoseconds + 999_999) / 1_000_000)) } ?? -1
             let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)
+            var isRung = false
             for token in tokens.prefix(Int(max(0, count))) {
                 guard token == Self.bellToken else {
                     body(token)
@@ -61,7 +65,9 @@ final class EventQueue: Sendable {
                 }
                 var rings: UInt64 = 0
                 _ = read(bell, &rings, 8)
+                isRung = true
             }
+            return isRung
         }
     }
 }

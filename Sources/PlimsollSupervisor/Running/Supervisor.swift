@@ -62,6 +62,8 @@ public final class Supervisor: Sendable {
     private let hasRun = Atomic(false)
     /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
     let turns = Atomic(0)
+    /// How often it has looked at all units.
+    let looks = Atomic(0)
 
     /// Looks at what there is; starts nothing. From then on until `run()` has ended, no other supervisor has its directory, nor its prefix where its groups are.
     ///

@@ -185,7 +185,7 @@ extension SupervisorLoop {
     }
 
     private func write(_ record: AuditRecord) {
-        if let problem = journal.write(record) { supervisor.tell(problem) }
+        journal.write(record)
         for listener in supervisor.listeners.withLock({ $0 }) { listener(record) }
     }
 }

@@ -60,6 +60,7 @@ extension SupervisorLoop {
 
     func unwatch(_ run: UnitRun) {
         supervisor.queue.unwatch(run.pressure.file)
+        closeSockets(of: run)
         if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
         for child in run.formers + (run.child.map { [$0] } ?? []) {
             supervisor.queue.unwatch(child.descriptor)
@@ -77,6 +78,4 @@ extension SupervisorLoop {
         }
         runs = [:]
     }
-
-    func report(_ unit: ServiceUnit, _ problem: String) { supervisor.tell("\(unit.name): \(problem)") }
 }

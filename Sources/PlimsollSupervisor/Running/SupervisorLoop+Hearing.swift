@@ -14,24 +14,12 @@ extension SupervisorLoop {
             switch token & 3 {
             case Token.child: childEnded(run)
             case Token.events: groupChanged(run)
-            default: run.pressure.turn()
+            case Token.speech: hearNotices(of: run)
+            default:
+                run.pressure.turn()
+                if run.pressure.isBlocked { rest(token, run.pressure.file) }
             }
         }
-    }
-
-    /// The unit that a process belongs to which the kernel names, with its user, as having spoken. Everybody on the machine may: it must cost little.
-    func unit(of process: Int32, user: UInt32) -> UnitRun? {
-        guard let run = byProcess[process] ?? member(process) else { return nil }
-        // Whoever spoke may have gone, and a unit's process have its number (K38): another user's has not said it. Who has ours needs no such tricks.
-        return user == geteuid() || ProcessTable.users(of: process).contains(user) ? run : nil
-    }
-
-    private func member(_ process: Int32) -> UnitRun? {
-        for name in ProcessTable.units(of: process, prefix: options.prefix) {
-            if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
-        }
-        // Groups that others have made, and units without any: few.
-        return runs.values.first { $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process) }
     }
 
     /// Who may hear what a unit is told: its own processes, and who could as well ask the supervisor.
@@ -52,19 +40,35 @@ extension SupervisorLoop {
     private func take(_ event: ChannelServer.Event) {
         switch event {
         case .opened(let peer):
-            guard let run = byName[peer.unit] else { return }
-            // The last one to come speaks for it.
-            run.peer = peer.id
-            if run.told > .normal { channel.send(.level(run.told), to: peer.id) }
+            guard let run = byName[peer.unit], peer.id > run.speech.peersBefore else { return }
+            // A newer link speaks for the unit when the older one has closed, and not before.
+            run.speech.add(peer.id)
+            if run.peer == nil { heedNextLink(of: run) }
         case .closed(let peer, _):
-            guard let run = byName[peer.unit], run.peer == peer.id else { return }
+            guard let run = byName[peer.unit] else { return }
+            run.speech.remove(peer.id)
+            guard run.peer == peer.id else { return }
             // What it has said may not be so any more.
             (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (nil, 0, nil, false, false, false)
+            heedNextLink(of: run)
         case .message(let peer, let message, let number):
-            guard let run = byName[peer.unit], run.isAlive else { return }
-            // The one that spoke for it has gone, another of its processes is still there.
-            run.peer = run.peer ?? peer.id
-            guard run.peer == peer.id else { return }
+            guard let run = byName[peer.unit], run.isAlive, peer.id > run.speech.peersBefore else { return }
+            if run.peer == peer.id { return take(message, of: run, number) }
+            guard run.speech.note(message, number, of: peer.id) else { return }
+            // An answer can't wait for another process to end.
+            if case .keepAlive = message { channel.send(.keepAlive(answerTo: number, accepted: false), to: peer.id) }
+        }
+    }
+
+    /// The link that has waited longest speaks for the unit from now on; what it has said before holds.
+    private func heedNextLink(of run: UnitRun) {
+        guard let (peer, words) = run.speech.takeNext() else { return }
+        run.peer = peer
+        if run.told > .normal { channel.send(.level(run.told), to: peer) }
+        guard run.isAlive else { return }
+        for (message, number) in words {
+            // Answered already.
+            if case .keepAlive = message { continue }
             take(message, of: run, number)
         }
     }
@@ -96,7 +100,7 @@ extension SupervisorLoop {
 
     private func childEnded(_ run: UnitRun) {
         // What it said before it ended may still lie there: that another is the main one now.
-        hearNotices()
+        hearOut(run)
         dropFormers(of: run)
         guard let child = run.child, let ending = child.ending else { return }
         supervisor.queue.unwatch(child.descriptor)
@@ -138,6 +142,7 @@ extension SupervisorLoop {
         run.enter(.stopped, at: now)
         run.weigh()
         run.forgetWords()
+        run.speech.forget(upTo: channel.lastID)
         // Whoever comes next hears of a level when it is told.
         _ = run.pressure.announce(.normal)
         settle(run, failure: run.underWay?.decision.action == .suspend ? "it has ended" : nil)

@@ -3,16 +3,10 @@ import Plimsoll
 
 // What units say by sd_notify(3).
 extension SupervisorLoop {
-    func hearNotices() {
-        // What is left keeps the socket readable: nobody holds this thread by saying much.
-        for _ in 0..<64 {
-            guard let notice = notices.receive() else { return }
-            if let run = unit(of: notice.sender.process, user: notice.sender.user) { take(notice, of: run) }
-        }
-    }
-
-    private func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
-        let message = notice.message
+    func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
+        let message = notice.message, sender = notice.sender
+        guard maySpeak(sender.process, user: sender.user, for: run) else { return refuse(sender.process, sender.user, of: run, "what is said") }
+        learnUser(sender.user, of: sender.process, run)
         // Before anything is made of its end or its start: of the process that it means.
         if let process = message.mainProcess { follow(process, of: run) }
         if message.isReady, !run.isUp {
@@ -71,19 +65,6 @@ extension SupervisorLoop {
             supervisor.queue.unwatch(former.descriptor)
             byProcess[former.pid] = nil
             return true
-        }
-    }
-
-    // MARK: - Descriptors
-
-    private func keep(_ notice: NotifySocket.Notice, of run: UnitRun) {
-        let message = notice.message
-        if message.removesDescriptors, let name = message.descriptorName { run.store.remove(name) }
-        guard message.storesDescriptors, !message.removesDescriptors, run.isOurs else { return }
-        let room = DescriptorStore.mostOfAll - runs.values.reduce(0) { $0 + $1.store.kept.count }
-        let refused = run.store.keep(notice.descriptors, name: message.descriptorName, room: room)
-        if refused > 0 {
-            report(run.unit, "\(refused) descriptors are not kept for it: \(DescriptorStore.most) may be, \(DescriptorStore.mostOfAll) of all")
         }
     }
 }

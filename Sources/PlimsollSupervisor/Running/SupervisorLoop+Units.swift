@@ -34,7 +34,9 @@ extension SupervisorLoop {
     }
 
     private func update(_ run: UnitRun, _ unit: ServiceUnit) {
+        let hasOtherSpeakers = run.unit.socketOwner != unit.socketOwner || run.unit.notifyAccess != unit.notifyAccess
         run.unit = unit
+        if hasOtherSpeakers { readmit(run) }
         run.keepAlive = unit.keepAlive
         shape(run)
     }
@@ -97,6 +99,7 @@ extension SupervisorLoop {
     func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
         let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in hears($0, $1, of: unit.name) }
         let run = UnitRun(id: newID(), unit, group, pressure, isObserved: isObserved)
+        try openSockets(of: run)
         runs[run.id] = run
         byName[unit.name] = run
         // Remembered: the next guard is told.
@@ -194,7 +197,8 @@ extension SupervisorLoop {
         run.startAt = nil
         var launch = Child.Launch(command)
         launch.directory = run.unit.directory
-        launch.environment = Self.ownEnvironment.merging(channel.environment) { $1 }.merging(notices.environment) { $1 }
+        readmit(run)
+        launch.environment = Self.ownEnvironment.merging(speechEnvironment(of: run)) { $1 }
             .merging(run.pressure.environment) { $1 }.merging(run.unit.environment) { $1 }
         launch.kept = run.store.kept.map { ($0.name, $0.descriptor.file) }
         do {

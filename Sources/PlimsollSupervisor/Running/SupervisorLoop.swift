@@ -16,8 +16,15 @@ final class SupervisorLoop {
     /// For what takes its time to read.
     let lookout: Hands
     let warden: Guard
-    let notices: NotifySocket
+    /// For units that the supervisor did not start; each of the others has one of its own.
+    var notices: NotifySocket!
     var channel: ChannelServer!
+    let speakers = SpeakerCache()
+    /// Words at `notices`, of all units that have no socket of their own.
+    var commonAllowance = Allowance(rate: 1000, burst: 512, at: .zero)
+    /// Sockets that are not read for a while, and until when.
+    var resting: [EventQueue.Token: (file: Int32, until: Duration)] = [:]
+    var complaints = ComplaintPacer()
     let eyes = FleetWatch()
     var engine: SupervisorEngine
     var runs: [UInt64: UnitRun] = [:]
@@ -45,8 +52,12 @@ final class SupervisorLoop {
     /// Which file of which unit: the low bits say what, the others whose.
     enum Token {
         static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, warden: EventQueue.Token = 2
-        static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2
+        static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2, speech: EventQueue.Token = 3
         static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
+        /// Of a socket that any process may write to as often as it likes.
+        static func isSpeech(_ token: EventQueue.Token) -> Bool {
+            token == notices || token == channel || token > warden && (token & 3 == speech || token & 3 == pressure)
+        }
     }
 
     init(_ supervisor: Supervisor) throws {
@@ -54,12 +65,15 @@ final class SupervisorLoop {
         options = supervisor.options
         // First, as long as there is little to share.
         warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
+        guard ForeignCloser.shared.prepare() else {
+            throw SupervisorError("no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+        }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
-        journal = try Journal(options.audit)
+        journal = try Journal(options.audit) { supervisor.tell($0) }
         (hands, lookout) = (try Hands(), try Hands())
-        notices = try NotifySocket(directory: directory)
         engine = SupervisorEngine(options.policy)
-        channel = try ChannelServer(directory: directory) { [unowned self] process, user in unit(of: process, user: user)?.unit.name }
+        notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in unit(of: $0.process, user: $0.user)?.unit.name }
+        channel = try ChannelServer(directory: directory) { [unowned self] in linkUnit($0, $1) }
         watchFiles()
     }
 
@@ -98,7 +112,7 @@ final class SupervisorLoop {
         let wait = wait()
         if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, eyes.current.level == .normal { settleDown() }
         var heard: [EventQueue.Token] = []
-        supervisor.queue.wait(atMost: wait) { heard.append($0) }
+        let isRung = supervisor.queue.wait(atMost: wait) { heard.append($0) }
         // Relaxed: a number to look at.
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
@@ -108,10 +122,20 @@ final class SupervisorLoop {
         keepTime()
         if inheritsChildren { Orphans.reap() }
         for run in runs.values { followState(run) }
+        // Words alone, however many come, have all units looked at and decided on once a tick.
+        let isSpeech = !isRung && !heard.isEmpty && heard.allSatisfy(Token.isSpeech) && next.map { $0 > now } ?? true
+        if isSpeech, !isStopping, now - lastLook < Self.tick {
+            next = min(next ?? .seconds(Int64.max / 4), lastLook + Self.tick)
+            return
+        }
+        lastLook = now
+        // Relaxed: a number to look at.
+        supervisor.looks.add(1, ordering: .relaxed)
         let fleet = look()
         // Whoever is ending needs no more decisions, and what is left to the next supervisor is that one's to decide on.
         guard !isStopping else { return next = nil }
         hasLearned = false
+        shrinkStores(fleet.level)
         for decision in engine.decide(fleet) { carryOut(decision, fleet) }
         next = engine.nextLook(after: fleet).map { now + $0 }
         // What came of it may ask for more, as a freeze that failed does to be taken back.
@@ -122,11 +146,14 @@ final class SupervisorLoop {
     private let inheritsChildren = Orphans.areOurs
     /// Outcomes were told since the last look.
     var hasLearned = false
+    private var lastLook = Duration.zero - .seconds(1)
+    private static let tick = Duration.milliseconds(20)
     /// When something is due without anybody saying so.
     private var next: Duration?
 
     private func wait() -> Duration? {
-        var due = [next, channel.nextTurn, stopBy, wardenDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
+        var due = [next, channel.nextTurn, stopBy, wardenDue, complaints.nextDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
+        for rest in resting.values { due.append(rest.until) }
         // Nobody says when an orphan ends.
         if inheritsChildren { due.append(now + .seconds(2)) }
         for run in runs.values {
@@ -145,12 +172,16 @@ final class SupervisorLoop {
         let arrived = arrivals
         arrivals = []
         for unit in arrived { add(unit) }
+        wakeRested()
+        tellWithheld()
         // Connections that had said too much are read again.
         if let next = channel.nextTurn, now >= next { hear(Token.channel) }
         if let wardenDue, now >= wardenDue { replaceWarden() }
         for run in runs.values {
             if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
+            // Its word may lie unread at a socket that rests.
+            if isOverdue(run) { hearOut(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {
                 run.startBy = nil
                 report(run.unit, "it is killed, as it has not said in time that it has started (READY=1)")
@@ -170,6 +201,11 @@ final class SupervisorLoop {
             for run in runs.values { kill(run) }
         }
         startWaiting()
+    }
+
+    private func isOverdue(_ run: UnitRun) -> Bool {
+        run.state == .starting && run.startBy.map { now >= $0 } ?? false
+            || run.state == .running && run.watchdog.map { now >= run.lastAlive + $0 } ?? false
     }
 
     private func takeRequests() {
@@ -211,6 +247,9 @@ final class SupervisorLoop {
             setFree(run)
             unwatch(run)
         }
+        tellWithheld(isOver: true)
+        // A disk that does not answer keeps no supervisor from its end.
+        journal.finish(within: .seconds(2))
     }
 
     func newID() -> UInt64 {

@@ -17,6 +17,7 @@ final class UnitRun {
     private(set) var since = Duration.zero
 
     // What it has said.
+    var speech = UnitSpeech()
     var peer: UInt64?
     var tokens = 0
     var tokensEnd: Duration?
@@ -109,7 +110,8 @@ final class UnitRun {
 
     /// Reads what the kernel charges it.
     func weigh() {
-        guard isAlive else { return (charge, reclaimable) = (.zero, .zero) }
+        // What is kept for its next start is its memory still.
+        guard isAlive else { return (charge, reclaimable) = (store.memory, .zero) }
         charge = group.charge ?? .zero
         if state == .suspended { reclaimable = group.reclaimable }
     }

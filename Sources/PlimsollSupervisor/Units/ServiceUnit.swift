@@ -43,6 +43,16 @@ public struct ServiceUnit: Sendable, Hashable {
         case always
     }
 
+    /// The processes of a unit that may speak for it by sd_notify(3) and by a supervisor's link, as systemd's `NotifyAccess=` has it.
+    public enum NotifyAccess: String, Sendable, Hashable, CaseIterable {
+        /// No process.
+        case none
+        /// The main process, other processes of that process's user, and those of root. Of a `group`, whose main process is not known, all.
+        case main
+        /// Every process of the unit.
+        case all
+    }
+
     /// How it is known: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
     public var name: String
     public var origin: Origin
@@ -69,6 +79,11 @@ public struct ServiceUnit: Sendable, Hashable {
     public var notify = false
     /// How long it may take to say so, before it counts as failed. `nil` for 90 s.
     public var startTime: Duration?
+    /// The processes that may speak for it.
+    public var notifyAccess = NotifyAccess.main
+    /// The number of the user that its sockets belong to; no other user but root then reaches them. `nil` where that is to be learned: from its start on every
+    /// user may send, and once its main process has spoken as another user than root, that user alone.
+    public var socketOwner: UInt32?
     /// Units that must run before it starts, by name.
     public var dependencies: [String] = []
 

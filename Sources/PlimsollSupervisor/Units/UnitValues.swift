@@ -1,3 +1,4 @@
+import Glibc
 import Plimsoll
 
 /// The kinds of values that a units file has, read from their texts.
@@ -12,6 +13,16 @@ enum UnitValues {
     static func integer(_ text: String) -> Int? {
         guard !text.isEmpty, text.utf8.allSatisfy(isDigit) else { return nil }
         return Int(text)
+    }
+
+    /// The number of a user; `nil` if there is none of that name.
+    static func user(named name: String) -> UInt32? {
+        var entry = passwd()
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16_384) { room in
+            var found: UnsafeMutablePointer<passwd>?
+            guard getpwnam_r(name, &entry, room.baseAddress!, room.count, &found) == 0, let found else { return nil }
+            return found.pointee.pw_uid
+        }
     }
 
     /// A whole number of `ms`, `s`, `m` or `h`, of at most 1,000 days.

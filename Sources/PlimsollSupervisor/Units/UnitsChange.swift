@@ -45,7 +45,8 @@ public struct UnitsChange: Sendable, Hashable {
             "memory.limit": old.memoryLimit != new.memoryLimit, "suspension": old.suspension != new.suspension,
             "exitsOnSuspend": old.exitsOnSuspend != new.exitsOnSuspend, "keepAlive": old.keepAlive != new.keepAlive,
             "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart, "notify": old.notify != new.notify,
-            "startTime": old.startTime != new.startTime, "dependencies": old.dependencies != new.dependencies,
+            "startTime": old.startTime != new.startTime, "notifyAccess": old.notifyAccess != new.notifyAccess,
+            "socketOwner": old.socketOwner != new.socketOwner, "dependencies": old.dependencies != new.dependencies,
         ])
         return (start, running)
     }

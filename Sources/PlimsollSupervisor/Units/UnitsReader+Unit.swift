@@ -4,7 +4,7 @@ import Yams
 /// The keys of a unit.
 private enum UnitKey: String, CaseIterable {
     case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend, keepAlive, allowance, restart,
-        notify, startTime, dependencies
+        notify, startTime, notifyAccess, socketOwner, dependencies
 }
 
 extension UnitsReader {
@@ -44,6 +44,8 @@ extension UnitsReader {
         case .restart: if let restart = word(node, ServiceUnit.Restart.self) { unit.restart = restart }
         case .notify: if let says = flag(node) { unit.notify = says }
         case .startTime: unit.startTime = duration(node, in: .seconds(1)...(.seconds(3600)), "from 1s to 1h")
+        case .notifyAccess: if let access = word(node, ServiceUnit.NotifyAccess.self) { unit.notifyAccess = access }
+        case .socketOwner: unit.socketOwner = user(node)
         case .dependencies: unit.dependencies = dependencies(node)
         }
     }
@@ -62,9 +64,13 @@ extension UnitsReader {
             // What the supervisor did not start it can't start again.
             unit.restart = .never
             refuseIfThere(
-                &self, [.environment, .directory, .restart, .notify, .startTime], "is for units that have a command; this one is only looked after")
+                &self, [.environment, .directory, .restart, .notify, .startTime, .socketOwner],
+                "is for units that have a command; this one is only looked after")
         } else if !unit.notify {
             refuseIfThere(&self, [.startTime], "has no meaning without notify: true")
+        }
+        if unit.notify, unit.notifyAccess == .none {
+            refuseIfThere(&self, [.notifyAccess], "is none, so nothing could say READY=1, which notify: true waits for")
         }
         if unit.suspension == .never {
             if unit.exitsOnSuspend { refuseIfThere(&self, [.exitsOnSuspend], "has no meaning with suspension: never") }

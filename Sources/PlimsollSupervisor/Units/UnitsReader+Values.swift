@@ -102,6 +102,16 @@ extension UnitsReader {
         return nil
     }
 
+    /// A user by name or number.
+    mutating func user(_ node: Node) -> UInt32? {
+        if let text = text(node) {
+            if let number = UInt32(text), number < .max { return number }
+            if let number = UnitValues.user(named: text) { return number }
+        }
+        refuse(node, "is \(Self.shown(node)); allowed is the name or the number of a user of this machine")
+        return nil
+    }
+
     mutating func duration(_ node: Node, in range: ClosedRange<Duration>, _ allowed: String) -> Duration? {
         if let duration = text(node).flatMap(UnitValues.duration), range.contains(duration) { return duration }
         let unit = text(node).flatMap(UnitValues.integer) != nil ? "; a time has a unit: ms, s, m or h" : ""

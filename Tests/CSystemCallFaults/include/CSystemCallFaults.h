@@ -3,6 +3,8 @@
 #ifndef CSYSTEMCALLFAULTS_H
 #define CSYSTEMCALLFAULTS_H
 
+#include "SocketFaults.h"
+
 #include <stdbool.h>
 
 /// Whether calls can be made to fail here: not in a program with a sanitizer, which has such calls of its own.

@@ -1,0 +1,62 @@
+import Glibc
+
+/// A socket that links connect to: one unit's, or the one for all units that the supervisor did not start.
+final class ChannelListener {
+    let socket: LocalSocket
+    /// The only unit that may connect; `nil` for any.
+    let unit: String?
+    var access: SocketAccess
+    /// Until when no connection is accepted; `nil` if any is.
+    var restsUntil: Duration?
+    var allowance = Allowance(rate: 50, burst: 128, at: .zero)
+
+    init(_ socket: LocalSocket, unit: String?, access: SocketAccess) { (self.socket, self.unit, self.access) = (socket, unit, access) }
+}
+
+extension ChannelServer {
+    /// Connections have numbers below these keys.
+    private static let firstKey = UInt64(1) << 63
+    /// The time that a listener rests where connections come too fast, or can't be closed.
+    private static let listenerRest = Duration.milliseconds(100)
+
+    /// The path of a unit's own socket. Units that a former supervisor started know it already.
+    func path(of unit: String) -> String { "\(directory)/\(unit).link" }
+
+    /// The variable that tells the unit's processes where to connect.
+    func environment(of unit: String) -> [String: String] { [Self.variable: path(of: unit)] }
+
+    /// Listens for links of one unit at a socket of its own.
+    func listen(for unit: String, _ access: SocketAccess) throws(ChannelError) { try open(path(of: unit), for: unit, access) }
+
+    func stopListening(for unit: String) {
+        for (key, listener) in listeners where listener.unit == unit {
+            readiness.remove(listener.socket.file)
+            listeners[key] = nil
+        }
+    }
+
+    /// Lets `access` reach the unit's own socket from now on.
+    func admit(_ access: SocketAccess, for unit: String) {
+        for listener in listeners.values where listener.unit == unit && listener.access != access {
+            if listener.socket.admit(access) { listener.access = access }
+        }
+    }
+
+    func open(_ path: String, for unit: String?, _ access: SocketAccess) throws(ChannelError) {
+        let socket = try LocalSocket(.stream, at: path, access: access, of: unit ?? "")
+        let key = Self.firstKey + UInt64(socket.file)
+        guard readiness.set(socket.file, key) else { throw ChannelError("waiting for", path, errno: ENOMEM) }
+        listeners[key] = ChannelListener(socket, unit: unit, access: access)
+    }
+
+    func rest(_ listener: ChannelListener, at now: Duration) {
+        listener.restsUntil = now + Self.listenerRest
+        counters.rests += 1
+        _ = readiness.set(listener.socket.file, Self.firstKey + UInt64(listener.socket.file), reading: false)
+    }
+
+    func wake(_ listener: ChannelListener) {
+        listener.restsUntil = nil
+        _ = readiness.set(listener.socket.file, Self.firstKey + UInt64(listener.socket.file))
+    }
+}

@@ -1,0 +1,10 @@
+/// A descriptor that a service has handed over; closed soon after the last reference goes, on a thread that may hang.
+public final class KeptDescriptor: Sendable {
+    public let file: Int32
+    /// The unit whose doing a slow close would be.
+    private let owner: String
+
+    init(_ file: Int32, of owner: String = "") { (self.file, self.owner) = (file, owner) }
+
+    deinit { ForeignCloser.shared.close(CollectionOfOne(file), of: owner) }
+}

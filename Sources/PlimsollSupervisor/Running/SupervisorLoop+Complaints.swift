@@ -1,0 +1,42 @@
+import Plimsoll
+
+// Lines for people, as many as people can read.
+extension SupervisorLoop {
+    /// Tells `line` of a unit; counts it instead where the unit has caused many of that kind.
+    func report(_ unit: ServiceUnit, _ line: String) {
+        if complaints.admits(line, of: unit.name, at: now) { supervisor.tell("\(unit.name): \(line)") }
+    }
+
+    /// Tells of lines that were withheld long enough.
+    func tellWithheld(isOver: Bool = false) { for line in complaints.overdue(at: now, isOver: isOver) { supervisor.tell(line) } }
+
+    // MARK: - Kept descriptors
+
+    func keep(_ notice: NotifySocket.Notice, of run: UnitRun) {
+        let message = notice.message
+        if message.removesDescriptors, let name = message.descriptorName { run.store.remove(name) }
+        guard message.storesDescriptors, !message.removesDescriptors, run.isOurs else { return }
+        let kept = runs.values.map(\.store)
+        let room = DescriptorStore.Room(
+            count: DescriptorStore.mostOfAll - kept.reduce(0) { $0 + $1.kept.count },
+            bytes: DescriptorStore.mostBytesOfAll - kept.reduce(.zero) { $0 + $1.memory })
+        let refused = run.store.keep(notice.descriptors, name: message.descriptorName, room: room)
+        guard refused > 0 else { return }
+        report(
+            run.unit,
+            "\(refused) descriptors are not kept for it: a unit may have \(DescriptorStore.most) with \(DescriptorStore.mostBytes) of memory, "
+                + "all units \(DescriptorStore.mostOfAll) with \(DescriptorStore.mostBytesOfAll)")
+    }
+
+    /// What is kept for a unit that does not run is nobody's charge: as much of it as a unit may have is weighed with the unit, and at `critical`, before a unit is
+    /// ended for memory, none of it stays.
+    func shrinkStores(_ level: PressureLevel) {
+        guard !options.policy.isDryRun else { return }
+        for run in runs.values where run.state == .stopped && !run.store.kept.isEmpty {
+            let (count, bytes) = run.store.shrink(to: level == .critical ? .zero : DescriptorStore.mostBytes)
+            guard count > 0 else { continue }
+            report(run.unit, "\(count) descriptors with \(bytes) of memory, kept for its next start, are closed: memory is \(level)")
+            run.weigh()
+        }
+    }
+}

@@ -1,0 +1,173 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+
+// The sockets that units speak by, and the processes that may speak for them.
+extension SupervisorLoop {
+    // MARK: - Sockets
+
+    /// The users that reach a unit's sockets from its start on.
+    private func access(of unit: ServiceUnit) -> SocketAccess {
+        if let owner = unit.socketOwner { return .user(owner) }
+        // What root starts may become any user before it speaks.
+        return geteuid() == 0 ? .everyone : .user(geteuid())
+    }
+
+    /// Gives a unit that the supervisor starts sockets of its own, so that no other unit's words stand before its own. Their paths are the same in each
+    /// supervisor of this directory, so what a former one has started finds them.
+    func openSockets(of run: UnitRun) throws {
+        guard run.isOurs, !run.isObserved else { return }
+        let name = run.unit.name, access = access(of: run.unit)
+        let socket = try NotifySocket(directory: directory, unit: name, access: access) { [unowned self] sender in
+            unit(of: sender.process, user: sender.user)?.unit.name == name ? name : nil
+        }
+        try channel.listen(for: name, access)
+        if case .user = access { run.pressure.admit(access) }
+        run.speech.notices = socket
+        supervisor.queue.watch(socket.file, for: .readable, Token.of(run.id, Token.speech))
+    }
+
+    func closeSockets(of run: UnitRun) {
+        if let socket = run.speech.notices { supervisor.queue.unwatch(socket.file) }
+        run.speech.notices = nil
+        channel.stopListening(for: run.unit.name)
+        for part in [Token.speech, Token.pressure] { resting[Token.of(run.id, part)] = nil }
+    }
+
+    /// A new process speaks as any user until it is known which.
+    func readmit(_ run: UnitRun) { admit(access(of: run.unit), to: run) }
+
+    private func admit(_ access: SocketAccess, to run: UnitRun) {
+        run.speech.notices?.admit(access)
+        channel.admit(access, for: run.unit.name)
+        if run.unit.socketOwner != nil { run.pressure.admit(access) }
+    }
+
+    /// A process that is not root stays the user that it is, so its unit's sockets need not be open to others any more.
+    func learnUser(_ user: UInt32, of process: Int32, _ run: UnitRun) {
+        guard user != 0, process == run.child?.pid, run.unit.socketOwner == nil, run.unit.notifyAccess == .main, geteuid() == 0 else { return }
+        admit(.user(user), to: run)
+    }
+
+    /// Strangers have sent so many descriptors that can't be closed that open sockets are closed to them.
+    private func shutOut(_ run: UnitRun) {
+        guard run.unit.socketOwner == nil, let socket = run.speech.notices, socket.access == .everyone, ForeignCloser.shared.isFull("") else {
+            return
+        }
+        let user = run.child.flatMap { ProcessTable.users(of: $0.pid).max() } ?? geteuid()
+        report(run.unit, "its sockets are for user \(user) alone from now on: other users' descriptors can't be closed; set socketOwner")
+        admit(.user(user), to: run)
+    }
+
+    /// Names a unit's own sockets to its processes.
+    func speechEnvironment(of run: UnitRun) -> [String: String] {
+        (run.speech.notices?.environment ?? notices.environment).merging(channel.environment(of: run.unit.name)) { $1 }
+    }
+
+    // MARK: - Speakers
+
+    /// The unit that a process belongs to which the kernel names, with its user, as having spoken. Every process on the machine may: it must cost little.
+    func unit(of process: Int32, user: UInt32) -> UnitRun? {
+        let main = byProcess[process]
+        let speaker = speakers.speaker(process, as: user, isKnown: main != nil, at: now) {
+            guard let run = main ?? member(process) else { return .init(run: nil, users: []) }
+            return .init(run: run.id, users: ProcessTable.users(of: process))
+        }
+        guard let run = main ?? speaker.run.flatMap({ runs[$0] }), main != nil || run.isAlive else { return nil }
+        // The speaker may have gone, and a unit's process have its number (K38): another user's has not said it. This supervisor's own user needs no such tricks.
+        return user == geteuid() || speaker.users.contains(user) ? run : nil
+    }
+
+    private func member(_ process: Int32) -> UnitRun? {
+        for name in ProcessTable.units(of: process, prefix: options.prefix) {
+            if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
+        }
+        // Groups that others have made, and units without any: few.
+        return runs.values.first { $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process) }
+    }
+
+    /// Whether a process of the unit may speak for it, as `notifyAccess` has it.
+    func maySpeak(_ process: Int32, user: UInt32, for run: UnitRun) -> Bool {
+        switch run.unit.notifyAccess {
+        case .none: return false
+        case .all: return true
+        case .main:
+            // A group has no main process that would be known here.
+            if case .group = run.unit.origin { return true }
+            if user == 0 || process == run.child?.pid { return true }
+            // Another process of the main one's user could as well make that one say it.
+            guard let main = run.child else { return user == geteuid() }
+            return speakers.speaker(main.pid, as: user, isKnown: true, at: now) { .init(run: run.id, users: ProcessTable.users(of: main.pid)) }.users
+                .contains(user)
+        }
+    }
+
+    /// The unit that a link may speak for.
+    func linkUnit(_ process: Int32, _ user: UInt32) -> String? {
+        guard let run = unit(of: process, user: user) else { return nil }
+        guard maySpeak(process, user: user, for: run) else {
+            refuse(process, user, of: run, "its link")
+            return nil
+        }
+        learnUser(user, of: process, run)
+        return run.unit.name
+    }
+
+    func refuse(_ process: Int32, _ user: UInt32, of run: UnitRun, _ what: String) {
+        let access = run.unit.notifyAccess
+        let who = access == .none ? "none of its processes" : "its main process, that process's user and root"
+        report(run.unit, "\(what) by process \(process) of user \(user) is refused: notifyAccess: \(access.rawValue) lets \(who) speak for it")
+    }
+
+    // MARK: - Hearing
+
+    /// Takes what lies at a unit's socket, or at the one for units that the supervisor did not start. What is left keeps the socket readable.
+    func hearNotices(of run: UnitRun? = nil) {
+        let token = run.map { Token.of($0.id, Token.speech) } ?? Token.notices
+        guard resting[token] == nil, let socket = run.map(\.speech.notices) ?? notices else { return }
+        if let run { shutOut(run) }
+        for _ in 0..<Self.mostAtOnce {
+            let mayGoOn = run?.speech.allowance.spend(at: now) ?? commonAllowance.spend(at: now)
+            guard mayGoOn, !socket.isBlocked else { return rest(token, socket.file) }
+            guard take(socket.receiveOne()) else { return }
+        }
+    }
+
+    /// Takes all that lies there, before something is done to the unit because of what it has not said.
+    func hearOut(_ run: UnitRun) {
+        for socket in [run.speech.notices, notices] {
+            for _ in 0..<Self.mostAtOnce { guard let socket, take(socket.receiveOne()) else { break } }
+        }
+    }
+
+    /// Datagrams in a turn, so that no unit holds the thread by saying much.
+    private static let mostAtOnce = 64
+
+    /// - Returns: whether there may be more.
+    private func take(_ arrival: NotifySocket.Arrival) -> Bool {
+        switch arrival {
+        case .nothing: return false
+        case .dropped: return true
+        case .notice(let notice):
+            if let run = notice.unit.flatMap({ byName[$0] }) { take(notice, of: run) }
+            return true
+        }
+    }
+
+    // MARK: - Resting
+
+    /// For a while what is said there is not read: its senders wait, and no other unit does.
+    func rest(_ token: EventQueue.Token, _ file: Int32) {
+        supervisor.queue.unwatch(file)
+        resting[token] = (file, now + Self.restTime)
+    }
+
+    private static let restTime = Duration.milliseconds(50)
+
+    func wakeRested() {
+        for (token, (file, until)) in resting where now >= until {
+            resting[token] = nil
+            supervisor.queue.watch(file, for: .readable, token)
+        }
+    }
+}

@@ -1,0 +1,208 @@
+import CPlimsollSupervisor
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// Which processes may speak for a unit, and by which sockets.
+@Suite(
+    .serialized, .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+    .enabled(if: getuid() == 0, "only root can be somebody else"))
+struct RunningSpeakersTests {
+    /// `say_it(TEXT)` by sd_notify(3), again while the queue is full; `link_up` returns a link that has said hello; `become(USER)` for good; `await_file(PATH)`.
+    private static let words = #"""
+        $| = 1;
+        sub say_it { socket(my $s, AF_UNIX, SOCK_DGRAM, 0); send($s, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) }
+        sub link_up { socket(my $l, AF_UNIX, SOCK_STREAM, 0); connect($l, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!; syswrite($l, "1 hello v=1\n"); $l }
+        sub become { $( = $) = "$_[0] $_[0]"; $< = $> = $_[0]; die unless $> == $_[0] }
+        sub await_file { select(undef, undef, undef, 0.01) until -e $_[0] }
+        sub mark { open(my $f, '>', $_[0]) or die; close $f }
+
+        """#
+
+    private let directory = Fixture.Directory()
+
+    private func perl(_ name: String, _ script: String, _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
+        var unit = ServiceUnit(name: name, origin: .command(["/usr/bin/perl", "-MSocket", "-e", Self.words + script]))
+        unit.restart = .never
+        change(&unit)
+        return unit
+    }
+
+    private func fleet(_ units: [ServiceUnit], _ change: (inout Supervisor.Options) -> Void = { _ in }) throws -> RunningFleet {
+        let fleet = try RunningFleet(units, change)
+        chmod(fleet.directory.path, 0o711)
+        chmod(directory.path, 0o777)
+        return fleet
+    }
+
+    private func touch(_ name: String) { close(open("\(directory.path)/\(name)", O_CREAT | O_WRONLY | O_CLOEXEC, 0o644)) }
+    private func has(_ name: String) -> Bool { access("\(directory.path)/\(name)", F_OK) == 0 }
+    private func clear() { for name in RunningFleet.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
+
+    /// A worker of another user says all that could harm its unit, by both channels, and ends.
+    private var hostileWorker: String {
+        """
+        if (!fork) {
+            become(65534);
+            say_it("MAINPID=$$"); say_it("STOPPING=1"); say_it("WATCHDOG=trigger"); say_it("FDSTOREREMOVE=1\\nFDNAME=x"); say_it("WATCHDOG_USEC=1000");
+            my $l = eval { link_up() };
+            if ($l) { syswrite($l, "2 saved is=yes\\n"); sysread($l, my $t, 100); open(my $f, '>', '\(directory.path)/heard'); print $f $t; close $f }
+            mark('\(directory.path)/worker'); exit 0;
+        }
+        """
+    }
+
+    @Test func `a worker of another user decides nothing over its unit, and is refused in a line`() async throws {
+        let fleet = try fleet([perl("web", hostileWorker + "sleep 1000 while 1")])
+        defer { clear() }
+        #expect(await fleet.waits { has("worker") && fleet.problems.count > 1 })
+        let main = try #require(Int32(fleet.text("web.process").prefix { $0 != " " }))
+        #expect(fleet.state("web") == .running && RunningFleet.isRunning(main) && fleet.report("web")?.isSaved == false)
+        #expect(fleet.report("web")?.isWarnable == false)
+        #expect(
+            (try? GroupText.read("\(directory.path)/heard").get()).map { String(decoding: $0, as: UTF8.self) }
+                == "1 refused because=unknown-process\n")
+        let line = "user 65534 is refused: notifyAccess: main lets its main process, that process's user and root speak for it"
+        #expect(fleet.problems.allSatisfy { $0.hasPrefix("web: ") && $0.hasSuffix(line) }, "\(fleet.problems)")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `with notifyAccess all a worker speaks for its unit, with none nobody does`() async throws {
+        let ready = "if (!fork) { become(65534); say_it('READY=1'); exit 0 } sleep 1000 while 1"
+        let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
+        let mute = perl("mute", "say_it('STOPPING=1'); mark('\(directory.path)/said'); sleep 1000 while 1") { $0.notifyAccess = .none }
+        let fleet = try fleet([all, mute])
+        defer { clear() }
+        #expect(await fleet.waits { fleet.state("all") == .running && has("said") && !fleet.problems.isEmpty })
+        #expect(fleet.state("mute") == .running)
+        #expect(
+            fleet.problems.allSatisfy {
+                $0.hasPrefix("mute: what is said by process") && $0.hasSuffix("notifyAccess: none lets none of its processes speak for it")
+            })
+        #expect(await fleet.stop())
+    }
+
+    @Test func `C43 a newer link speaks for its unit when the older one has closed, with what it has said before`() async throws {
+        let path = directory.path
+        let script = """
+            my $one = link_up(); syswrite($one, "2 saved is=no\\n3 locks held=yes\\n"); await_file('\(path)/second');
+            my $two = link_up(); syswrite($two, "2 saved is=yes\\n3 tasks n=3\\n"); mark('\(path)/opened'); await_file('\(path)/third');
+            syswrite($one, "4 tasks n=7\\n"); await_file('\(path)/close'); close($one); sleep 1000 while 1
+            """
+        let fleet = try fleet([perl("web", script)])
+        defer { clear() }
+        #expect(await fleet.waits { fleet.report("web")?.holdsLocks == true })
+        touch("second")
+        #expect(await fleet.waits { has("opened") })
+        touch("third")
+        // What the older one says next comes after what the newer one has said.
+        #expect(await fleet.waits { fleet.report("web")?.tokens == 7 })
+        #expect(fleet.report("web")?.isSaved == false)
+        touch("close")
+        #expect(await fleet.waits { fleet.report("web")?.isSaved == true })
+        #expect(fleet.report("web")?.tokens == 3 && fleet.report("web")?.holdsLocks == false)
+        #expect(await fleet.stop())
+    }
+
+    // MARK: Sockets
+
+    private func mode(_ path: String) -> String {
+        var status = stat()
+        return lstat(path, &status) == 0 ? String(status.st_mode & 0o777, radix: 8) + " \(status.st_uid)" : "none"
+    }
+
+    @Test func `each unit has sockets of its own, for its user alone as soon as that is known`() async throws {
+        let path = directory.path
+        let tell =
+            "open(my $f, '>', '\(path)/names'); print $f join(' ', map { $ENV{$_} } qw(NOTIFY_SOCKET PLIMSOLL_SUPERVISOR MEMORY_PRESSURE_WATCH)); close $f;"
+        let learned = perl("learned", tell + "await_file('\(path)/go'); become(65534); say_it('READY=1'); sleep 1000") { $0.notify = true }
+        let owned = perl("owned", "sleep 1000") { $0.socketOwner = 65533 }
+        let fleet = try fleet([learned, owned])
+        defer { clear() }
+        let base = fleet.directory.path
+        #expect(await fleet.waits { fleet.state("owned") == .running && has("names") })
+        #expect(await fleet.waits { (try? GroupText.read("\(path)/names").get())?.isEmpty == false })
+        let names = String(decoding: try GroupText.read("\(path)/names").get(), as: UTF8.self)
+        #expect(names == "\(base)/learned.notify \(base)/learned.link \(base)/learned.pressure")
+        for name in ["notify", "link", "pressure"] { #expect(mode("\(base)/owned.\(name)") == "600 65533", "\(name)") }
+        #expect(mode("\(base)/learned.notify") == "666 0" && mode("\(base)/learned.link") == "666 0")
+        touch("go")
+        #expect(await fleet.waits { fleet.state("learned") == .running })
+        #expect(mode("\(base)/learned.notify") == "600 65534" && mode("\(base)/learned.link") == "600 65534")
+        #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
+    }
+
+    @Test func `a unit that a former supervisor started is heard by the next one at the same socket`() async throws {
+        let script = "await_file('\(directory.path)/go'); until (say_it('STOPPING=1')) { select(undef, undef, undef, 0.01) } sleep 1000 while 1"
+        let unit = perl("web", "$SIG{TERM} = 'IGNORE'; " + script)
+        let first = try fleet([unit]) { $0.leavesUnits = true }
+        defer { clear() }
+        #expect(await first.waits { first.state("web") == .running })
+        first.supervisor.stop()
+        #expect(await first.waits { first.isOver })
+        let next = try RunningFleet([unit], after: first)
+        #expect(await next.waits { next.state("web") == .running })
+        touch("go")
+        #expect(await next.waits { next.state("web") == .ending || next.state("web") == .stopped })
+        #expect(await next.stop())
+    }
+
+    @Test func `a flood of strangers' words has no healthy unit killed, and does not have all units looked at for each word`() async throws {
+        // It says forty times that it is alive, each time within a tenth of its watchdog's time, and ends well.
+        let alive = """
+            become(65534); say_it("WATCHDOG_USEC=2000000\\nREADY=1"); mark('\(directory.path)/up');
+            for (1..40) { select(undef, undef, undef, 0.05); for (1..50) { last if say_it('WATCHDOG=1'); select(undef, undef, undef, 0.005) } }
+            mark('\(directory.path)/well'); sleep 1000 while 1
+            """
+        let fleet = try fleet([perl("web", alive) { $0.notify = true }])
+        defer { clear() }
+        #expect(await fleet.waits { fleet.state("web") == .running })
+        let path = fleet.directory.path
+        let flood =
+            "become(65533); for my $n (0..400000) { for my $p ('notify', 'web.notify') { send($s, 'WATCHDOG=1', 0, sockaddr_un(\"\(path)/$p\")) } }"
+        let senders = try (0..<2).map { _ in
+            var launch = Child.Launch(["/usr/bin/perl", "-MSocket", "-e", Self.words + "socket($s, AF_UNIX, SOCK_DGRAM, 0); " + flood])
+            launch.environment = ["PATH": "/usr/bin:/bin"]
+            return try Child.start(launch)
+        }
+        defer {
+            for sender in senders {
+                sender.signal(SIGKILL)
+                sender.waitForEnd()
+            }
+        }
+        let (turns, looks) = (fleet.supervisor.turns.load(ordering: .relaxed), fleet.supervisor.looks.load(ordering: .relaxed))
+        #expect(await fleet.waits { has("well") })
+        #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
+        let turned = fleet.supervisor.turns.load(ordering: .relaxed) - turns, looked = fleet.supervisor.looks.load(ordering: .relaxed) - looks
+        #expect(turned < 100 || looked < turned / 2, "\(looked) looks in \(turned) turns")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `K38 a process that speaks often is looked for once, and another of its number anew`() throws {
+        let cache = SpeakerCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
+        var finds = 0
+        func speak(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {
+            cache.speaker(child.pid, as: user, isKnown: isKnown, at: now) {
+                finds += 1
+                return .init(run: run, users: [0])
+            }.run
+        }
+        for _ in 0..<1000 { #expect(speak(at: .seconds(1)) == 7) }
+        #expect(finds == 1)
+        // Of another user, and after a while, it is asked for anew.
+        _ = speak(5, at: .seconds(1))
+        #expect(finds == 2 && speak(at: .milliseconds(2500)) == 7 && finds == 3)
+        child.signal(SIGKILL)
+        child.waitForEnd()
+        // The number may be another's by now.
+        #expect(speak(at: .milliseconds(2500), run: nil) == nil && finds == 4)
+        // Once a stranger, it may have become a unit's.
+        #expect(speak(isKnown: true, at: .milliseconds(2500)) == 7 && finds == 5)
+    }
+}

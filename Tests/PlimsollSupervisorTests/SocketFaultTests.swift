@@ -1,0 +1,112 @@
+import CSystemCallFaults
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// Sockets whose calls fail.
+@Suite(.serialized, .enabled(if: faults_work(), "a sanitizer has these calls for itself")) struct SocketFaultTests {
+    private let directory = Fixture.Directory()
+
+    /// The supervisor's sockets, and what was heard by them.
+    private final class Ears {
+        var notices: NotifySocket?
+        var channel: ChannelServer?
+        var pressure: PressureSocket?
+        var ready = 0
+        var messages: [ChildMessage] = []
+        var levels = 0
+    }
+
+    private func open(_ ears: Ears) throws {
+        ears.notices = try NotifySocket(directory: directory.path, unit: "web", access: .user(geteuid())) { _ in "web" }
+        ears.channel = try ChannelServer(directory: directory.path) { _, _ in "web" }
+        try ears.channel?.listen(for: "web", .user(geteuid()))
+        ears.pressure = try PressureSocket(directory: directory.path, unit: "web")
+    }
+
+    /// What three services say, by calls that do not fail here; their descriptors.
+    private func speak(_ number: Int) -> [Int32] {
+        let link = Fixture.connect("\(directory.path)/web.link"), listener = Fixture.connect("\(directory.path)/web.pressure")
+        let notice = Fixture.connected("\(directory.path)/web.notify", SOCK_DGRAM)
+        let hello = "1 hello v=1\n2 tasks n=\(number)\n", ready = "READY=1"
+        _ = write(link, hello, hello.utf8.count)
+        _ = write(notice, ready, ready.utf8.count)
+        _ = write(listener, "x", 1)
+        return [link, listener, notice].filter { $0 >= 0 }
+    }
+
+    private func hear(_ ears: Ears, at now: Duration) {
+        for _ in 0..<8 {
+            if case .notice(let notice) = ears.notices?.receiveOne(), notice.message.isReady { ears.ready += 1 }
+            for event in ears.channel?.turn(at: now) ?? [] {
+                if case .message(let peer, let message, _) = event {
+                    ears.messages.append(message)
+                    _ = ears.channel?.send(.level(.warning), to: peer.id)
+                }
+            }
+            ears.pressure?.turn()
+            ears.levels += ears.pressure?.announce(.warning) ?? 0
+        }
+    }
+
+    /// EINTR is no failure; with 0, a short read. All others may fail what they are for, but nothing else, and not for long.
+    @Test(arguments: [
+        (EINTR, false), (0, false), (0, true), (EMFILE, false), (ENOMEM, false), (EMFILE, true), (ENOMEM, true), (EACCES, true), (ENOBUFS, true),
+    ])
+    func `whichever call fails, the error says of what, and afterwards all are heard`(number: Int32, isSticky: Bool) throws {
+        var failures = 0
+        for nth in 1...300 {
+            let ears = Ears()
+            var problem: (any Error)?
+            socket_faults_begin(nth, number, isSticky)
+            do {
+                try open(ears)
+                let files = speak(nth)
+                hear(ears, at: .seconds(1))
+                for file in files { close(file) }
+            } catch { problem = error }
+            let wasReached = socket_faults_end()
+            if let problem {
+                failures += 1
+                #expect(problem is ChannelError && "\(problem)".contains(directory.path), "call \(nth): \(problem)")
+            }
+            if number == EINTR || number == 0 && !isSticky || !wasReached {
+                #expect(problem == nil, "call \(nth): \(String(describing: problem))")
+                // A datagram that was read short is dropped as a whole.
+                #expect(ears.messages == [.tasks(nth, until: nil)] && ears.levels > 0 && ears.ready == 1 || number == 0, "call \(nth)")
+            }
+            // What is left lets all be made and heard.
+            (ears.notices, ears.channel, ears.pressure) = (nil, nil, nil)
+            let after = Ears()
+            try open(after)
+            let files = speak(nth)
+            hear(after, at: .seconds(1))
+            #expect(after.messages == [.tasks(nth, until: nil)] && after.ready == 1 && after.levels > 0, "call \(nth)")
+            for file in files { close(file) }
+            guard wasReached else {
+                #expect(number == EINTR || number == 0 || failures > 8, "hardly any call failed")
+                return
+            }
+        }
+        Issue.record("still failing after 300 calls")
+    }
+
+    @Test(arguments: [EMFILE, ENFILE, ENOMEM])
+    func `a listener that can't accept for want of descriptors rests instead of turning for nothing`(number: Int32) throws {
+        let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
+        let link = Fixture.connect(server.path)
+        defer { close(link) }
+        #expect(Fixture.isReadable(server.file))
+        // The first call waits, the second accepts.
+        socket_faults_begin(2, number, true)
+        _ = server.turn(at: .seconds(1))
+        #expect(socket_faults_end() && server.connectionCount == 0)
+        let next = try #require(server.nextTurn)
+        // The failing calls could not take the listener out of the wait; a turn with calls that work does.
+        _ = server.turn(at: next)
+        #expect(server.connectionCount == 1 && server.nextTurn == nil)
+    }
+}
