@@ -10,6 +10,9 @@
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
 #endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -46,6 +49,7 @@ int plimsoll_blank(void *address, size_t bytes) {
 int plimsoll_mark_volatile(void *address, size_t bytes) { return madvise(address, bytes, MADV_FREE) ? errno : 0; }
 int plimsoll_reclaim(void *address, size_t bytes) { return madvise(address, bytes, MADV_PAGEOUT) ? errno : 0; }
 int plimsoll_drop(void *address, size_t bytes) { return madvise(address, bytes, MADV_DONTNEED) ? errno : 0; }
+int plimsoll_drop_locked(void *address, size_t bytes) { return madvise(address, bytes, MADV_DONTNEED_LOCKED) ? errno : 0; }
 int plimsoll_populate(void *address, size_t bytes) { return madvise(address, bytes, MADV_POPULATE_WRITE) ? errno : 0; }
 int plimsoll_allow_huge_pages(void *address, size_t bytes) { return madvise(address, bytes, MADV_HUGEPAGE) ? errno : 0; }
 int plimsoll_forbid(void *address, size_t bytes) { return mprotect(address, bytes, PROT_NONE) ? errno : 0; }
@@ -56,6 +60,14 @@ int plimsoll_permit(void *address, size_t bytes) { return mprotect(address, byte
 #define PLIMSOLL_TSAN 1
 #endif
 #endif
+
+int plimsoll_empty(void *address, size_t bytes) {
+    if (!plimsoll_drop(address, bytes)) return 0;
+    int error = plimsoll_drop_locked(address, bytes);
+    // Word by word and not by memset, which promises readers nothing about words.
+    if (error) for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) __atomic_store_n((uint64_t *)address + i, 0, __ATOMIC_RELAXED);
+    return error;
+}
 
 #ifdef PLIMSOLL_TSAN
 __attribute__((no_sanitize("thread"))) void plimsoll_copy_racing(void *to, const void *from, size_t bytes) {

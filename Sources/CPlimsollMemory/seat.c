@@ -22,7 +22,17 @@ static void leave(void *seat) {
     leave_seat(seat);
 }
 
-static void make_key(void) { key_error = pthread_key_create(&key, leave); }
+// The seats' memory is wiped in a forked child, where another thread may be given the same seat: the one thread that goes on there must not
+// take it for its own. Runs before fork(2) returns in the child; setting a small key to NULL takes no lock and allocates nothing.
+static void forget_in_child(void) {
+    plimsoll_thread_seat = NULL;
+    pthread_setspecific(key, NULL);
+}
+
+static void make_key(void) {
+    key_error = pthread_key_create(&key, leave);
+    if (!key_error) key_error = pthread_atfork(NULL, NULL, forget_in_child);
+}
 
 int plimsoll_take_seat(void *seat, void (*leave)(void *)) {
     leave_seat = leave;
@@ -37,6 +47,8 @@ static int barrier(int command) { return syscall(SYS_membarrier, command, 0, 0) 
 int plimsoll_prepare_barrier(void) { return barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
 int plimsoll_barrier(void) { return barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
+
+int plimsoll_slow_barrier(void) { return barrier(MEMBARRIER_CMD_SHARED); }
 
 void plimsoll_nap(int64_t nanoseconds) {
     struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};

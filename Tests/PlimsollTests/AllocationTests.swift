@@ -39,7 +39,7 @@ import Testing
         #expect(fired > 0)
     }
 
-    @Test func `T27 C86 from wake-up to the end of a release nothing is allocated`() async throws {
+    @Test func `T27 K29 C86 from wake-up to the end of a release nothing is allocated`() async throws {
         let source = CountingSource(warmingPasses: 2)
         let manager = ResourceManager(source: source)
         source.leaveOutGaps(of: manager)
@@ -58,7 +58,7 @@ import Testing
         #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
     }
 
-    @Test func `T27 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
+    @Test func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
         // Each pass has a look between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, looksPerPass: 3)
         let manager = ResourceManager(source: source)

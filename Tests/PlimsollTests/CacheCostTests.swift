@@ -118,6 +118,34 @@ import Testing
         #expect(cache.value(forKey: 1) == "long" && cache.value(forKey: 2) == nil)
     }
 
+    @Test(arguments: [(share: 40, isLocal: true), (share: 20, isLocal: false)])
+    func `a shard that has more than half its even part makes room by itself, another has others make it`(share: Int, isLocal: Bool) {
+        for costs in [[1], [1, 2]] {
+            let cache = PurgeableCache<Int, Int>(
+                "uneven", lifetime: CacheLifetime(nil, nil, nil), shardCount: 2, time: .running, hashSeed: 5, cost: { _, value in value })
+            for key in 0..<2000 { cache.insert(costs[key % costs.count], forKey: key) }
+            #expect(cache.directory.shards == 2)
+            let shard = { (key: Int) in cache.directory.shard(of: cache.hasher.of(key)).base }
+            let uneven = shard(0), cost = { cache.directory.shard(of: cache.hasher.of(0)).lock.pointee.withLock { $0.cost } }
+            for key in 0..<2000 where shard(key) == uneven && cost() * 100 > cache.byteCount.bytes * share { cache.removeValue(forKey: key) }
+            cache.limit = cache.byteCount
+            let before = (total: cache.byteCount.bytes, uneven: cost())
+            // A few, as the shard that makes no room itself grows with each.
+            var inserted = 0
+            for key in 10_000..<20_000 where shard(key) == uneven && inserted < 20 {
+                #expect(cache.insert(1, forKey: key))
+                inserted += 1
+            }
+            let others = cache.byteCount.bytes - cost()
+            #expect(inserted == 20 && cache.byteCount.bytes <= before.total)
+            if isLocal {
+                #expect(others == before.total - before.uneven, "\(share) %, costs \(costs)")
+            } else {
+                #expect(others <= before.total - before.uneven - 10, "\(share) %, costs \(costs)")
+            }
+        }
+    }
+
     @Test func `the wheel finds each at its time, whatever lies between, after a freeze as well`() {
         for seed in UInt64(0)..<6 {
             var random = SeededGenerator(seed: seed)

@@ -10,6 +10,7 @@ import Testing
     struct Key: Hashable {
         let number: UInt64
         private let check: UInt64
+        /// Of all that run at once: never set back, as one of them may have just found something.
         static let broken = Atomic<Int>(0)
 
         init(_ number: Int) { (self.number, check) = (UInt64(number), ~UInt64(number) &* 3) }
@@ -68,7 +69,6 @@ import Testing
                 if !value.agrees(with: Int(key.number)) { torn.add(1) }
             }
         }
-        Key.broken.store(0, ordering: .relaxed)
         await withTaskGroup(of: Void.self) { group in
             for thread in 0..<threads {
                 group.addTask {
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func `the bound holds after each insert, however large the entries are`() async {
+    @Test func `T26 the bound holds after each insert, however large the entries are`() async {
         let cache = PurgeableCache<Int, Int>("large", limit: .bytes(100), shardCount: 64, cost: { _, cost in cost })
         let above = Counter(), refused = Counter()
         await withTaskGroup(of: Void.self) { group in
@@ -153,5 +153,28 @@ import Testing
             }
             #expect(cache.byteCount <= 20 && cache.byteCount.bytes == cache.count * 10, "round \(round)")
         }
+    }
+
+    @Test func `of limits that are set at once the one that comes last holds, and is told`() async {
+        for round in 0..<400 {
+            let cache = PurgeableCache<Int, Int>("set twice", limit: .bytes(500), shardCount: 8, cost: { _, _ in 10 })
+            for key in 0..<50 { cache.insert(key, forKey: key) }
+            await withTaskGroup(of: Void.self) { group in
+                for limit in [10, 210] { group.addTask { cache.limit = .bytes(limit) } }
+            }
+            for key in 0..<50 { cache.insert(key, forKey: key) }
+            #expect(cache.limit.bytes == cache.counters.bound.pointee.load(ordering: .relaxed), "round \(round)")
+            #expect(cache.byteCount == cache.limit, "round \(round)")
+        }
+    }
+
+    @Test func `a limit that a listener sets while another is being lowered is the one that holds`() {
+        let cache = PurgeableCache<Int, Int>("set within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
+        for key in 0..<50 { cache.insert(key, forKey: key) }
+        cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 490 { cache.limit = 490 } }
+        cache.limit = 10
+        #expect(cache.limit == 490)
+        for key in 0..<50 { cache.insert(key, forKey: key) }
+        #expect(cache.byteCount == 490)
     }
 }

@@ -237,6 +237,22 @@ import Testing
         }
     }
 
+    @Test(arguments: [63, 64, 100, 64 * 63 + 63, 64 * 64 * 63 + 64 * 63 + 63, 1_000_003] as [Int64])
+    func `one look finds what is due, however many empty buckets lie between`(ticks: Int64) {
+        let tick = Int64(1) << 27
+        for start in [0, 1, 63, 4095, 123_456_789] as [Int64] {
+            var wheel = Wheel(3, at: start * tick)
+            wheel.set(1, (start + ticks) * tick)
+            #expect(wheel.wheel.due(at: (start + ticks) * tick - 1, &wheel.times) == nil)
+            #expect(wheel.wheel.due(at: (start + ticks + 1) * tick, &wheel.times) == 1, "from \(start)")
+            // Once more, from where the wheel is now.
+            wheel.set(2, (start + 2 * ticks) * tick)
+            wheel.remove(1)
+            #expect(wheel.wheel.due(at: (start + 3 * ticks + 2) * tick, &wheel.times) == 2, "from \(start)")
+            wheel.times.free()
+        }
+    }
+
     @Test func `the wheel finds each slot when its time has passed, no sooner and no later than a tick`() {
         let tick = Int64(1) << 27
         var found = 0

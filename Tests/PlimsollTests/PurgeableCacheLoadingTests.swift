@@ -341,3 +341,53 @@ import Testing
         #expect(cache.byteCount <= 8 && cache.byteCount.bytes == cache.count)
     }
 }
+
+/// The line behind a load.
+@Suite(.timeLimit(.minutes(5))) struct LoadLineTests {
+    private func waiters(_ count: Int) -> [LoadWaiter<Int>] { (0..<count).map { _ in LoadWaiter(mayLead: true) } }
+
+    @Test func `who came first comes first, and who gave up is tidied away once the line has doubled`() {
+        var line = LoadLine<Int>()
+        let all = waiters(64)
+        for waiter in all { #expect(line.append(waiter).isEmpty) }
+        #expect(line.popFirst() === all[0] && line.popFirst() === all[1] && line.count == 62)
+        for waiter in all[10..<40] { _ = waiter.settle(.cancelled) }
+        let last = LoadWaiter<Int>(mayLead: true), gone = line.append(last)
+        #expect(gone.elementsEqual(all[10..<40]) { $0 === $1 } && line.count == 33)
+        let expected = all[2..<10] + all[40...] + [last]
+        #expect(line.waiters.elementsEqual(expected) { $0 === $1 })
+        for waiter in expected { #expect(line.popFirst() === waiter) }
+        #expect(line.popFirst() == nil && line.count == 0)
+    }
+
+    @Test func `a line stays as long as those who wait, however many have given up`() {
+        var line = LoadLine<Int>(), gone = 0
+        let patient = waiters(100)
+        for waiter in patient { gone += line.append(waiter).count }
+        for waiter in waiters(80_000) {
+            gone += line.append(waiter).count
+            _ = waiter.settle(.cancelled)
+            if line.count > 201 { Issue.record("\(line.count) in line") }
+        }
+        #expect(gone + line.count == 80_100 && line.waiters.prefix(100).elementsEqual(patient) { $0 === $1 })
+    }
+
+    @Test func `callers that give up behind a load that hangs leave nothing behind`() async throws {
+        let cache = PurgeableCache<Int, String>("hanging"), held = HeldLoad()
+        let leader = Task {
+            try await cache.value(forKey: 1) {
+                await held.wait()
+                return "one"
+            }
+        }
+        await until("the load has begun") { held.begun.value == 1 }
+        for _ in 0..<2000 {
+            let caller = Task { try await cache.value(forKey: 1) { "never" } }
+            caller.cancel()
+            await #expect(throws: CancellationError.self) { try await caller.value }
+        }
+        #expect(cache.loads.lineLength(of: 1).map { $0 <= 65 } == true, "\(cache.loads.lineLength(of: 1) ?? -1)")
+        held.open()
+        #expect(try await leader.value == "one" && cache.loads.lineLength(of: 1) == nil)
+    }
+}

@@ -30,7 +30,7 @@ import Testing
         #expect(count == 2 * Self.value.count * Int(Self.keys))
     }
 
-    @Test func `T27 C86 giving back, in part and whole, and noticing what was taken allocate nothing`() {
+    @Test func `T27 K29 C86 giving back, in part and whole, and noticing what was taken allocate nothing`() {
         func filled() -> VolatileCache<UInt64, [UInt8]> {
             let cache = VolatileCache<UInt64, [UInt8]>("given back")
             let value = [UInt8](repeating: 7, count: 3000)

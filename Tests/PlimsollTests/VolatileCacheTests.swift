@@ -81,6 +81,33 @@ import Testing
             })
     }
 
+    /// A number whose decoding takes it out of its cache once more.
+    struct Nested: VolatileStorable {
+        static let cache = Mutex<VolatileCache<Int, Nested>?>(nil)
+        static let taken = Mutex<[Int]>([])
+        let number: Int
+
+        init(_ number: Int) { self.number = number }
+        func encode(into encoder: inout VolatileEncoder) { encoder.append("\(number)") }
+        init(decoding bytes: RawSpan) throws {
+            number = Int(String(decoding: bytes)) ?? -1
+            let cache = Self.cache.withLock { cache in
+                defer { cache = nil }
+                return cache
+            }
+            guard let taken = cache?.removeValue(forKey: 1) else { return }
+            Self.taken.withLock { $0.append(taken.number) }
+        }
+    }
+
+    @Test func `of two callers that take the same value out one gets it, and none gets what the other has replaced`() {
+        let cache = VolatileCache<Int, Nested>("taken once")
+        cache.insert(Nested(7), forKey: 1)
+        Nested.cache.withLock { $0 = cache }
+        #expect(cache.removeValue(forKey: 1) == nil)
+        #expect(Nested.taken.withLock { $0 } == [7] && cache.count == 0)
+    }
+
     // MARK: Bounds
 
     @Test(arguments: [ByteCount.kibibytes(4), .kibibytes(200), .mebibytes(3), .mebibytes(12)])

@@ -1,3 +1,4 @@
+import CPlimsollMemory
 import PlimsollTesting
 import Synchronization
 import TestSupport
@@ -114,6 +115,67 @@ import Testing
             #expect(log.segments.count < 400)
             #expect(log.index.count <= log.index.pageCount * HashIndex.slots)
         }
+    }
+
+    @Test func `A key whose page is taken while a listener's copy is made is not told`() {
+        let cache = Self.filled(400)
+        let keys = cache.store.withLog([[UInt8]?]()) { log in
+            guard let segment = log.segments.compactMap({ $0 }).first(where: { $0.isSealed }), let item = segment.nextItem(from: 0) else { return [] }
+            let kept = segment.key(at: item.offset, item.header)
+            let lost = segment.key(at: item.offset, item.header) { _ = plimsoll_drop(segment.base, PageLayout.page) }
+            return [kept, lost]
+        }
+        #expect(keys.count == 2 && keys.first??.count == 8 && keys.last == .some(nil), "\(keys)")
+    }
+
+    @Test func `Of items of one segment one is lost: live bytes of segment and queue are those of the rest`() {
+        // Of one size each, and over two pages or three.
+        for size in [5000, 1500] {
+            let cache = Cache("books", isVolatile: false, time: .running)
+            for key in UInt64(0)..<3 { cache.insert(Self.value(key, size: size), forKey: key) }
+            let cost = cache.byteCount.bytes / 3
+            let isLost = cache.store.withLog(false) { log in
+                guard let segment = log.segments.compactMap({ $0 }).first, let first = segment.nextItem(from: 0),
+                    let second = segment.nextItem(from: segment.next(after: first.offset, first.header)),
+                    let last = segment.nextItem(from: segment.next(after: second.offset, second.header))
+                else { return false }
+                // The page in which the last one begins.
+                return plimsoll_drop(segment.base + (last.offset & ~PageLayout.mask), PageLayout.page) == 0
+            }
+            #expect(isLost && cost >= size)
+            let left = (UInt64(0)..<3).filter { cache.value(forKey: $0) != nil }.count
+            #expect(left < 3)
+            cache.store.withLog(()) { log in
+                let segments = log.segments.compactMap { $0 }
+                #expect(segments.map(\.liveCount) == [left] && segments.map(\.liveBytes) == [left * cost], "\(size)")
+                #expect(log.liveCount == left && log.small.liveBytes == left * cost && log.liveBytes == left * cost, "\(size)")
+            }
+            #expect(cache.statistics.droppedByKernel == 3 - left)
+        }
+    }
+
+    @Test func `Once everything is given back all numbers of segments are free again`() {
+        let table = SegmentTable()
+        var numbers = SegmentNumbers()
+        let first = (0..<30).compactMap { _ in numbers.take(from: table) }
+        // Some are in the round that is under way, some come after.
+        for number in first[..<10] { numbers.giveWhenSwept(number) }
+        numbers.roundEnded()
+        for number in first[10..<20] { numbers.giveWhenSwept(number) }
+        for number in first[20...] { numbers.give(number) }
+        numbers.allSwept()
+        #expect(!numbers.hasWaiting)
+        let second = (0..<30).compactMap { _ in numbers.take(from: table) }
+        #expect(first.count == 30 && Set(second) == Set(first) && table.count == 30)
+
+        let cache = Cache("numbers", limit: .mebibytes(4), isVolatile: false, time: .running)
+        var most = 0
+        for round in UInt64(0)..<10 {
+            for key in UInt64(0)..<3000 { cache.insert(Self.value(key, size: 1000), forKey: key + round * 10_000) }
+            if round == 0 { most = cache.store.withLog(0) { $0.segments.count } }
+            cache.removeAll()
+        }
+        #expect(most > 32 && cache.store.withLog(0) { $0.segments.count } == most)
     }
 
     @Test(arguments: [1, 2]) func `A storm of readers, writers and reclaim: not a wrong byte`(seed: UInt64) {

@@ -49,6 +49,56 @@ import Testing
         }
     }
 
+    @Test(.enabled(if: PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
+    func `under mlockall an emptied cache holds what is put in afterwards, and nothing else`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = VolatileCache<Int, Int>("locked", limit: .mebibytes(16))
+            for key in 0..<40_000 { cache.insert(key, forKey: key) }
+            guard mlockall(MCL_CURRENT | MCL_FUTURE) == 0 else { exit(2) }
+            exit(Self.refill(cache))
+        }
+    }
+
+    @Test func `where the kernel takes no page back an emptied cache holds what is put in afterwards, and nothing else`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = VolatileCache<Int, Int>("refused", limit: .mebibytes(16))
+            for key in 0..<40_000 { cache.insert(key, forKey: key) }
+            guard Self.refusePages() else { exit(2) }
+            exit(Self.refill(cache))
+        }
+    }
+
+    /// Has `madvise` and `mmap` refuse whatever gives pages back: MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_FIXED.
+    static func refusePages() -> Bool {
+        var filter = CallFilter()
+        filter.refuse(CallFilter.madvise, argument: 2, 4, EINVAL)
+        filter.refuse(CallFilter.madvise, argument: 2, 24, EINVAL)
+        filter.refuse(CallFilter.mmap, argument: 3, 0x10, areFlags: true, EAGAIN)
+        return filter.install()
+    }
+
+    /// Empties a cache of 40,000 numbers and fills it anew under a lower limit; the status to exit with.
+    private static func refill(_ cache: VolatileCache<Int, Int>) -> Int32 {
+        for round in 1...3 {
+            cache.removeAll()
+            guard cache.count == 0, cache.byteCount == .zero, cache.heldBytes == .zero else { return 10 }
+            guard cache.store.index.holdsNothing else { return 11 }
+            guard (0..<40_000).allSatisfy({ cache.value(forKey: $0) == nil }) else { return 12 }
+            cache.limit = .kibibytes(512)
+            for key in 0..<40_000 { cache.insert(-key, forKey: key + round * 100_000) }
+            var found = 0
+            for key in 0..<40_000 {
+                if cache.value(forKey: key) != nil { return 13 }
+                guard let value = cache.value(forKey: key + round * 100_000) else { continue }
+                if value != -key { return 14 }
+                found += 1
+            }
+            guard found == cache.count, found > 1000, cache.statistics.droppedByKernel == 0 else { return 15 }
+            guard cache.byteCount.bytes == found * 32, cache.heldBytes <= .kibibytes(512) else { return 16 }
+        }
+        return 0
+    }
+
     @Test func `where there is no address space values are refused, and what is there stays`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, [UInt8]>("bounded by RLIMIT_AS")
@@ -63,6 +113,16 @@ import Testing
             let none = VolatileCache<Int, [UInt8]>("none")
             guard !none.insert([1], forKey: 1), none.value(forKey: 1) == nil, none.count == 0 else { exit(4) }
             exit(cache.count > 0 ? 0 : 5)
+        }
+    }
+}
+
+extension HashIndex {
+    /// Whether no slot of any page is in use.
+    var holdsNothing: Bool {
+        (0..<pageCount).allSatisfy { number in
+            let page = pageAddress(number)
+            return (0..<Self.slots).allSatisfy { page[$0].load(ordering: .relaxed) == 0 }
         }
     }
 }

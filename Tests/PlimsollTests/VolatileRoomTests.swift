@@ -90,6 +90,49 @@ import Testing
         #expect(verdict.allowance == .zero && verdict.excess == .mebibytes(16))
     }
 
+    @Test func `less than half a margin free is tight, half a margin is not`() {
+        // The margin is 16 MiB.
+        #expect(!Self.judge(Self.reading(free: 8, file: 300, held: 300)).isTight)
+        #expect(Self.judge(Self.reading(free: 7, file: 300, held: 300)).isTight)
+        let below = PressureReading(
+            at: .zero, boundary: .maximum, limit: .mebibytes(512), usage: .mebibytes(504) + .bytes(1), workingSet: .mebibytes(504) + .bytes(1),
+            available: .mebibytes(8) - .bytes(1), volatile: .zero)
+        #expect(!Self.judge(Self.reading(free: 8)).isTight && Self.judge(below).isTight)
+    }
+
+    @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, however often it is looked at`(milliseconds: Int) {
+        var least = RecentLeast()
+        #expect(least.add(10, at: .seconds(100)) == 10)
+        var forgotten: Double?
+        for step in 1...(12_000 / milliseconds) {
+            let after = Double(step * milliseconds) / 1000
+            if least.add(50, at: .seconds(100 + after)) == 50 { forgotten = forgotten ?? after } else { #expect(forgotten == nil) }
+        }
+        #expect(forgotten.map { $0 > 5 && $0 <= 10.9 } == true, "\(forgotten ?? -1) s")
+    }
+
+    @Test func `a low value counts for five seconds at least`() {
+        for offset in 0..<20 {
+            var least = RecentLeast()
+            _ = least.add(50, at: .seconds(100))
+            let low = 100.0 + Double(offset) / 2
+            #expect(least.add(10, at: .seconds(low)) == 10)
+            for step in 1...9 {
+                #expect(least.add(50, at: .seconds(low + Double(step) / 2)) == 10, "low at \(low), \(step) halves of a second later")
+            }
+        }
+    }
+
+    @Test func `half of what is allowed wakes the manager, once`() {
+        for (part, wakes) in [(49, 0), (50, 0), (51, 1), (99, 1)] {
+            let woken = Counter(), meter = ChargeMeter { woken.add(1) }
+            meter.takeAnyway(1000)
+            meter.allow(.mebibytes(100), since: meter.heldBytes)
+            #expect(meter.take(part << 20) && woken.value == wakes, "\(part) %")
+            #expect(meter.take(1 << 20) && woken.value == (part < 50 ? 0 : 1), "once")
+        }
+    }
+
     @Test func `neighbours outside the group count: the machine bounds what a group may take`() {
         let machine = PressureReading.IdleMemory(total: .gibibytes(4), free: .mebibytes(500))
         let verdict = Self.judge(Self.reading(limit: 2048, free: 1000, machine: machine))

@@ -31,6 +31,13 @@ int plimsoll_reclaim(void *address, size_t bytes);
 /// MADV_DONTNEED: gives the pages back now; they read as zeros and can be written again.
 int plimsoll_drop(void *address, size_t bytes);
 
+/// MADV_DONTNEED_LOCKED (Linux 5.18): the same for pages that are locked (mlockall), which plimsoll_drop refuses with EINVAL.
+int plimsoll_drop_locked(void *address, size_t bytes);
+
+/// Has whole writable pages read as zeros in any case: gives them back, locked or not, or else writes zeros. Returns the errno of what failed if they
+/// are still there. A reader of an aligned word meanwhile sees what was there or zero.
+int plimsoll_empty(void *address, size_t bytes);
+
 /// MADV_POPULATE_WRITE: faults pages in, all in one call; fails before Linux 5.14, where a first write does it one by one.
 int plimsoll_populate(void *address, size_t bytes);
 

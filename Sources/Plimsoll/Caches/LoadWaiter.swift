@@ -78,6 +78,13 @@ final class LoadWaiter<Value: Sendable>: Sendable {
         }
     }
 
+    /// Whether somebody has settled it.
+    var isSettled: Bool {
+        state.withLock { state in
+            if case .settled = state { true } else { false }
+        }
+    }
+
     /// Hands it the load. False if somebody else must take it.
     func offer() -> Bool {
         guard mayLead else {

@@ -14,11 +14,17 @@ extension PurgeableCache {
         guard cell != 0 else { return readMissing(key, hash, shard, sequence) }
         guard index.mayList(hash, in: cell) else { return readFurther(key, hash) }
         let (slot, found, value) = copy(cell & index.mask, shard)
-        guard sequence & 1 == 0, isUnchanged(shard, sequence), found == key, !counters.has(.expiry),
-            let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0
-        else { return readFurther(key, hash) }
+        guard sequence & 1 == 0, isUnchanged(shard, sequence), found == key, !counters.has(.expiry) else { return readFurther(key, hash) }
         slot.use()
+        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countedElsewhere(value) }
         counters.count(.hit, onLane: lane)
+        return value
+    }
+
+    /// A hit of a thread that has no lane of its own; gone on to as well.
+    @inlinable @inline(never)
+    func countedElsewhere(_ value: Value) -> Value? {
+        counters.countElsewhere(.hit)
         return value
     }
 
@@ -131,7 +137,7 @@ extension PurgeableCache {
     func countQuiet(_ shard: CacheShard) {
         shard.quietReads.pointee &+= 1
         // What may expire is taken out by look-ups.
-        guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry) else { return }
+        guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry), ThreadSeats.mayOpen else { return }
         // Released with all that has been written.
         shard.openness.pointee.store(CacheShard.open, ordering: .releasing)
     }

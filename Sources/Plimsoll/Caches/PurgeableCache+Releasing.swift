@@ -23,18 +23,24 @@ extension PurgeableCache {
     }
 
     func setLimit(_ new: Int) {
-        if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
-        counters.bound.pointee.store(new, ordering: .relaxed)
+        // Of several threads that set it, listeners among them, the last to come decides both numbers.
+        let turn = limitChanges.withLock { turn in
+            turn += 1
+            if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
+            counters.bound.pointee.store(new, ordering: .relaxed)
+            return turn
+        }
         // Nobody who went by the old bound is under way any more.
         _ = sum { _ in 0 }
         let pause = Parker()
-        while case let excess = counters.total.pointee.load(ordering: .relaxed) - new, excess > 0 {
+        // Down to the bound that is in force: another thread may have raised it meanwhile.
+        while case let excess = counters.total.pointee.load(ordering: .relaxed) - counters.bound.pointee.load(ordering: .relaxed), excess > 0 {
             if letGo(excess, reason: .evicted) > 0 { continue }
             // Others may hold what they have evicted and not linked yet: they link it or give it up in a moment. What is pinned stays.
             if pinnedCount > 0 { break }
             pause.park(atMost: .microseconds(50))
         }
-        counters.limit.pointee.store(new, ordering: .releasing)
+        limitChanges.withLock { if $0 == turn { counters.limit.pointee.store(new, ordering: .releasing) } }
     }
 
     func letGo(_ target: Int, reason: RemovalReason) -> Int {

@@ -11,6 +11,8 @@ import Synchronization
 /// Registered with a manager, the cache grows only while memory has room (see `ChargeMeter`) and releases coldest first. What the kernel gets back depends on
 /// the heap: trivial values and objects of a page or more come back, small objects that lie among live ones hardly do, with any allocator.
 ///
+/// A forked child should call `exec` or make caches of its own and use them on one thread: locks that other threads of the parent held stay locked in the child.
+///
 /// The policy is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
 public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, TagPurgeable {
     public let name: String
@@ -22,6 +24,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     //   directory            atomics, written under the lock of the shard that splits
     //   counters             relaxed atomics: numbers that publish nothing else
     //   listeners, loads     their own mutexes, as those of invalidation
+    //   limit and bound      `limitChanges`, to which no code of others is called; read without it
     //   loadRecord, claims   relaxed atomics, as the counters
     //   batch                taken out by whoever releases, so never shared
     @usableFromInline let hasher: CacheHash
@@ -33,6 +36,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     let meter = AtomicLazyReference<ChargeMeter>()
     let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
     let invalidationListeners = Mutex<[@Sendable () -> Void]>([])
+    /// How often the limit has been set.
+    let limitChanges = Mutex<UInt64>(0)
     let loads = SingleFlight<Key, Value>()
     let taggedLoads = TaggedLoads<Key>()
     let loadRecord = LoadRecord()
@@ -129,6 +134,8 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     ///
     /// The value is lent: where a look-up takes no lock, no reference to it is counted either, which is most of what looking up an object or a `String` costs.
     /// `body` runs under no lock, may take its time and use the cache; whatever leaves the cache meanwhile, the value lives until `body` ends.
+    ///
+    /// `body` must not go on in a forked child: there the bits of the value are zeros. A child that is forked inside `body` may only call `exec` or `_exit`.
     @inlinable
     public func withValue<Result, Failure: Error>(forKey key: Key, _ body: (borrowing Value) throws(Failure) -> Result) throws(Failure) -> Result? {
         let hash = hasher.of(key)

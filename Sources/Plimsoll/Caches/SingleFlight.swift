@@ -10,7 +10,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     /// A load and the line behind it.
     final class Flight: Sendable {
         struct State {
-            var line: [Waiter] = []
+            var line = LoadLine<Value>()
             /// Who loads; `nil` between one that gave up and the next.
             var leader: LoadToken?
         }
@@ -72,32 +72,34 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         withExtendedLifetime(forgotten) {}
     }
 
-    /// How many wait for the load of `key`; `nil` if none is under way. Such as were cancelled are counted until it is over.
+    /// How many wait for the load of `key`; `nil` if none is under way. Such as were cancelled are counted until the line is tidied.
     func lineLength(of key: Key) -> Int? { flights.withLock { flights in flights[key]?.state.withLock { $0.line.count } } }
 
     // MARK: Entering
 
     private func turn(_ key: Key) -> Turn {
         let own = LoadToken.current
-        return flights.withLock { flights in
+        let (turn, gone): (Turn, [Waiter]) = flights.withLock { flights in
             guard let flight = flights[key] else {
                 let flight = Flight()
                 flights[key] = flight
-                return .lead(flight)
+                return (.lead(flight), [])
             }
             return flight.state.withLock { state in
-                if let leader = state.leader, own?.isWithin(leader) ?? false { return .isOwn }
+                if let leader = state.leader, own?.isWithin(leader) ?? false { return (.isOwn, []) }
                 let waiter = Waiter(mayLead: true)
-                state.line.append(waiter)
-                return .wait(waiter, flight)
+                let gone = state.line.append(waiter)
+                return (.wait(waiter, flight), gone)
             }
         }
+        return withExtendedLifetime(gone) { turn }
     }
 
     /// The same for many keys at once; none is entered if one of them is being loaded by who asks.
     private func turns(_ keys: [Key]) throws -> [(key: Key, turn: Turn)] {
         let own = LoadToken.current
-        var recursion: Key?
+        var recursion: Key?, gone: [Waiter] = []
+        defer { withExtendedLifetime(gone) {} }
         let turns: [(key: Key, turn: Turn)] = flights.withLock { flights in
             recursion = keys.first { key in
                 flights[key]?.state.withLock { state in state.leader.map { own?.isWithin($0) ?? false } ?? false } ?? false
@@ -106,7 +108,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             return keys.map { key in
                 if let flight = flights[key] {
                     let waiter = Waiter(mayLead: false)
-                    flight.state.withLock { $0.line.append(waiter) }
+                    gone += flight.state.withLock { $0.line.append(waiter) }
                     return (key, .wait(waiter, flight))
                 }
                 let flight = Flight()
@@ -156,7 +158,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 flight.state.withLock { state in
                     defer { state = .init() }
                     return state
-                }.line, remove(flight, key, from: &flights)
+                }.line.waiters, remove(flight, key, from: &flights)
             )
         }
         // The key that the table had leaves the lock before it may die.
@@ -174,7 +176,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             let (next, finished) = flights.withLock { flights in
                 let next: Waiter? = flight.state.withLock { state in
                     state.leader = nil
-                    return state.line.isEmpty ? nil : state.line.removeFirst()
+                    return state.line.popFirst()
                 }
                 return (next, next == nil ? remove(flight, key, from: &flights) : nil)
             }

@@ -150,9 +150,10 @@ final class HashIndex: @unchecked Sendable {
     /// Another place for what `slot` says.
     func move(_ slot: Slot, to word: SlotWord) { slot.pointee.store(word.bits, ordering: .releasing) }
 
-    /// Forgets everything and gives the pages' memory back; they read as zeros, that is as empty.
+    /// Forgets everything. Every page reads as zeros afterwards, that is as empty, and its memory is given back if the kernel takes it.
     func removeAll() {
-        for arena in arenas.indices { _ = plimsoll_drop(arenas[arena].start, arenas[arena].used) }
+        // Where the kernel does not, zeros are written: a slot that stayed would name whatever its segment's number is given to next.
+        for arena in arenas.indices { _ = plimsoll_empty(arenas[arena].start, arenas[arena].used) }
         count = 0
     }
 

@@ -81,6 +81,20 @@ struct Segment {
         return true
     }
 
+    /// A copy of the key of the item at `offset`; `nil` if its page has been taken.
+    ///
+    /// - Parameter meanwhile: what a test has happen between the copy and the look.
+    func key(at offset: Int, _ header: ItemHeader, meanwhile: () -> Void = {}) -> [UInt8]? {
+        let key = [UInt8](unsafeUninitializedCapacity: header.key) { copy, count in
+            if let start = copy.baseAddress, header.key > 0 { plimsoll_copy_racing(start, base + offset + header.keyStart, header.key) }
+            count = header.key
+        }
+        meanwhile()
+        // The look comes after the copy: a page that was there now was there all the while.
+        atomicMemoryFence(ordering: .acquiring)
+        return isThere(offset) ? key : nil
+    }
+
     /// The first item at `offset` or behind it, of those whose pages are still there.
     func nextItem(from offset: Int) -> (offset: Int, header: ItemHeader)? {
         guard let firsts else {

@@ -9,7 +9,7 @@
 /// `anon` go on counting these pages until they are taken, the working set and `MemAvailable` don't; but once the
 /// kernel reclaims, pages that were read since move from `inactive_file` to `active_file`, which the working set counts.
 ///
-/// A forked child sees an empty cache and can put nothing in. Where the kernel refuses (before 4.14, under `mlockall`) it is an
+/// A forked child sees an empty cache and can put nothing in; caches of its own it should use on one thread. Where the kernel refuses (before 4.14, under `mlockall`) it is an
 /// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.
 public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable, TagPurgeable {
     public let name: String
@@ -131,14 +131,28 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return isKept ?? false
     }
 
-    /// Takes out and returns the value under `key`; `nil` if there was none.
+    /// Takes out and returns the value under `key`; `nil` if there was none, or if the kernel took it.
+    ///
+    /// Of several callers at once one gets the value.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
-        let value = value(forKey: key)
-        _ = withKey(key) { hash, keyBytes, isSame in
-            while let found = store.find(hash, keyBytes, isSame: isSame) { store.remove(found) }
+        let value: Value?? = withKey(key) { hash, keyBytes, isSame in
+            while let found = store.find(hash, keyBytes, isSame: isSame) {
+                // Read before, as decoding is the application's code and not to run under the lock.
+                var isGood = false
+                let value = try? Value.decoded(byteCount: found.count) { buffer in
+                    isGood = store.copy(found, to: buffer)
+                    return isGood
+                }
+                guard isGood ? store.remove(found) : !store.hasMoved(found) else { continue }
+                guard let value = value.flatMap({ $0 }) else { break }
+                store.counters.count(.hit)
+                return value
+            }
+            store.noteMiss()
+            return nil
         }
-        return value
+        return value ?? nil
     }
 
     /// Takes out everything and gives its memory back.

@@ -84,11 +84,13 @@ extension VolatileLog {
     }
 
     /// What is no longer named by the index is no longer counted, and told of.
-    mutating func depart(_ word: SlotWord, _ cost: Int, _ key: UnsafeRawBufferPointer?, _ reason: RemovalReason) {
+    ///
+    /// - Parameter key: a copy of its key, only made where somebody listens; `nil` if the key is gone.
+    mutating func depart(_ word: SlotWord, _ cost: Int, _ key: @autoclosure () -> [UInt8]?, _ reason: RemovalReason) {
         guard segments[word.segment] != nil else { return }
         count(word.segment, items: -1, bytes: -cost)
         tally(reason, 1)
-        if isListening, let key { departures.append(Departure(key: Array(key), reason: reason)) }
+        if isListening, let key = key() { departures.append(Departure(key: key, reason: reason)) }
     }
 
     mutating func tally(_ reason: RemovalReason, _ items: Int) {

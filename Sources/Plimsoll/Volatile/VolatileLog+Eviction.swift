@@ -49,8 +49,7 @@ extension VolatileLog {
     /// Takes an item out of the index and tells why.
     mutating func leave(_ slot: HashIndex.Slot, _ word: SlotWord, _ header: ItemHeader, in segment: Segment, _ reason: RemovalReason) {
         index.remove(slot)
-        let key = UnsafeRawBufferPointer(start: segment.base + word.offset + header.keyStart, count: header.key)
-        depart(word, header.cost, isListening && segment.isThere(word.offset) ? key : nil, reason)
+        depart(word, header.cost, segment.key(at: word.offset, header), reason)
     }
 
     private func hasExpired(_ segment: Segment, _ offset: Int, _ header: ItemHeader) -> Bool {
@@ -106,8 +105,9 @@ extension VolatileLog {
         // Zero first: from here on its slots say nothing.
         table[number].pointee.generation.store(0, ordering: .releasing)
         if plimsoll_blank(segment.base, AddressSpace.rounded(segment.capacity)) != 0 {
-            // Too many mappings to part this one: the pages can be given back all the same.
-            _ = plimsoll_drop(segment.base, segment.frontier)
+            // Too many mappings to part this one, or too many locked pages for another: the pages can be given back all the same, or hold zeros at
+            // least. What stayed would be taken for items of the next segment here.
+            _ = plimsoll_empty(segment.base, segment.frontier)
         }
         space.give(segment.base, segment.capacity)
         segment.firsts?.deallocate()

@@ -150,7 +150,7 @@ struct VolatileLog: ~Copyable {
         let word = SlotWord(segment: number, offset: offset, hash: header.hash)
         // Room was made since: what was to be replaced may have been evicted.
         if let existing, let slot = index.find(existing, header.hash) {
-            depart(existing, cost(of: existing), key, .replaced)
+            depart(existing, cost(of: existing), Array(key), .replaced)
             // Its key is in use, or nobody would write it again.
             index.move(slot, to: SlotWord(segment: number, offset: offset, hash: header.hash, uses: 1))
         } else {

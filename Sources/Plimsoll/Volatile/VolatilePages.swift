@@ -124,8 +124,8 @@ struct VolatilePages: @unchecked Sendable {
     /// Gives all pages back for good.
     func giveBack() {
         alive.pointee.store(0, ordering: .relaxed)
-        // Refused if the process has as many mappings as it may.
-        if plimsoll_blank(start, mappedBytes) != 0 { _ = plimsoll_drop(start, mappedBytes) }
+        // Refused if the process has as many mappings, or locked pages, as it may. What stays then is nobody's until the mapping ends.
+        if plimsoll_blank(start, mappedBytes) != 0, plimsoll_drop(start, mappedBytes) != 0 { _ = plimsoll_drop_locked(start, mappedBytes) }
         if isGuarded { _ = plimsoll_forbid(start, dataBytes) }
     }
 

@@ -39,15 +39,20 @@ extension VolatileStore {
         }
     }
 
-    /// Takes an item out.
+    /// Takes an item out if it is still where it was found.
+    ///
+    /// - Returns: whether it was: of several callers one takes it out.
     @usableFromInline
-    func remove(_ found: Found) {
-        withLog(()) { log in
-            guard let segment = log.segments[found.word.segment], let header = segment.header(at: found.word.offset),
-                let slot = log.index.find(found.word, header.hash)
-            else { return }
+    @discardableResult
+    func remove(_ found: Found) -> Bool {
+        withLog(false) { log in
+            // The generation tells a later item of the same key at the same place.
+            guard let segment = log.segments[found.word.segment], segment.generation == found.generation,
+                let header = segment.header(at: found.word.offset), let slot = log.index.find(found.word, header.hash)
+            else { return false }
             log.leave(slot, found.word, header, in: segment, .removed)
             if segment.isSealed, log.segments[found.word.segment]?.liveCount == 0 { log.retire(found.word.segment, .removed) }
+            return true
         }
     }
 

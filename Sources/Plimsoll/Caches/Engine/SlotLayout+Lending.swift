@@ -24,9 +24,15 @@ extension SlotLayout {
             // It borrowed before the shard was last closed, and has been given one then.
             guard seat.given.pointee.load(ordering: .relaxed) != lent, let value = UnsafeMutablePointer<Value>(bitPattern: lent) else { return }
             retain(value)
+            #if DEBUG
+            LendingPoint.retained.pass()
+            #endif
             // Somebody else's may be there, who has come too late and is about to take it back.
             while !seat.given.pointee.compareExchange(expected: 0, desired: lent, ordering: .releasing).exchanged { plimsoll_nap(50_000) }
             // Then its thread sees it when it ends borrowing, or we see that it has ended.
+            #if DEBUG
+            LendingPoint.given.pass()
+            #endif
             ThreadSeats.barrier()
             guard seat.lender.pointee.load(ordering: .acquiring) != UInt(bitPattern: shard.base), seat.takeGiven(lent) else { return }
             release(value)

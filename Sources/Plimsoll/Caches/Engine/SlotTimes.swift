@@ -30,7 +30,8 @@ struct ExpiryWheel {
     private static let tickBits: Int64 = 27
 
     private var heads: ContiguousArray<UInt32> = []
-    private var counts: ContiguousArray<Int> = []
+    /// For each ring, which of its buckets hold something, a bit each.
+    private var filled: ContiguousArray<UInt64> = []
     /// All before this tick has been looked at.
     private var tick: Int64 = 0
 
@@ -43,7 +44,7 @@ struct ExpiryWheel {
     mutating func use(at now: Int64) {
         guard !isUsed else { return }
         heads = ContiguousArray(repeating: SlotNode.none, count: Self.rings * 64)
-        counts = ContiguousArray(repeating: 0, count: Self.rings)
+        filled = ContiguousArray(repeating: 0, count: Self.rings)
         tick = now >> Self.tickBits
     }
 
@@ -67,7 +68,7 @@ struct ExpiryWheel {
             times.set(next, neighbour)
         }
         heads[bucket] = slot
-        counts[Int(ring)] += 1
+        filled[Int(ring)] |= 1 << UInt64(bucket & 63)
     }
 
     /// Takes `slot` out if it is in.
@@ -87,12 +88,13 @@ struct ExpiryWheel {
             neighbour.links.0 = neighbour.links.0 & 0xFF00_0000 | older
             times.set(newer, neighbour)
         }
-        counts[bucket >> 6] -= 1
+        if heads[bucket] == SlotNode.none { filled[bucket >> 6] &= ~(1 << UInt64(bucket & 63)) }
         own.links = (SlotNode.none, SlotNode.none)
         times.set(slot, own)
     }
 
-    /// A slot whose deadline has passed, still in; `nil` if there is none, or too many others had to be moved on for now.
+    /// A slot whose deadline has passed, still in; `nil` if there is none, or too many others had to be moved on for now. However much time has passed
+    /// since the last look, empty buckets cost nothing.
     mutating func due(at now: Int64, _ times: inout SlotColumn<SlotTimes>) -> UInt32? {
         guard isUsed else { return nil }
         let last = now >> Self.tickBits
@@ -112,21 +114,22 @@ struct ExpiryWheel {
 
     /// The bucket that is to be emptied at this tick: those of the outer rings first, as they fill the inner.
     private func occupied() -> Int? {
-        for ring in (0..<Int64(Self.rings)).reversed() where counts[Int(ring)] > 0 && tick & (1 << (6 * ring) - 1) == 0 {
-            let bucket = Int(ring) * 64 + Int(tick >> (6 * ring) & 63)
-            if heads[bucket] != SlotNode.none { return bucket }
+        for ring in (0..<Int64(Self.rings)).reversed() where tick & (1 << (6 * ring) - 1) == 0 {
+            let place = tick >> (6 * ring) & 63
+            if filled[Int(ring)] & 1 << UInt64(place) != 0 { return Int(ring) * 64 + Int(place) }
         }
         return nil
     }
 
-    /// Goes on to the next tick at which there may be something, at most to `last`.
+    /// Goes on to the next tick at which a bucket is to be emptied, at most to `last`.
     private mutating func skip(to last: Int64) {
-        var bits: Int64 = 0
-        for ring in 0..<Self.rings {
-            if counts[ring] > 0 { break }
-            bits += 6
+        var next = last
+        for ring in 0..<Int64(Self.rings) where filled[Int(ring)] != 0 {
+            let turn = tick >> (6 * ring), bits = filled[Int(ring)], start = UInt64(turn + 1) & 63
+            // The bucket behind this turn's in the lowest bit, and this turn's own, which comes a whole round later, in the highest.
+            let ahead = bits >> start | bits << (64 - start & 63)
+            next = min(next, (turn + 1 + Int64(ahead.trailingZeroBitCount)) << (6 * ring))
         }
-        // With nothing in the inner rings, nothing happens before the next turn of theirs.
-        tick = min(last, ((tick >> bits) + 1) << bits)
+        tick = next
     }
 }

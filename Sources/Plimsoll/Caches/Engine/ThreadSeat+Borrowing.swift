@@ -4,7 +4,7 @@ public import Synchronization
 /// A thread may go on using a value after it has left the shard that keeps it, without a reference of its own: it says so in its seat, as with hazard pointers
 /// (M. Michael, TPDS 2004). Whoever closes the shard to write to it gives the thread a reference, so that neither waits for the other.
 ///
-/// What is borrowed lies in the seat meanwhile, bit by bit. A child forked then would find zeros there.
+/// What is borrowed lies in the seat meanwhile, bit by bit. A child forked then finds zeros there: see `PurgeableCache.withValue`.
 extension ThreadSeat {
     /// The shard out of which its thread has borrowed; 0 for none.
     @inlinable @inline(__always)
@@ -40,17 +40,34 @@ extension ThreadSeat {
         plimsoll_compiler_barrier()
         lender.pointee.store(0, ordering: .releasing)
         plimsoll_compiler_barrier()
+        #if DEBUG
+        LendingPoint.ended.pass()
+        #endif
         // A giver whose gift this misses sees, after its barrier, that it has come too late.
         if given.pointee.load(ordering: .relaxed) == UInt(bitPattern: value) { dropGiven(value) }
     }
 
     @usableFromInline @inline(never)
     func dropGiven<Value>(_ value: UnsafeMutablePointer<Value>) {
-        // Out of the room first: what ends now may borrow itself.
+        #if DEBUG
+        LendingPoint.seen.pass()
+        #endif
+        // Taken first: a giver that has come too late may have taken it back, and what lies in the room be dead.
+        guard takeGiven(UInt(bitPattern: value)) else { return }
+        // Out of the room before it ends: what ends now may borrow itself.
         let own = room(Value.self).move()
-        if takeGiven(UInt(bitPattern: value)) { return }
-        // Somebody has taken it back.
-        withUnsafeTemporaryAllocation(of: Value.self, capacity: 1) { $0.initializeElement(at: 0, to: own) }
+        withExtendedLifetime(own) {}
+    }
+
+    /// Has a thread that ends inside a borrow leave nothing in its seat that a giver would wait for. What it has been given then never ends, as nothing does
+    /// that the thread held.
+    func endBorrowing() {
+        // Else what is given comes too late already, and its giver is about to take it back.
+        guard lender.pointee.load(ordering: .relaxed) != 0 else { return }
+        lender.pointee.store(0, ordering: .releasing)
+        plimsoll_compiler_barrier()
+        // Whoever gives later sees, after its barrier, that it has come too late, and takes it back itself.
+        given.pointee.store(0, ordering: .relaxed)
     }
 
     /// Whether it was still there.

@@ -91,7 +91,6 @@ enum ThreadSeats {
             let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
             // Acquired with the counts of who left it.
             guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else { continue }
-            seat.lender.pointee.store(0, ordering: .relaxed)
             seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
             // Seen by a writer that sees our first word, or we see its closing: see `ThreadSeat.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
@@ -107,8 +106,10 @@ enum ThreadSeats {
 
     private static func leave(_ base: UnsafeMutableRawPointer?) {
         guard let base, let memory, base != seat(capacity, memory).base else { return }
-        ThreadSeat(base: base).visited.pointee.store(0, ordering: .relaxed)
-        ThreadSeat(base: base).lane.pointee.store(0, ordering: .releasing)
+        let seat = ThreadSeat(base: base)
+        seat.endBorrowing()
+        seat.visited.pointee.store(0, ordering: .relaxed)
+        seat.lane.pointee.store(0, ordering: .releasing)
     }
 
     /// Tells closings apart: never that of an open shard or of a closed one.
@@ -116,12 +117,26 @@ enum ThreadSeats {
     // Relaxed: a number that orders nothing.
     private static let tickets = Atomic<UInt>(CacheShard.open)
 
+    /// Whether the kernel has begun to refuse barriers.
+    private static let areBarriersRefused = Atomic(false)
+
+    /// Whether shards may open. Not once barriers are refused: closing would be slow, so that look-ups take locks from then on.
+    // Relaxed: a shard that opens all the same is closed as any other, at the slow price.
+    @usableFromInline
+    static var mayOpen: Bool { !areBarriersRefused.load(ordering: .relaxed) }
+
     /// Has every thread that runs pass a full barrier.
     static func barrier() {
-        // A forked child may have to say again that it wants barriers.
-        precondition(
-            plimsoll_barrier() == 0 || plimsoll_prepare_barrier() == 0 && plimsoll_barrier() == 0,
-            "membarrier(2) has been refused after it had been granted: something forbids it since, such as a seccomp filter installed late")
+        if plimsoll_barrier() == 0 { return }
+        // A forked child has to say again that it wants barriers.
+        if plimsoll_prepare_barrier() == 0, plimsoll_barrier() == 0 { return }
+        // For want of memory, for which the barrier of all processes asks for none.
+        if plimsoll_slow_barrier() == 0 { return }
+        // Refused for good, as by a seccomp filter installed late. What is still open is closed by waiting: a store reaches the other processors in
+        // microseconds at most, whatever comes of barriers (Morrison and Afek, "Temporally bounding TSO for fence-free asymmetric synchronization",
+        // ASPLOS 2015), and a thread that has lost its processor has passed a barrier. That is the case once for each open shard.
+        areBarriersRefused.store(true, ordering: .relaxed)
+        plimsoll_nap(10_000_000)
     }
 
     /// Waits until no thread reads shards that have been closed.

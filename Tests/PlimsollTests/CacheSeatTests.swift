@@ -1,0 +1,175 @@
+import Glibc
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Seats of threads where a process does to them what it seldom does: forks, ends a thread in the middle of a look-up, forbids barriers. Each in a process of its
+/// own, which ends by itself if it hangs.
+@Suite(.timeLimit(.minutes(5))) struct CacheSeatTests {
+    typealias Object = CacheVisitTests.Object
+    typealias Crew = CacheVisitTests.Crew
+
+    private static func cache(opensAfter: Int = 4, shardCount: Int = 1) -> PurgeableCache<Int, Object> {
+        PurgeableCache(
+            "seated", lifetime: CacheLifetime(nil, nil, nil), shardCount: shardCount, opensAfter: opensAfter, time: .running, cost: { _, _ in 1 })
+    }
+
+    private static func isOpen(_ cache: PurgeableCache<Int, Object>) -> Bool {
+        cache.directory.shard(at: 0).openness.pointee.load(ordering: .relaxed) == CacheShard.open
+    }
+
+    // MARK: Forks
+
+    /// What the threads of a forked child find; the status to exit with.
+    private static func lookInChild() -> Int32 {
+        let crew = Crew(), gate = Mutex(()), other = Atomic<UInt>(0)
+        gate.withLock { _ in
+            _ = crew.start(1) { _ in
+                ThreadSeats.take()
+                other.store(UInt(bitPattern: seatOfThisThread()), ordering: .sequentiallyConsistent)
+                crew.arrived()
+                gate.withLock { _ in }
+            }
+            crew.waitForArrivals(1)
+            ThreadSeats.take()
+        }
+        crew.waitForEnd()
+        if UInt(bitPattern: seatOfThisThread()) == other.load(ordering: .sequentiallyConsistent) { return 10 }
+
+        let cache = cache(opensAfter: 3, shardCount: 4), wrong = Counter(), found = Counter(), lookers = Crew()
+        let look: @Sendable (Int) -> Void = { thread in
+            var random = SeededGenerator(seed: UInt64(thread))
+            for step in 0..<20_000 {
+                let number = Int.random(in: 0..<150, using: &random)
+                if thread == 0, step % 50 < 2 {
+                    cache.insert(Object(number), forKey: number)
+                } else if let object = cache.value(forKey: number) {
+                    found.add(1)
+                    if object.number != number { wrong.add(1) }
+                }
+            }
+        }
+        guard lookers.start(3, look) == 3 else { return 11 }
+        look(3)
+        lookers.waitForEnd()
+        if wrong.value > 0 { return 12 }
+        if found.value == 0 { return 13 }
+        return cache.statistics.hits == found.value ? 0 : 14
+    }
+
+    @Test func `in a forked child every thread has a seat of its own, finds what is there, and each hit counts`() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)
+            let crew = Crew(), status = Atomic<Int32>(1)
+            // A thread that has locked no mutex: Swift's traps in a child once it is contended, if its thread had used one before.
+            _ = crew.start(1) { _ in
+                ThreadSeats.take()
+                typealias Fork = @convention(c) () -> pid_t
+                guard let fork = dlsym(nil, "fork").map({ unsafeBitCast($0, to: Fork.self) }), ThreadSeat.current != nil else { return }
+                let child = fork()
+                if child == 0 {
+                    alarm(60)
+                    _exit(CacheSeatTests.lookInChild())
+                }
+                var result: Int32 = 0
+                guard waitpid(child, &result, 0) == child else { return }
+                status.store(result & 0x7f != 0 ? 100 + (result & 0x7f) : result >> 8, ordering: .sequentiallyConsistent)
+            }
+            crew.waitForEnd()
+            exit(status.load(ordering: .sequentiallyConsistent))
+        }
+    }
+
+    // MARK: Threads that end early
+
+    /// What a thread needs that ends inside a borrow.
+    private final class Last: Sendable {
+        let cache = CacheSeatTests.cache()
+        let isGiven = Atomic(false)
+    }
+
+    @Test func `a thread that ends inside a borrow keeps no writer waiting`() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)
+            let last = Last(), cache = last.cache
+            cache.insert(Object(1), forKey: 1)
+            var thread = pthread_t()
+            let started = pthread_create(
+                &thread, nil,
+                { argument in
+                    let last = Unmanaged<Last>.fromOpaque(argument!).takeUnretainedValue()
+                    while !CacheSeatTests.isOpen(last.cache) { _ = last.cache.value(forKey: 1) }
+                    last.cache.withValue(forKey: 1) { _ in
+                        // Writing has the thread be given a reference, which it never takes.
+                        last.cache.insert(Object(2), forKey: 2)
+                        last.isGiven.store((ThreadSeat.current?.given.pointee.load(ordering: .relaxed) ?? 0) != 0, ordering: .relaxed)
+                        pthread_exit(nil)
+                    }
+                    return nil
+                }, Unmanaged.passUnretained(last).toOpaque())
+            guard started == 0, pthread_join(thread, nil) == 0, last.isGiven.load(ordering: .relaxed) else { exit(2) }
+            // The next thread has its seat.
+            let crew = Crew(), alive = Counter()
+            _ = crew.start(1) { _ in
+                cache.insert(Object(3, alive: alive), forKey: 3)
+                while !Self.isOpen(cache) { _ = cache.value(forKey: 3) }
+                cache.withValue(forKey: 3) { _ in cache.removeAll() }
+            }
+            crew.waitForEnd()
+            exit(cache.count == 0 && alive.value == 0 ? 0 : 3)
+        }
+    }
+
+    // MARK: Barriers
+
+    @Test func `once the kernel refuses barriers caches take locks, and what is open is closed all the same`() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)
+            let cache = Self.cache(), alive = Counter()
+            cache.insert(Object(1, alive: alive), forKey: 1)
+            while !Self.isOpen(cache) { _ = cache.value(forKey: 1) }
+            var filter = CallFilter()
+            filter.refuse(CallFilter.membarrier, EPERM)
+            guard filter.install() else { exit(2) }
+            guard
+                cache.withValue(
+                    forKey: 1,
+                    { object in
+                        cache.removeAll()
+                        return alive.value == 1 && object.number == 1
+                    }) == true, alive.value == 0, !Self.isOpen(cache)
+            else { exit(3) }
+            cache.insert(Object(2), forKey: 2)
+            for _ in 0..<100 where cache.value(forKey: 2)?.number != 2 { exit(4) }
+            guard !Self.isOpen(cache), !ThreadSeats.mayOpen else { exit(5) }
+            // Others as well, and from the beginning.
+            let late = Self.cache()
+            late.insert(Object(3), forKey: 3)
+            for _ in 0..<100 where late.withValue(forKey: 3, { $0.number }) != 3 { exit(6) }
+            exit(Self.isOpen(late) ? 7 : 0)
+        }
+    }
+
+    @Test func `where barriers fail for want of memory the slow one does, and shards go on opening`() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)
+            let cache = Self.cache()
+            cache.insert(Object(1), forKey: 1)
+            while !Self.isOpen(cache) { _ = cache.value(forKey: 1) }
+            var filter = CallFilter()
+            // MEMBARRIER_CMD_PRIVATE_EXPEDITED.
+            filter.refuse(CallFilter.membarrier, argument: 0, 8, ENOMEM)
+            guard filter.install() else { exit(2) }
+            cache.insert(Object(2), forKey: 1)
+            guard !Self.isOpen(cache), cache.value(forKey: 1)?.number == 2 else { exit(3) }
+            for _ in 0..<100 where cache.value(forKey: 1)?.number != 2 { exit(4) }
+            exit(ThreadSeats.mayOpen == Self.isOpen(cache) ? 0 : 5)
+        }
+    }
+}
+
+/// The address of the calling thread's seat, if it has one.
+private func seatOfThisThread() -> UnsafeMutableRawPointer? { ThreadSeat.current?.base }
