@@ -194,21 +194,6 @@ import Testing
         #expect(seen.all == ["open [1] active", "again [] active"])
     }
 
-    @Test func `C22 C85 a process that ends itself under pressure ends in good order: saved, then cleaned up, then the last line`() async throws {
-        let log = stage.log, manager = stage.manager, clock = stage.clock
-        stage.observe("a")
-        manager.beforeTermination("cart") { _ in log.add("saved") }
-        manager.lifecycle.onTerminate("files") { context in log.add("clean, \(context.cause)") }
-        try await manager.lifecycle.launch()
-        await withCheckedContinuation { done in
-            manager.parts.threads.run {
-                Ending(parts: manager.parts, time: clock.timekeeper).end(within: .seconds(3), after: .seconds(30), PressureReading(at: .zero))
-                done.resume()
-            }
-        }
-        #expect(Set(log.all) == ["a active", "a inactive", "saved", "clean, pressure"] && stage.exits.first?.status == 75)
-    }
-
     @Test func `a thousand observers in seeded storms of requests: each is done exactly as often as undone`() async throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")

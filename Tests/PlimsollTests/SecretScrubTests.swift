@@ -35,7 +35,7 @@ func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async ->
         #expect(snapshot.wiped == 1 && kept.isWiped && SecretTests.isZero(kept))
     }
 
-    @Test func `C46 what a wake-up in the background brought back is erased again`() async throws {
+    @Test func `C44 what came back since the last scrub is erased by the next`() async throws {
         let key = lifecycle.keep(try SecretTests.secret())
         lifecycle.onScrub("counter") { [calls] in calls.add("scrub") }
         let lifecycle = lifecycle

@@ -29,7 +29,7 @@ extension Environment {
         func wait(_ condition: () -> Bool) -> Bool {
             while !condition() {
                 if isOver.isOn { return false }
-                parker.park()
+                alarms.wait(on: parker)
             }
             return true
         }

@@ -55,10 +55,14 @@ extension Environment {
     /// Has `kind` watched for its own sake: whoever is told of all kinds is told of it.
     func add(_ kind: EnvironmentChange.Kind, quiet: Duration?) -> Registration {
         let isWatched = watch.add(kind, quiet: quiet)
-        let gate = CallGate()
-        return Registration(gate) { [weak self] in
-            // Once, however often it is cancelled: the gate lets nobody through any more.
-            if isWatched, gate.call({}) { self?.watch.remove(kind) }
+        let isCounted = Mutex(isWatched)
+        return Registration(CallGate()) { [weak self] in
+            // Once, however often and on however many threads it is cancelled: each removal counts for one watch.
+            let counted = isCounted.withLock { counted in
+                defer { counted = false }
+                return counted
+            }
+            if counted { self?.watch.remove(kind) }
         }
     }
 }

@@ -75,6 +75,9 @@ final class EnvironmentWatch: Sendable {
         source.unwatch(kind)
     }
 
+    /// Number of those for whom `kind` is watched. For tests.
+    func count(of kind: EnvironmentChange.Kind) -> Int { state.withLock { $0[kind]?.count ?? 0 } }
+
     /// Whether a source may know of it; the rest is only posted.
     private static func isRead(_ kind: EnvironmentChange.Kind) -> Bool {
         switch kind {

@@ -13,6 +13,9 @@ final class AsyncCallGate: Sendable {
 
     private let state = Mutex(State())
 
+    /// The gates that the present task is inside of.
+    static var around: [ObjectIdentifier] { entered }
+
     /// Whether the present task is within a handler.
     static var isInside: Bool { !entered.isEmpty }
 
@@ -45,6 +48,9 @@ final class AsyncCallGate: Sendable {
             state.waiting.append(parker)
             return parker
         }
-        while let parker, state.withLock({ $0.calls > 0 }) { parker.park() }
+        guard let parker else { return }
+        CloseWaits.wait(for: .init(self)) {
+            while state.withLock({ $0.calls > 0 }) { parker.park() }
+        }
     }
 }

@@ -37,11 +37,18 @@ final class FanOut: Sendable {
         var tasks: [Task<Void, Never>] = []
         var outcome = Outcome()
         var continuation: CheckedContinuation<Outcome, Never>?
+        /// The alarm of the deadline, while the call waits.
+        var alarm: Alarms.Alarm?
+        /// The deadline has passed and handlers are not to go on: tasks that start from now on are cancelled too.
+        var isCancelled = false
     }
 
     /// More threads than this are not spent on those that block.
     private static let mostRunners = 64
     private static let mostSlowest = 8
+    /// The least time for forward handlers, so that a handler that took all the time of the way does not keep the
+    /// others from being called (T6).
+    static let leastBudget = Duration.milliseconds(200)
 
     private let handlers: [Handler]
     private let order: Order
@@ -56,24 +63,39 @@ final class FanOut: Sendable {
         self.threads = threads
     }
 
-    /// Calls all of them; returns when they have returned, at `deadline` (running time) at the latest.
+    /// Calls all of them; returns when they have returned, at `deadline` (running time) at the latest. In forward order
+    /// handlers have `leastBudget` even if the deadline has passed already.
     static func call(_ handlers: [Handler], _ order: Order, until deadline: Duration, _ alarms: Alarms, _ threads: HandlerThreads) async -> Outcome {
         guard !handlers.isEmpty else { return Outcome() }
         let fanOut = FanOut(handlers, order, alarms, threads)
-        let left = max(.zero, deadline - alarms.heartbeat.running)
-        let alarm = alarms.set(.deadline, after: left) { fanOut.end() }
-        defer { alarm.cancel() }
+        let left = max(order == .forward ? leastBudget : .zero, deadline - alarms.heartbeat.running)
         return await withCheckedContinuation { continuation in
+            // Before the alarm is set: an alarm that finds no continuation would leave the call without a deadline.
             fanOut.state.withLock { $0.continuation = continuation }
             fanOut.start(min(order.width, handlers.count))
+            fanOut.setAlarm(after: left)
             fanOut.watch()
         }
+    }
+
+    private func setAlarm(after left: Duration) {
+        let alarm = alarms.set(.deadline, after: left) { self.end() }
+        let isOver = state.withLock { state in
+            if state.continuation != nil { state.alarm = alarm }
+            return state.continuation == nil
+        }
+        // All have returned meanwhile, or the alarm has gone off.
+        if isOver { alarm.cancel() }
     }
 
     private func start(_ count: Int) {
         for _ in 0..<count {
             let task = threads.run { await self.work() }
-            state.withLock { $0.tasks.append(task) }
+            let isLate = state.withLock { state in
+                state.tasks.append(task)
+                return state.isCancelled
+            }
+            if isLate { task.cancel() }
         }
     }
 
@@ -81,7 +103,9 @@ final class FanOut: Sendable {
         while let index = begin() {
             var failure: String?
             do { try await handlers[index].body() } catch { failure = "\(handlers[index].name): \(error)" }
-            finish(index, failure)?.resume(returning: state.withLock { $0.outcome })
+            guard let (continuation, alarm) = finish(index, failure) else { continue }
+            alarm?.cancel()
+            continuation.resume(returning: state.withLock { $0.outcome })
         }
     }
 
@@ -95,8 +119,10 @@ final class FanOut: Sendable {
         }
     }
 
-    /// Books a handler's return; who waits for all, if it was the last.
-    private func finish(_ index: Int, _ failure: String?) -> CheckedContinuation<Outcome, Never>? {
+    /// Books a handler's return.
+    ///
+    /// - Returns: the call that waits for all and the alarm of its deadline, if this handler was the last.
+    private func finish(_ index: Int, _ failure: String?) -> (CheckedContinuation<Outcome, Never>, Alarms.Alarm?)? {
         let now = alarms.heartbeat.running
         return state.withLock { state in
             let took = now - (state.running.removeValue(forKey: index) ?? now)
@@ -108,9 +134,9 @@ final class FanOut: Sendable {
                 state.outcome.slowest.insert(timing(index, took), at: place)
                 if slowest.count == Self.mostSlowest { state.outcome.slowest.removeLast() }
             }
-            guard state.finished == handlers.count else { return nil }
-            defer { state.continuation = nil }
-            return state.continuation
+            guard state.finished == handlers.count, let continuation = state.continuation else { return nil }
+            defer { (state.continuation, state.alarm) = (nil, nil) }
+            return (continuation, state.alarm)
         }
     }
 
@@ -140,11 +166,12 @@ final class FanOut: Sendable {
         let now = alarms.heartbeat.running
         let (continuation, outcome, tasks): (CheckedContinuation<Outcome, Never>?, Outcome, [Task<Void, Never>]) = state.withLock { state in
             guard let continuation = state.continuation else { return (nil, Outcome(), []) }
-            state.continuation = nil
+            (state.continuation, state.alarm) = (nil, nil)
             state.outcome.overran = state.running.sorted { $0.key < $1.key }.map { timing($0.key, now - $0.value) }
             state.outcome.unreached = handlers[state.next...].map(\.name)
             guard order == .forward else { return (continuation, state.outcome, []) }
             state.next = handlers.count
+            state.isCancelled = true
             return (continuation, state.outcome, state.tasks)
         }
         for task in tasks { task.cancel() }

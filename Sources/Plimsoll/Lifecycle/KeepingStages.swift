@@ -38,6 +38,19 @@ struct KeepingStages: Sendable {
         }
     }
 
+    /// On leaving the front for an interruption: what has changed is saved, in half of the time, as nothing says how long it
+    /// will last (C41). A way that leads on to the background saves there.
+    var saveOnLeaving: LifecycleEngine.Stage {
+        { [preservation] context in
+            guard context.isLast else { return FanOut.Outcome() }
+            return await blocking {
+                var outcome = FanOut.Outcome()
+                outcome.failures = preservation.checkpoint(within: context.timeRemaining * 0.5).map(\.description)
+                return outcome
+            }
+        }
+    }
+
     /// The run has come to its end in good order, which the next one will know (C24).
     var end: LifecycleEngine.Stage {
         { [preservation] _ in
@@ -50,10 +63,20 @@ struct KeepingStages: Sendable {
     }
 
     /// Last of all, secrets are erased (C44).
-    var scrubLast: LifecycleEngine.Stage {
+    var scrubLast: LifecycleEngine.Stage { scrub(.background) }
+
+    /// After a wake in the background, before the process may stand still again: what has changed since is saved, and
+    /// what came back is erased (C46).
+    var afterWake: [LifecycleEngine.Stage] { [inBackground(save), inBackground(scrub(.wake))] }
+
+    private func inBackground(_ stage: @escaping LifecycleEngine.Stage) -> LifecycleEngine.Stage {
+        { context in context.to == .background ? await stage(context) : FanOut.Outcome() }
+    }
+
+    private func scrub(_ reason: ScrubReport.Reason) -> LifecycleEngine.Stage {
         { [scrub] context in
             await blocking {
-                let report = scrub.run(.background, within: min(ScrubSet.budget, max(Self.leastBudget, context.timeRemaining)))
+                let report = scrub.run(reason, within: min(ScrubSet.budget, max(Self.leastBudget, context.timeRemaining)))
                 var outcome = FanOut.Outcome()
                 outcome.add(overran: report.overran, "scrub", report.took)
                 outcome.add(overran: report.inUse, "secret in use", report.took)
@@ -100,6 +123,26 @@ extension ExclusiveReport {
         outcome.add(overran: overran, "exclusive resource", took)
         outcome.failures = failed.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } + stillHeld.map { "\($0): still held" }
         return outcome
+    }
+}
+
+/// What a process that ends itself saves beside its life cycle: nothing is cleaned up before that is done (C22).
+final class EndingSaves: Sendable {
+    private let pause = Mutex<Pause?>(nil)
+
+    /// Saving begins; `end` what this returns once it is done.
+    func begin() -> Pause {
+        let pause = Pause()
+        self.pause.withLock { $0 = pause }
+        return pause
+    }
+
+    /// Waits until it is done, within what is left of the time.
+    func stage(_ alarms: Alarms) -> LifecycleEngine.Stage {
+        { [self] context in
+            if let pause = pause.withLock({ $0 }) { _ = await pause.wait(context.timeRemaining, on: alarms, heedsCancellation: false) }
+            return FanOut.Outcome()
+        }
     }
 }
 

@@ -15,6 +15,8 @@ public final class Lifecycle: Sendable {
     public let quiesce: QuiesceSet
     let preservation: Preservation
     let unit: LifecycleUnit
+    /// What saves and erases, for whoever does so between two steps.
+    let keeping: KeepingStages
     let tasks: BackgroundTaskRegistry
     /// What only one process may hold.
     public let exclusive: ExclusiveResources
@@ -25,6 +27,8 @@ public final class Lifecycle: Sendable {
     let revocation: Revocation
     /// Purges what the background does not need, within a time; set by the manager.
     let backgroundPurge = BackgroundPurgeHook()
+    /// What a process that ends itself saves beside the last step.
+    let endingSaves = EndingSaves()
     let activations = ActivationInbox()
     let wish = Mutex(LifecycleWish())
     let launching = Mutex(Launching())
@@ -67,7 +71,9 @@ public final class Lifecycle: Sendable {
         self.quiesce = quiesce
         let keeping = KeepingStages(
             exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
-        let stages = LifecycleStages(alarms: alarms, tasks: tasks, quiesce: quiesce, environment: environment, keeping: keeping)
+        self.keeping = keeping
+        let stages = LifecycleStages(
+            alarms: alarms, tasks: tasks, quiesce: quiesce, environment: environment, keeping: keeping, endingSaves: endingSaves)
         revocation.connect(
             .init(close: quiesce.beginRevocation, open: quiesce.endRevocation, post: { environment.post(EnvironmentChange(.credentials($0))) }))
         protectedData.observe { environment.post(EnvironmentChange(.protectedData, to: .flag($0))) }
@@ -76,6 +82,7 @@ public final class Lifecycle: Sendable {
             alarms, threads, stages.surroundings, onStep: { transitionFeed.add($0) }, onGap: { reportFeed.add($0) })
         alarms.whenGapEnds { [unit, weak self] gap in
             stages.gapEnded(gap)
+            if let self { for scene in self.scenesByID.withLock({ Array($0.values) }) { scene.tasks.gapEnded(gap) } }
             unit.engine.gapEnded(gap)
             if gap.kind == .hostSleep { self?.wakeAfterSleep() }
         }

@@ -14,6 +14,8 @@ public struct LifecycleContext: Sendable {
     public var gap: RunningGap?
 
     let heartbeat: Heartbeat
+    /// Whether the way ends with this step: the state entered is the one asked for.
+    var isLast = true
 
     /// What is left of the time for all.
     public var timeRemaining: Duration { max(.zero, deadline - heartbeat.running) }
@@ -54,6 +56,9 @@ public struct LifecycleReport: Sendable, Hashable {
     public var took: Duration = .zero
     /// Whether something else was asked for before this state was reached. Opposite steps that had not begun were left out (C9).
     public var isSuperseded = false
+
+    /// Whether nothing overran or failed.
+    var isClean: Bool { overran.isEmpty && unreached.isEmpty && failures.isEmpty }
 
     mutating func add(_ outcome: FanOut.Outcome) {
         overran += outcome.overran

@@ -42,18 +42,18 @@ final class LifecycleEngine: Sendable {
     private let alarms: Alarms
     private let threads: HandlerThreads
     private let stages: @Sendable (LifecycleTransition) -> [Stage]
-    private let afterGap: @Sendable (LifecycleContext) async -> Void
+    private let afterGap: @Sendable (LifecycleContext) async -> Bool
     private let onStep: @Sendable (LifecycleTransition) -> Void
     /// What the way back from a gap may take.
     private static let gapBudget = Duration.seconds(5)
 
     /// - Parameters:
     ///   - stages: what a step consists of, in order.
-    ///   - afterGap: what is done once the process runs again.
+    ///   - afterGap: what is done once the process runs again; false if anything overran or failed.
     ///   - onStep: hears of each step when it is complete.
     init(
         _ alarms: Alarms, _ threads: HandlerThreads, stages: @escaping @Sendable (LifecycleTransition) -> [Stage],
-        afterGap: @escaping @Sendable (LifecycleContext) async -> Void, onStep: @escaping @Sendable (LifecycleTransition) -> Void
+        afterGap: @escaping @Sendable (LifecycleContext) async -> Bool, onStep: @escaping @Sendable (LifecycleTransition) -> Void
     ) {
         self.alarms = alarms
         self.threads = threads
@@ -67,6 +67,22 @@ final class LifecycleEngine: Sendable {
     /// Whether the way into the background, or to the end, was gone without anything overrun or failed; `nil` while it is under way, and once a step has begun
     /// that leads out again.
     var arrival: Bool? { state.withLock { $0.arrival } }
+
+    /// Runs `body`, which saves and erases again what has changed since the arrival in the background; until that is done
+    /// the arrival is not known. Does nothing elsewhere, and on the way.
+    ///
+    /// - Parameter body: false if anything overran or failed.
+    func arriveAgain(_ body: () async -> Bool) async {
+        let before = state.withLock { state -> (sequence: UInt64, arrival: Bool)? in
+            guard !state.isBusy, state.machine.state == .background, let arrival = state.arrival else { return nil }
+            state.arrival = nil
+            return (state.machine.sequence, arrival)
+        }
+        guard let before else { return }
+        let isClean = await body()
+        // A step taken meanwhile has an arrival of its own.
+        state.withLock { if $0.machine.sequence == before.sequence { $0.arrival = before.arrival && isClean } }
+    }
 
     /// Where it is going, or is.
     var target: LifecycleState { state.withLock { $0.target } }
@@ -166,7 +182,8 @@ final class LifecycleEngine: Sendable {
     }
 
     private func perform(_ transition: LifecycleTransition, until deadline: Duration) async {
-        let context = LifecycleContext(transition, deadline: deadline, heartbeat: alarms.heartbeat)
+        var context = LifecycleContext(transition, deadline: deadline, heartbeat: alarms.heartbeat)
+        context.isLast = state.withLock { $0.target == transition.to }
         for stage in stages(transition) {
             let outcome = await stage(context)
             state.withLock { state in
@@ -185,8 +202,12 @@ final class LifecycleEngine: Sendable {
     /// In the background the process was suspended: nobody could know until now (C4, C17).
     private func comeBack(from gap: RunningGap) async {
         let now = alarms.heartbeat.running
+        var arrival: Bool?
         let steps: [LifecycleTransition] = state.withLock { state in
             guard state.machine.state == .background else { return [] }
+            // What runs now may change what was saved: it has not arrived again until that is saved anew (C46).
+            arrival = state.arrival
+            state.arrival = nil
             let cause = gap.kind == .hostSleep ? LifecycleCause.hostSleep : .thaw
             return [LifecycleState.suspended, .background].compactMap { try? state.machine.take($0, cause: cause, at: now) }
         }
@@ -194,7 +215,8 @@ final class LifecycleEngine: Sendable {
         let here = current
         let transition =
             steps.last ?? LifecycleTransition(from: here, to: here, cause: .thaw, sequence: state.withLock { $0.machine.sequence }, at: now)
-        await afterGap(LifecycleContext(transition, deadline: now + Self.gapBudget, heartbeat: alarms.heartbeat, gap: gap))
+        let isClean = await afterGap(LifecycleContext(transition, deadline: now + Self.gapBudget, heartbeat: alarms.heartbeat, gap: gap))
+        if !steps.isEmpty { state.withLock { $0.arrival = (arrival ?? false) && isClean } }
     }
 }
 

@@ -5,14 +5,17 @@ struct LifecycleStages: Sendable {
     let quiesce: QuiesceSet
     let environment: Environment
     let keeping: KeepingStages
+    let endingSaves: EndingSaves
 
     var surroundings: LifecycleUnit.Surroundings {
         var surroundings = LifecycleUnit.Surroundings()
         surroundings.before = before
         surroundings.after = after
-        surroundings.beforeResume = [keeping.reacquireLost]
-        // What has changed, then admission, and only then timers (C60).
-        surroundings.afterResume = [settle, pause(nil), stage { alarms.release() }]
+        // What has changed, then what was lost, as taking it may hang on a network and needs what has changed (credentials);
+        // then admission, and timers after it: those due in the gap would all go off at once before the first request, and
+        // no request depends on a timer, as everything that expires is judged by the clock (C60, T30).
+        surroundings.afterResume =
+            [settle, keeping.reacquireLost, pause(nil), stage { alarms.release() }] + keeping.afterWake
         return surroundings
     }
 
@@ -21,13 +24,14 @@ struct LifecycleStages: Sendable {
         quiesce.close()
         environment.hold()
         keeping.exclusive.gapEnded(gap)
+        tasks.gapEnded(gap)
     }
 
     private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
         case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
-        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save]
+        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save, endingSaves.stage(alarms)]
         default: []
         }
     }
@@ -37,6 +41,7 @@ struct LifecycleStages: Sendable {
         case (.inactive, .background):
             [keeping.release, keeping.purge, drain, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
         case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
+        case (.active, .inactive): [pause(.inactive), keeping.saveOnLeaving]
         case (_, .inactive): [pause(.inactive)]
         case (_, .active): [pause(.active)]
         case (_, .notRunning): [keeping.scrubLast, keeping.end, pause(.notRunning)]

@@ -11,8 +11,7 @@ final class LifecycleUnit: Sendable {
         var before: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
         /// Done after them.
         var after: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
-        /// Done on the way back from a gap, around those who asked for it.
-        var beforeResume: [LifecycleEngine.Stage] = []
+        /// Done on the way back from a gap, after those who asked for it.
         var afterResume: [LifecycleEngine.Stage] = []
     }
 
@@ -38,11 +37,11 @@ final class LifecycleUnit: Sendable {
             afterGap: { context in
                 var report = LifecycleReport(target: context.to)
                 let began = alarms.heartbeat.running
-                for stage in surroundings.beforeResume { report.add(await stage(context)) }
                 report.add(await FanOut.call(observers.hooks(.resume, context), .forward, until: context.deadline, alarms, threads))
                 for stage in surroundings.afterResume { report.add(await stage(context)) }
                 report.took = alarms.heartbeat.running - began
                 onGap(report)
+                return report.isClean
             },
             onStep: onStep)
     }

@@ -11,11 +11,13 @@ struct Ending {
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
         // The life cycle ends beside them: its work stops, its state is saved, its hooks clean up, within the same grace.
         let (lifecycle, deadline, ended) = (parts.lifecycle, time.elapsed() + grace, Parker())
+        let saving = lifecycle.endingSaves.begin()
         parts.threads.run {
             await lifecycle.terminate(cause: .pressure, within: grace)
             ended.unpark()
         }
         let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)
+        saving.end(true)
         ended.park(atMost: max(.zero, deadline - time.elapsed()))
         parts.exit(Self.status, lastLine(saturation, reading, failures))
     }

@@ -16,7 +16,8 @@ public final class Registration: Sendable {
     }
 
     /// Ends it. What was registered is never called again once this has returned; a call in progress is waited for,
-    /// except from within that very call. Idempotent.
+    /// except from within that very call, and where that call itself waits for the caller's: two calls that cancel each
+    /// other do not wait for ever. Idempotent.
     public func cancel() {
         remove()
         close()
@@ -35,6 +36,9 @@ final class CallGate: Sendable {
     }
 
     private let state = Mutex(State())
+
+    /// The thread inside, or 0.
+    var caller: UInt { state.withLock { $0.caller } }
 
     /// Runs `body` unless closed or busy; false if it did not run. Allocates nothing.
     ///
@@ -69,6 +73,9 @@ final class CallGate: Sendable {
             state.waiting.append(parker)
             return parker
         }
-        while let parker, isBusy { parker.park() }
+        guard let parker else { return }
+        CloseWaits.wait(for: .init(self)) {
+            while isBusy { parker.park() }
+        }
     }
 }

@@ -2,6 +2,9 @@ import CPlimsollProcess
 
 /// A detached thread of our own.
 package enum Thread {
+    /// A function that starts threads as `start` does. Tests pass one that refuses.
+    typealias Starter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+
     /// Runs `body` on a new thread of that name (at most 15 bytes) with all signals blocked.
     ///
     /// - Returns: false if the process may start no more threads.

@@ -9,6 +9,8 @@ final class Worker: Sendable {
         /// Number of the thread in charge; a replaced one finds another number here and leaves.
         var generation = 0
         var isStopped = false
+        /// The thread in charge could not be started: requests try again.
+        var lacksThread = false
         /// When the present call into a handler began, and whose it is.
         var inside: (name: String, since: Duration)?
     }
@@ -16,10 +18,14 @@ final class Worker: Sendable {
     private let state = Mutex(State())
     private let threadName: String
     private let job: @Sendable (Turn) -> Void
+    private let launch: Thread.Starter
 
-    /// - Parameter job: the work. It calls into the application only through its `Turn`, and returns when a call says so.
-    init(_ threadName: String, job: @escaping @Sendable (Turn) -> Void) {
+    /// - Parameters:
+    ///   - launch: starts each thread.
+    ///   - job: the work. It calls into the application only through its `Turn`, and returns when a call says so.
+    init(_ threadName: String, launch: @escaping Thread.Starter = Thread.start, job: @escaping @Sendable (Turn) -> Void) {
         self.threadName = threadName
+        self.launch = launch
         self.job = job
     }
 
@@ -32,7 +38,19 @@ final class Worker: Sendable {
         }.unpark()
     }
 
-    func request() { state.withLock { $0.parker }.unpark() }
+    func request() {
+        startIfLacking()
+        state.withLock { $0.parker }.unpark()
+    }
+
+    /// Tries again to start a thread that could not be started.
+    private func startIfLacking() {
+        let (lacks, generation, parker) = state.withLock { state in
+            defer { state.lacksThread = false }
+            return (state.lacksThread && !state.isStopped, state.generation, state.parker)
+        }
+        if lacks { startThread(generation, parker) }
+    }
 
     /// One run of the work by one thread.
     struct Turn {
@@ -51,10 +69,11 @@ final class Worker: Sendable {
         }
     }
 
-    /// Replaces the thread if a handler has kept it longer than `budget`.
+    /// Replaces the thread if a handler has kept it longer than `budget`, and starts one that could not be started before.
     ///
     /// - Returns: the handler's name, or `nil` if nothing is stuck.
     func replaceIfStuck(at now: Duration, budget: Duration) -> String? {
+        startIfLacking()
         let (stuck, generation, parker): (String?, Int, Parker) = state.withLock { state in
             guard let inside = state.inside, now - inside.since >= budget else { return (nil, 0, state.parker) }
             state.generation += 1
@@ -74,7 +93,7 @@ final class Worker: Sendable {
     }
 
     private func startThread(_ generation: Int, _ parker: Parker) {
-        _ = Thread.start(threadName) { [self] in
+        let started = launch(threadName) { [self] in
             while true {
                 parker.park()
                 let goOn = state.withLock { !$0.isStopped && $0.generation == generation }
@@ -82,5 +101,6 @@ final class Worker: Sendable {
                 job(Turn(worker: self, generation: generation))
             }
         }
+        if !started { state.withLock { if $0.generation == generation { $0.lacksThread = true } } }
     }
 }

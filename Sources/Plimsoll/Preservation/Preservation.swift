@@ -102,7 +102,7 @@ final class Preservation: Sendable {
         for (index, item) in items.enumerated() {
             threads.run { item.save { round.finish(index, $0) } }
         }
-        let outcomes = round.wait()
+        let outcomes = round.wait(alarms)
         alarm?.cancel()
         return zip(items, outcomes).compactMap { item, outcome in
             switch outcome {
@@ -155,11 +155,11 @@ final class Preservation: Sendable {
             parker.unpark()
         }
 
-        func wait() -> [Outcome?] {
+        func wait(_ alarms: Alarms) -> [Outcome?] {
             while true {
                 let outcomes = state.withLock { $0.left == 0 || $0.isExpired ? $0.outcomes : nil }
                 if let outcomes { return outcomes }
-                parker.park()
+                alarms.wait(on: parker)
             }
         }
     }

@@ -71,7 +71,7 @@ final class ScrubSet: Sendable {
             parker.unpark()
         }
         while !left.isEmpty, !isOver.isRaised {
-            parker.park()
+            alarms.wait(on: parker)
             left = left.filter(\.isInUse)
         }
         alarm.cancel()

@@ -20,10 +20,11 @@ extension BackgroundTaskRegistry {
             let isNew = gate.sweep(reason, until: running + grace, done: done)
             decree(gate, condemning: true)
             guard let number = gate.sweep?.number else { return nil }
-            // An alarm takes a thread, which for nothing is too much.
-            if isNew, gate.offers > 0 || tally.count > 0 {
+            // An alarm takes a thread, which for nothing is too much. A sweep that began without tasks has none yet.
+            if isNew || gate.sweep?.alarm == nil, gate.offers > 0 || tally.count > 0 {
+                let left = max(.zero, (gate.sweep?.deadline ?? running) - running)
                 gate.sweep?.alarm?.cancel()
-                gate.sweep?.alarm = alarms.set(.deadline, after: grace) { [self] in _ = giveUp(number) }
+                gate.sweep?.alarm = alarms.set(.deadline, after: left) { [self] in _ = giveUp(number) }
             }
             return number
         }
@@ -87,20 +88,35 @@ extension BackgroundTaskRegistry {
         }
         guard let sweep else { return [] }
         var stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)] = []
-        for shard in shards {
-            while case let some = shard.giveUpSome(), !some.isEmpty { stragglers += some }
+        while true {
+            for shard in shards {
+                while case let some = shard.giveUpSome(), !some.isEmpty { stragglers += some }
+            }
+            let ended: (sweep: TaskGate.Sweep, offers: Int)? = gate.withLock { gate in
+                // A caller who joined meanwhile has condemned more tasks: the earlier deadline holds for them too, and
+                // that has come. Tasks are condemned under this lock, so none is overlooked.
+                guard shards.allSatisfy({ !$0.isExpiring }) else { return nil }
+                // Not the copy of the beginning: who joined meanwhile waits in this one.
+                let ended = gate.sweep ?? sweep
+                gate.sweep = nil
+                decree(gate)
+                return (ended, gate.offers)
+            }
+            guard let ended else { continue }
+            return end(ended.sweep, stragglers, offers: ended.offers)
         }
+    }
+
+    private func end(
+        _ sweep: TaskGate.Sweep, _ stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)], offers: Int
+    ) -> [String] {
         let left = stragglers.compactMap(\.handler)
         if !left.isEmpty {
             // Cancelling a scope's handler runs the application's code, and so may releasing what a handler captured.
             threads.run { for case .scope(let scope) in left { scope.giveUp() } }
         }
         var names = stragglers.map(\.record).sorted { $0.begun < $1.begun }.map(\.name)
-        gate.withLock { gate in
-            if gate.offers > 0 { names.append("\(gate.offers) handed over") }
-            gate.sweep = nil
-            decree(gate)
-        }
+        if offers > 0 { names.append("\(offers) handed over") }
         finish(sweep, names)
         settle()
         return names
@@ -137,15 +153,22 @@ extension BackgroundTaskRegistry {
 
         var next = ask(grace)
         expire(reason, within: grace) { outcome.set($0) }
-        // An alarm gives up what is left; should there be no thread for it, this one does. A freeze counts as no more than the pause it fell into.
+        // An alarm gives up what is left; should it not come, this thread does, and returns in any case. A freeze counts as
+        // no more than the pause it fell into.
         var waited = Duration.zero
         while true {
             if let names = outcome.names { return names }
             if let due = next, heartbeat.running >= due { next = ask(deadline - heartbeat.running) }
-            if !parker.park(atMost: Self.leastPause) { waited += Self.leastPause }
-            if waited > grace + .seconds(1) { _ = giveUpStragglers() }
+            waited += alarms.wait(on: parker, atMost: Self.leastPause)
+            if waited > grace + Self.patience || heartbeat.running > deadline + Self.patience {
+                let names = giveUpStragglers()
+                return outcome.names ?? names
+            }
         }
     }
+
+    /// How long after its grace a sweep is waited for.
+    private static var patience: Duration { .seconds(1) }
 
     private static var leastPause: Duration { .milliseconds(500) }
 
@@ -171,10 +194,28 @@ extension BackgroundTaskRegistry {
         gate.withLock { gate in
             guard gate.enterBackground(at: running) else { return }
             gate.toldIdleAt = tally.ended
-            let stay = gate.stay
-            gate.allowanceAlarm = alarms.set(.deadline, after: limits.allowance) { [self] in allowanceIsSpent(stay) }
+            setAllowanceAlarm(&gate, after: limits.allowance)
             decree(gate)
         }
+    }
+
+    private func setAllowanceAlarm(_ gate: inout TaskGate, after left: Duration) {
+        let stay = gate.stay
+        gate.allowanceAlarm?.cancel()
+        gate.allowanceAlarm = alarms.set(.deadline, after: left) { [self] in allowanceIsSpent(stay) }
+    }
+
+    /// The process runs again after `gap`, which in the background gives back as much of the allowance (C33). Short; calls
+    /// nobody but who waits for tasks to be allowed.
+    func gapEnded(_ gap: RunningGap) {
+        let running = alarms.heartbeat.running
+        let isRenewed = gate.withLock { gate in
+            guard let left = gate.giveBack(gap.length, of: limits.allowance, at: running) else { return false }
+            setAllowanceAlarm(&gate, after: left)
+            decree(gate)
+            return true
+        }
+        if isRenewed { tell(\.whenOpened) }
     }
 
     private func allowanceIsSpent(_ stay: Int) {

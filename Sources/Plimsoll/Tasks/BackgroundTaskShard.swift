@@ -125,6 +125,9 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
+    /// Whether any task is being asked to stop, or is to be.
+    var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.condemned.isEmpty } }
+
     /// One that was refused for want of room in all shards.
     func countRefused() { state.withLock { $0.refused += 1 } }
 

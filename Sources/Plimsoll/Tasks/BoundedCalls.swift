@@ -70,7 +70,7 @@ final class BoundedCalls: Sendable {
                 state.withLock { $0.isOver = true }
                 parker.unpark()
             }
-        while alarm != nil, state.withLock({ $0.left > 0 && !$0.isOver }) { parker.park() }
+        while alarm != nil, state.withLock({ $0.left > 0 && !$0.isOver }) { alarms.wait(on: parker) }
         alarm?.cancel()
         return state.withLock { $0.outcomes }
     }

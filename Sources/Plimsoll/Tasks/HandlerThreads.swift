@@ -14,6 +14,8 @@ final class HandlerThreads: TaskExecutor {
         var idle: [Parker] = []
         var count = 0
         var hasStandby = false
+        /// Tasks of the cooperative pool that serve, as no thread could be started.
+        var borrowed = 0
 
         var waiting: Int { jobs.count - taken }
 
@@ -39,13 +41,21 @@ final class HandlerThreads: TaskExecutor {
 
     private let state = Mutex(State())
     private let most: Int
+    private let startThread: Thread.Starter
+    /// So many threads of the cooperative pool serve at most.
+    private static let mostBorrowed = 4
     /// How many start without waiting to see whether they are needed.
     private static let eager = 4
     /// How long a thread without work stays: handlers are rare.
     private static let linger = Duration.seconds(10)
 
-    /// - Parameter most: bound of the number of threads; further handlers wait for one.
-    init(most: Int = 256) { self.most = most }
+    /// - Parameters:
+    ///   - most: bound of the number of threads; further handlers wait for one.
+    ///   - startThread: starts each thread.
+    init(most: Int = 256, startThread: @escaping Thread.Starter = Thread.start) {
+        self.most = most
+        self.startThread = startThread
+    }
 
     /// Threads that are in a call or look for one, and calls that wait for a thread: zero when all is at rest. For tests.
     var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
@@ -78,8 +88,32 @@ final class HandlerThreads: TaskExecutor {
             return (woken, starting, standsBy)
         }
         for parker in woken { parker.unpark() }
-        for _ in 0..<starting where !Thread.start("plimsoll-calls", { self.work() }) { state.withLock { $0.count -= 1 } }
-        if standsBy { startStandby() }
+        var isRefused = false
+        for _ in 0..<starting where !startThread("plimsoll-calls", { self.work() }) {
+            state.withLock { $0.count -= 1 }
+            isRefused = true
+        }
+        if standsBy { startStandby() } else if isRefused { borrow() }
+    }
+
+    /// Has the cooperative pool serve calls that wait: the process may start no more threads (RLIMIT_NPROC, pids.max).
+    /// A handler that blocks then keeps a thread of the pool, which is less than calls that are never made. Each later
+    /// call tries again to start threads.
+    private func borrow() {
+        let borrows = state.withLock { state in
+            guard state.waiting > 0, state.borrowed < Self.mostBorrowed else { return false }
+            state.borrowed += 1
+            return true
+        }
+        if borrows { Task { @concurrent in self.serveOnPool() } }
+    }
+
+    private func serveOnPool() {
+        while let job = state.withLock({ state in
+            let job = state.next()
+            if job == nil { state.borrowed -= 1 }
+            return job
+        }) { perform(job) }
     }
 
     private func work() {
@@ -108,7 +142,9 @@ final class HandlerThreads: TaskExecutor {
     // MARK: Standing by
 
     private func startStandby() {
-        if !Thread.start("plimsoll-calls", { self.standBy() }) { state.withLock { $0.hasStandby = false } }
+        if startThread("plimsoll-calls", { self.standBy() }) { return }
+        state.withLock { $0.hasStandby = false }
+        borrow()
     }
 
     private func standBy() {

@@ -56,6 +56,21 @@ struct TaskGate {
         return true
     }
 
+    /// Time in which the unit did not run gives as much of the allowance back: a process that is woken now and then has
+    /// an allowance for each wake (C33), and none runs in the background for longer than it stood still but for one allowance.
+    ///
+    /// - Returns: what is left of `allowance` now; `nil` if nothing has changed.
+    mutating func giveBack(_ gap: Duration, of allowance: Duration, at running: Duration) -> Duration? {
+        guard let since = inBackgroundSince, !isClosed else { return nil }
+        let spent = min(allowance, running - since)
+        guard spent > .zero, gap > .zero else { return nil }
+        let left = allowance - max(.zero, spent - gap)
+        inBackgroundSince = running - (allowance - left)
+        isSpent = false
+        stay += 1
+        return left
+    }
+
     /// What is left of `allowance`; `nil` in the foreground.
     func allowanceLeft(of allowance: Duration, at running: Duration) -> Duration? {
         inBackgroundSince.map { max(.zero, allowance - (running - $0)) }

@@ -6,6 +6,9 @@ struct AlarmQueue<Payload> {
     var isEmpty: Bool { heap.isEmpty }
     var count: Int { heap.count }
 
+    /// The first, due or not.
+    var first: Payload? { heap.first?.payload }
+
     /// When the first is due.
     var next: Duration? { heap.first?.due }
 
@@ -27,11 +30,24 @@ struct AlarmQueue<Payload> {
         guard let first = heap.first, first.due <= now else { return nil }
         heap.swapAt(0, heap.count - 1)
         heap.removeLast()
-        var parent = 0
+        sink(0)
+        return first.payload
+    }
+
+    /// Takes out all that `condition` holds for.
+    ///
+    /// - Complexity: O(n).
+    mutating func removeAll(where condition: (Payload) -> Bool) {
+        heap.removeAll { condition($0.payload) }
+        for parent in (0..<heap.count / 2).reversed() { sink(parent) }
+    }
+
+    private mutating func sink(_ index: Int) {
+        var parent = index
         while true {
             var least = parent
-            for child in [2 * parent + 1, 2 * parent + 2] where child < heap.count && isBefore(child, least) { least = child }
-            if least == parent { return first.payload }
+            for child in 2 * parent + 1..<2 * parent + 3 where child < heap.count && isBefore(child, least) { least = child }
+            if least == parent { return }
             heap.swapAt(parent, least)
             parent = least
         }

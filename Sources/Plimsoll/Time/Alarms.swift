@@ -10,15 +10,31 @@ final class Alarms: Sendable {
 
     /// One call to come.
     final class Alarm: Sendable {
-        fileprivate let body: @Sendable () -> Void
-        // Relaxed: whoever cancels beside the call may be too late, as with any timer.
-        private let cancelled = Atomic<Bool>(false)
+        /// `nil` once it has been called or cancelled, so that a cancelled alarm keeps nothing alive.
+        private let body: Mutex<(@Sendable () -> Void)?>
+        private let cancelled: CancelledCount
 
-        fileprivate init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+        fileprivate init(_ cancelled: CancelledCount, _ body: @escaping @Sendable () -> Void) {
+            self.cancelled = cancelled
+            self.body = Mutex(body)
+        }
 
-        /// It is not called any more, unless it is being called now.
-        func cancel() { cancelled.store(true, ordering: .relaxed) }
-        fileprivate var isCancelled: Bool { cancelled.load(ordering: .relaxed) }
+        /// It is not called any more, unless it is being called now. Releases what the call would have used.
+        func cancel() {
+            // What the body captured is released after the lock.
+            guard take() != nil else { return }
+            cancelled.value.add(1, ordering: .relaxed)
+        }
+
+        /// The call to make, for exactly one caller.
+        fileprivate func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
+        fileprivate var isCancelled: Bool { body.withLock { $0 == nil } }
+    }
+
+    /// Number of cancelled alarms that are still in a queue.
+    fileprivate final class CancelledCount: Sendable {
+        // Relaxed: it says when sweeping the queues is worth it; it orders nothing.
+        let value = Atomic<Int>(0)
     }
 
     private struct State {
@@ -26,6 +42,25 @@ final class Alarms: Sendable {
         var timers = AlarmQueue<Alarm>()
         var isHeld = false
         var hasThread = false
+        /// A task of the cooperative pool looks, as no thread could be started.
+        var hasTask = false
+
+        var isEmpty: Bool { deadlines.isEmpty && timers.isEmpty }
+
+        /// Takes out cancelled alarms that are next, so that none keeps the thread looking, and all of them once they
+        /// are the greater part.
+        mutating func sweep(_ cancelled: CancelledCount) {
+            var gone = 0
+            while deadlines.first?.isCancelled == true, deadlines.popFirst(dueBy: .max) != nil { gone += 1 }
+            while timers.first?.isCancelled == true, timers.popFirst(dueBy: .max) != nil { gone += 1 }
+            let before = deadlines.count + timers.count
+            if cancelled.value.load(ordering: .relaxed) - gone > max(Alarms.fewCancelled, before / 2) {
+                deadlines.removeAll(where: \.isCancelled)
+                timers.removeAll(where: \.isCancelled)
+                gone += before - deadlines.count - timers.count
+            }
+            cancelled.value.subtract(gone, ordering: .relaxed)
+        }
 
         /// Time until the next look; `nil` if nothing is set.
         func wait(_ running: Duration, _ now: Duration) -> Duration? {
@@ -38,17 +73,25 @@ final class Alarms: Sendable {
     let heartbeat: Heartbeat
     let time: Timekeeper
     private let state = Mutex(State())
+    private let cancelled = CancelledCount()
     private let parker = Parker()
+    private let startThread: Thread.Starter
     private let onGap = Mutex<(@Sendable (RunningGap) -> Void)?>(nil)
 
     /// The longest time between two looks while a deadline is set: by so much may it be too early after a gap.
     static let stride = Duration.milliseconds(250)
     /// How long the thread stays when nothing is set.
     private static let linger = Duration.seconds(10)
+    /// Up to so many cancelled alarms stay in the queues until they are next.
+    static let fewCancelled = 64
+    /// The time between two looks without a thread.
+    private static let pause = Duration.milliseconds(10)
 
-    init(time: Timekeeper, heartbeat: Heartbeat) {
+    /// - Parameter startThread: starts the thread that makes the calls.
+    init(time: Timekeeper, heartbeat: Heartbeat, startThread: @escaping Thread.Starter = Thread.start) {
         self.time = time
         self.heartbeat = heartbeat
+        self.startThread = startThread
         guard let onStep = time.onStep else { return }
         onStep { [weak self] in _ = self?.look() }
         _ = look()
@@ -59,9 +102,10 @@ final class Alarms: Sendable {
     /// - Complexity: O(log n).
     @discardableResult
     func set(_ scale: Scale, after delay: Duration, _ body: @escaping @Sendable () -> Void) -> Alarm {
-        let alarm = Alarm(body)
+        let alarm = Alarm(cancelled, body)
         let base = scale == .deadline ? heartbeat.running : time.elapsed()
         let starts = state.withLock { state in
+            state.sweep(cancelled)
             switch scale {
             case .deadline: state.deadlines.insert(alarm, due: base + delay)
             case .timer: state.timers.insert(alarm, due: base + delay)
@@ -96,9 +140,48 @@ final class Alarms: Sendable {
         if time.onStep == nil { parker.unpark() } else { _ = look() }
     }
 
+    // MARK: Looking
+
     private func start() {
-        let started = Thread.start("plimsoll-time") { self.run() }
-        if !started { state.withLock { $0.hasThread = false } }
+        if startThread("plimsoll-time", { self.run() }) { return }
+        let isNew = state.withLock { state in
+            state.hasThread = false
+            defer { state.hasTask = true }
+            return !state.hasTask
+        }
+        // The process may start no more threads (RLIMIT_NPROC, pids.max). Until it may, a task looks.
+        if isNew { Task { @concurrent in await self.lookWithoutThread() } }
+    }
+
+    /// Looks until there is a thread for it or nothing is set. Keeps its thread of the pool for no longer than `pause`
+    /// at a time.
+    private func lookWithoutThread() async {
+        while true {
+            let wait = look()
+            let (starts, leaves) = state.withLock { state in
+                let leaves = state.hasThread || state.isEmpty
+                if leaves { state.hasTask = false }
+                if !leaves { state.hasThread = true }
+                return (!leaves, leaves)
+            }
+            if leaves { return }
+            if starts { start() }
+            parker.park(atMost: min(wait ?? Self.pause, Self.pause))
+            await Task.yield()
+        }
+    }
+
+    /// Waits for `parker` as `Parker.park` does, for a caller that an alarm is to wake: where no thread makes the calls
+    /// of alarms, the caller makes them itself.
+    ///
+    /// - Returns: the time waited if nothing woke the caller, zero otherwise.
+    @discardableResult
+    func wait(on parker: Parker, atMost limit: Duration? = nil) -> Duration {
+        let hasThread = time.onStep != nil || state.withLock { $0.hasThread }
+        let limit = hasThread ? limit : min(limit ?? Self.pause, Self.pause)
+        if parker.park(atMost: limit) { return .zero }
+        if !hasThread { _ = look() }
+        return limit ?? .zero
     }
 
     private func run() {
@@ -107,7 +190,7 @@ final class Alarms: Sendable {
             let woken = parker.park(atMost: wait ?? Self.linger)
             guard wait == nil, !woken else { continue }
             let leaves = state.withLock { state in
-                guard state.deadlines.isEmpty, state.timers.isEmpty else { return false }
+                guard state.isEmpty else { return false }
                 state.hasThread = false
                 return true
             }
@@ -120,9 +203,12 @@ final class Alarms: Sendable {
         if let gap = heartbeat.beat(.alarms, next: nil) { noticed(gap) }
         let running = heartbeat.running, now = time.elapsed()
         while let alarm = state.withLock({ $0.deadlines.popFirst(dueBy: running) ?? ($0.isHeld ? nil : $0.timers.popFirst(dueBy: now)) }) {
-            if !alarm.isCancelled { alarm.body() }
+            if let body = alarm.take() { body() } else { cancelled.value.subtract(1, ordering: .relaxed) }
         }
-        let wait = state.withLock { $0.wait(heartbeat.running, time.elapsed()) }
+        let wait = state.withLock { state in
+            state.sweep(cancelled)
+            return state.wait(heartbeat.running, time.elapsed())
+        }
         // Whoever moves time by hand says by doing so what is a gap.
         if let gap = heartbeat.beat(.alarms, next: time.onStep == nil ? wait : Self.stride) { noticed(gap) }
         return wait

@@ -1,0 +1,160 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Processes that are frozen in the background and woken now and then.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundWakeTests {
+    let stage = Stage()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    /// Frozen for `interval`, then awake until the way back is done.
+    private func wake(after interval: Duration = .seconds(600)) async {
+        let wakes = Log<Bool>()
+        let registration = lifecycle.onResume("wake") { _ in wakes.add(true) }
+        stage.clock.freeze(for: interval)
+        await until("the wake is told") { !wakes.all.isEmpty }
+        await until("the way back is done") { lifecycle.arrival != nil }
+        registration.cancel()
+    }
+
+    @Test func `C33 T30 each wake has an allowance: as much as the freeze was long, at most a whole one`() async throws {
+        let manager = stage.manager
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        for number in 1...10 {
+            await wake()
+            let task = manager.beginBackgroundTask("wake \(number)") { task, _ in task.end() }
+            #expect(task.isActive && task.refusal == nil && task.timeRemaining ?? .zero > .seconds(29), "wake \(number)")
+            // The supervisor's budget for a wake.
+            stage.clock.advance(by: .seconds(10))
+            #expect(task.isActive, "wake \(number)")
+            task.end()
+        }
+        // A processor that was short for some seconds is no wake: no more is given back than was lost.
+        stage.clock.advance(by: .seconds(10))
+        let before = try #require(manager.backgroundTimeRemaining)
+        await wake(after: .seconds(3))
+        let after = try #require(manager.backgroundTimeRemaining)
+        #expect(after > before && after <= before + .seconds(3) && after < .seconds(15), "\(before) \(after)")
+    }
+
+    @Test func `C33 C28 an allowance that was spent is whole again after a long freeze, and runs out again`() async throws {
+        let manager = stage.manager, reasons = Log<ExpirationReason>()
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        for number in 1...3 {
+            stage.clock.advance(by: .seconds(40))
+            #expect(manager.beginBackgroundTask("late") { _, _ in }.refusal != nil)
+            await wake()
+            let task = manager.beginBackgroundTask("wake") { task, reason in
+                reasons.add(reason)
+                task.end()
+            }
+            #expect(task.isActive)
+            stage.clock.advance(by: .seconds(31))
+            await until("it is asked to stop") { reasons.all.count == number }
+        }
+        #expect(reasons.all == [.allowance, .allowance, .allowance])
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(manager.backgroundTimeRemaining == nil)
+    }
+
+    @Test func `C33 C94 tasks of a scene have an allowance for each wake as well`() async throws {
+        try await lifecycle.launch()
+        let scene = lifecycle.connectScene("tenant", reason: .systemRequest)
+        await scene.connected()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        stage.clock.advance(by: .seconds(31))
+        #expect(!scene.tasks.mayBegin)
+        await wake()
+        #expect(scene.tasks.mayBegin)
+    }
+
+    @Test func `C46 what a wake brought back is erased, and what it changed is saved, before the process has arrived again`() async throws {
+        let key = lifecycle.keep(try SecretTests.secret()), kept = lifecycle.keep(try SecretTests.secret(keepsInBackground: true))
+        let log = stage.log, value = Counter(), lifecycle = lifecycle
+        lifecycle.onScrub("counter") { log.add("erased \(lifecycle.arrival.map { "\($0)" } ?? "on the way")") }
+        lifecycle.preserve(
+            "value", in: MemoryStateStore(),
+            snapshot: {
+                log.add("saved \(value.value)")
+                return [UInt8(value.value)]
+            }, restore: { _ in })
+        // What a wake does: it reads its key again, and goes on counting.
+        lifecycle.onResume("poll") { _ in
+            try key.refill { SecretTests.fill(&$0, 1) }
+            value.add(1)
+        }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        #expect(log.all == ["saved 0", "erased on the way"] && key.isWiped && !kept.isWiped)
+        for wake in 1...3 {
+            await self.wake()
+            #expect(log.all.suffix(2) == ["saved \(wake)", "erased on the way"] && log.all.count == 2 * wake + 2)
+            #expect(lifecycle.lastScrub?.reason == .wake && lifecycle.arrival == true)
+            #expect(key.isWiped && SecretTests.isZero(key) && !kept.isWiped)
+        }
+    }
+
+    @Test func `C46 what a wake did after it was told is saved and erased when it is to stand still again`() async throws {
+        let key = lifecycle.keep(try SecretTests.secret()), saved = Log<Int>(), value = Counter()
+        let store = MemoryStateStore()
+        lifecycle.preserve(
+            "value", in: store,
+            snapshot: {
+                saved.add(value.value)
+                return [UInt8(value.value)]
+            }, restore: { _ in })
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        await wake()
+        let writes = store.writes
+        // Work that is no background task, and comes late.
+        try key.refill { SecretTests.fill(&$0, 1) }
+        value.add(1)
+        try await lifecycle.enterBackground(cause: .supervisor, within: .seconds(5))
+        #expect(key.isWiped && SecretTests.isZero(key) && saved.all.last == 1 && store.writes == writes + 1)
+        #expect(lifecycle.arrival == true && lifecycle.lastScrub?.reason == .wake)
+        // By a task: saved once that has ended, and erased then.
+        let task = stage.manager.beginBackgroundTask("poll") { task, _ in task.end() }
+        try key.refill { SecretTests.fill(&$0, 2) }
+        value.add(1)
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(!key.isWiped && saved.all.last == 2, "a task that runs keeps what it uses")
+        task.end()
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(key.isWiped)
+    }
+
+    @Test func `C43 C46 a wake whose state could not be saved has not arrived`() async throws {
+        struct Full: Error {}
+        let store = MemoryStateStore(), value = Counter()
+        lifecycle.preserve("value", in: store, snapshot: { [UInt8(value.value)] }, restore: { _ in })
+        lifecycle.onResume("poll") { _ in value.add(1) }
+        try await lifecycle.launch()
+        try await lifecycle.enterBackground(cause: .supervisor)
+        #expect(lifecycle.arrival == true)
+        store.fail(with: Full())
+        await wake()
+        #expect(lifecycle.arrival == false)
+        #expect(lifecycle.reports.last?.failures.contains { $0.contains("value") } == true, "\(lifecycle.reports.last?.description ?? "")")
+    }
+
+    @Test func `C4 C46 in the foreground a freeze erases nothing and saves nothing`() async throws {
+        let key = lifecycle.keep(try SecretTests.secret()), saved = Counter(), gaps = Counter()
+        lifecycle.preserve(
+            "value", in: MemoryStateStore(),
+            snapshot: {
+                saved.add(1)
+                return []
+            }, restore: { _ in })
+        try await lifecycle.launch()
+        lifecycle.onResume("gap") { _ in gaps.add(1) }
+        stage.clock.freeze(for: .seconds(600))
+        await until("the way back is done") { lifecycle.reports.last?.target == .active && gaps.value == 1 && lifecycle.quiesce.extent() == .open }
+        #expect(!key.isWiped && saved.value == 0)
+    }
+}

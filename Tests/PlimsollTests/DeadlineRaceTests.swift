@@ -1,0 +1,139 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Deadlines by the machine's own time, many rounds of each: what races here stands still on a clock moved by hand.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct DeadlineRaceTests {
+    let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
+    let threads = HandlerThreads()
+
+    @Test func `C26 a call of handlers ends though its deadline has passed before it begins`() async {
+        let alarms = alarms, threads = threads
+        for round in 0..<200 {
+            let blockade = Blockade(), outcomes = Log<FanOut.Outcome>()
+            let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }]
+            Task { outcomes.add(await FanOut.call(handlers, .reverse, until: .zero, alarms, threads)) }
+            let ended = await until("the call of round \(round) ends") { !outcomes.all.isEmpty }
+            blockade.open()
+            guard ended else { return }
+            #expect(outcomes.all[0].overran.map(\.name) + outcomes.all[0].unreached == ["stuck"])
+        }
+    }
+
+    @Test func `C26 T6 handlers have a last moment when the deadline has passed, and who blocks does not have more`() async {
+        let alarms = alarms, threads = threads, called = Counter(), blockade = Blockade(), outcomes = Log<FanOut.Outcome>()
+        let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
+        for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
+        await until("all calls end") { outcomes.all.count == 25 }
+        blockade.open()
+        #expect(called.value == 25)
+        #expect(outcomes.all.allSatisfy { $0.overran.map(\.name) == ["stuck"] && $0.unreached.isEmpty })
+    }
+
+    @Test func `C26 handlers that run at the deadline are cancelled, whenever their task was made`() async {
+        let alarms = alarms, threads = threads
+        for _ in 0..<5 {
+            let cancelled = Counter(), begun = Counter(), outcomes = Log<FanOut.Outcome>()
+            let handlers = (0..<40).map { index in
+                FanOut.Handler(name: "\(index)") {
+                    begun.add(1)
+                    let pause = Pause()
+                    _ = await pause.wait(.seconds(60), on: alarms)
+                    if Task.isCancelled { cancelled.add(1) }
+                }
+            }
+            // A stride later more handlers are begun beside those that wait.
+            let deadline = alarms.heartbeat.running + Alarms.stride
+            Task { outcomes.add(await FanOut.call(handlers, .forward, until: deadline, alarms, threads)) }
+            await until("the call ends") { !outcomes.all.isEmpty }
+            await until("all that were begun are cancelled") { threads.busy == 0 }
+            #expect(cancelled.value == begun.value && begun.value >= 8)
+        }
+    }
+
+    @Test func `C23 C26 T6 after an overrun each further step has a deadline, and other observers are still called`() async throws {
+        for round in 0..<10 {
+            let policy = LifecyclePolicy(backgroundDeadline: .milliseconds(50), terminationDeadline: .milliseconds(50))
+            let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(lifecycle: policy), time: .running)
+            let lifecycle = manager.lifecycle, blockade = Blockade(), saved = Counter(), cleaned = Counter()
+            let reports = Log<LifecycleReport>()
+            lifecycle.observe("stuck", onInactive: { _ in blockade.wait() }, onBackground: { _ in blockade.wait() })
+            lifecycle.observe("other", onBackground: { _ in saved.add(1) })
+            lifecycle.onTerminate("stuck") { _ in blockade.wait() }
+            lifecycle.onTerminate("files") { _ in cleaned.add(1) }
+            try await lifecycle.launch()
+            Task { reports.add(try await lifecycle.enterBackground(cause: .supervisor)) }
+            let isDown = await until("round \(round): the background") { reports.all.count == 1 }
+            Task { reports.add(await lifecycle.terminate(cause: .signal)) }
+            let isOver = isDown ? await until("round \(round): the end") { reports.all.count == 2 } : false
+            blockade.open()
+            guard isOver else { return }
+            #expect(reports.all[0].overran.filter { $0.name == "stuck" }.count == 2, "\(reports.all[0])")
+            #expect(reports.all[1].overran.contains { $0.name == "stuck" }, "\(reports.all[1])")
+            #expect(saved.value == 1 && cleaned.value == 1 && lifecycle.state == .notRunning)
+        }
+    }
+
+    @Test func `C23 C28 whoever waits for the end of tasks is answered, however two graces fall together`() async {
+        let alarms = alarms, threads = threads
+        let waiters = 4, grace = Duration.milliseconds(3)
+        for round in 0..<250 {
+            let registry = BackgroundTaskRegistry(time: .running, alarms: alarms, threads: threads)
+            let tasks = (0..<400).map { registry.begin("stuck \($0)", #fileID, #line, handler: nil) }
+            let answered = Log<Int>()
+            for waiter in 0..<waiters {
+                let start = Parker()
+                let started = Thread.start("test") {
+                    start.park()
+                    answered.add(registry.expireAndWait(.shutdown, within: grace).count)
+                }
+                #expect(started)
+                if waiter == 0 {
+                    start.unpark()
+                } else {
+                    // About when the first grace ends.
+                    let other = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
+                    other.set(.deadline, after: grace + .microseconds(waiter * 60)) { start.unpark() }
+                }
+            }
+            guard await until("round \(round): all \(waiters) are answered", { answered.all.count == waiters }) else { return }
+            #expect(answered.all.max() == tasks.count && tasks.allSatisfy { !$0.isActive } && !registry.isExpiring)
+            registry.detach()
+        }
+    }
+
+    @Test func `C23 a shutdown ends although no alarm ever goes off`() async {
+        // A thread that is started and never runs.
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: { _, _ in true })
+        let registry = BackgroundTaskRegistry(time: .running, alarms: alarms, threads: threads)
+        let task = registry.begin("stuck", #fileID, #line, handler: nil)
+        #expect(await onThread { registry.expireAndWait(.shutdown, within: .milliseconds(10), isExtended: true) } == ["stuck"])
+        #expect(!task.isActive)
+        registry.detach()
+    }
+
+    @Test func `C28 a sweep that began without tasks has a deadline for those that come to it`() async {
+        let clock = ManualClock()
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
+        let registry = BackgroundTaskRegistry(time: clock.timekeeper, alarms: alarms, threads: threads)
+        let given = Log<[String]>()
+        let late = Mutex<BackgroundTask?>(nil)
+        registry.enterBackground()
+        // In the middle of a sweep for the allowance the unit comes back, where tasks may begin.
+        registry.expire(
+            .allowance, within: .seconds(5),
+            if: { gate in
+                gate.sweep = TaskGate.Sweep(number: 7, reason: .allowance, deadline: .seconds(5), askers: 1)
+                return true
+            })
+        registry.enterForeground()
+        late.withLock { $0 = registry.begin("late", #fileID, #line, handler: nil) }
+        registry.expire(.shutdown, within: .seconds(60)) { given.add($0) }
+        clock.advance(by: .seconds(6))
+        #expect(given.all == [["late"]])
+        registry.detach()
+    }
+}

@@ -1,0 +1,158 @@
+import Glibc
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Processes that may start no more threads: RLIMIT_NPROC, pids.max.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct ThreadRefusalTests {
+    /// Starts threads once it is allowed to.
+    private final class Starter: Sendable {
+        let isOpen = Switch(), refused = Counter(), started = Counter()
+        func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
+            guard isOpen.isOn else {
+                refused.add(1)
+                return false
+            }
+            started.add(1)
+            return Thread.start(name, body)
+        }
+    }
+
+    private let starter = Starter()
+
+    @Test func `handlers are called where no thread can be started, and on threads again once one can`() async {
+        let threads = HandlerThreads(startThread: starter.start), done = Counter()
+        for _ in 0..<100 {
+            threads.run { () -> Void in done.add(1) }
+            threads.run { () async -> Void in
+                await Task.yield()
+                done.add(1)
+            }
+        }
+        await until("all handlers are called") { done.value == 200 }
+        #expect(starter.refused.value > 0 && starter.started.value == 0)
+        await until("all is at rest") { threads.busy == 0 }
+        starter.isOpen.turnOn()
+        let thread = await withCheckedContinuation { done in threads.run { () -> Void in done.resume(returning: Thread.current) } }
+        #expect(starter.started.value > 0 && thread != 0)
+    }
+
+    @Test func `T6 a handler that blocks its thread does not keep the others when no thread can be added`() async {
+        let threads = HandlerThreads(startThread: starter.start), blockade = Blockade(), done = Counter()
+        starter.isOpen.turnOn()
+        for _ in 0..<4 { threads.run { () -> Void in blockade.wait() } }
+        await until("all threads are taken") { blockade.count == 4 }
+        let refusing = HandlerThreads(most: 4, startThread: { _, _ in false })
+        for _ in 0..<20 { refusing.run { () -> Void in done.add(1) } }
+        await until("the others are called") { done.value == 20 }
+        blockade.open()
+    }
+
+    @Test func `C26 alarms go off where no thread can be started, and on a thread again once one can`() async {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
+        await withCheckedContinuation { done in alarms.set(.deadline, after: .milliseconds(1)) { done.resume() } }
+        await withCheckedContinuation { done in alarms.set(.timer, after: .milliseconds(1)) { done.resume() } }
+        #expect(starter.refused.value > 0 && starter.started.value == 0)
+        starter.isOpen.turnOn()
+        await withCheckedContinuation { done in alarms.set(.deadline, after: .milliseconds(1)) { done.resume() } }
+        await until("a thread is started") { starter.started.value > 0 }
+    }
+
+    @Test func `T6 calls with a budget end by it where no thread can be started at all`() async {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
+        let threads = HandlerThreads(startThread: starter.start), blockade = Blockade()
+        let outcomes = await onThread {
+            BoundedCalls.run(blocking: [{}, { blockade.wait() }], within: .seconds(3), alarms: alarms, threads: threads)
+        }
+        blockade.open()
+        #expect(outcomes == [.done, .late])
+    }
+
+    @Test func `a worker whose thread could not be started starts it with the next request, or the next look`() async {
+        let runs = Counter()
+        let worker = Worker("test", launch: starter.start) { _ in runs.add(1) }
+        worker.start()
+        worker.request()
+        #expect(starter.refused.value == 2 && runs.value == 0)
+        starter.isOpen.turnOn()
+        #expect(worker.replaceIfStuck(at: .zero, budget: .seconds(5)) == nil)
+        await until("what was asked for before is done") { runs.value == 1 }
+        worker.stop()
+    }
+
+    @Test func `T6 a worker that was stuck when no thread could be started is replaced as soon as one can be`() async {
+        let blockade = Blockade(), runs = Counter(), refuses = Switch(), starter = starter
+        let launch: Thread.Starter = { name, body in refuses.isOn ? starter.start(name, body) : Thread.start(name, body) }
+        let worker = Worker("test", launch: launch) { turn in
+            runs.add(1)
+            if runs.value == 1 { _ = turn.call("stuck", at: .zero) { blockade.wait() } }
+        }
+        worker.start()
+        worker.request()
+        await until("it is stuck") { blockade.count == 1 }
+        refuses.turnOn()
+        #expect(worker.replaceIfStuck(at: .seconds(6), budget: .seconds(5)) == "stuck")
+        #expect(starter.refused.value == 1 && runs.value == 1)
+        starter.isOpen.turnOn()
+        worker.request()
+        await until("it works again") { runs.value == 2 }
+        blockade.open()
+        worker.stop()
+    }
+
+    @Test func `holders answer what they hold where no thread can be started, as often as they are asked`() async {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
+        let poll = HolderPoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
+        let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
+        let held = Counter()
+        manager.register("held", byteCount: { held.value }, release: { $0 })
+        let entries = manager.parts.purgeables.snapshot
+        for round in 1...3 * HolderPoll.most {
+            held.add(1)
+            await onThread { poll.ask(entries) }
+            #expect(entries[0].answer.withLock { $0?.held } == ByteCount(round))
+        }
+    }
+
+    @Test func `C26 where the process may start no more threads all that is asked of the manager still returns`() async {
+        await #expect(processExitsWith: .success) {
+            // Root is not held to the limit.
+            if getuid() == 0 { guard setgid(65534) == 0, setuid(65534) == 0 else { exit(2) } }
+            // The cooperative pool has all its threads: it starts none later.
+            let width = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))), met = Counter()
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<width {
+                    group.addTask {
+                        met.add(1)
+                        let parker = Parker(), end = ContinuousClock.now + .seconds(2)
+                        while met.value < width, ContinuousClock.now < end { parker.park(atMost: .milliseconds(1)) }
+                    }
+                }
+            }
+            let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
+            let released = Counter(), saved = Counter()
+            manager.register("cache", byteCount: { 1000 }) { (_: Int) in
+                released.add(1)
+                return 1000
+            }
+            manager.lifecycle.observe("saver", onBackground: { _ in saved.add(1) })
+            // 6 is RLIMIT_NPROC, which Glibc does not pass on as it is a macro of an enumeration.
+            var none = rlimit(rlim_cur: 0, rlim_max: 0)
+            guard setrlimit(__rlimit_resource_t(6), &none) == 0 else { exit(3) }
+            guard !Thread.start("never", {}) else { exit(4) }
+
+            let report: ActionReport = await manager.release()
+            guard released.value == 1, report.released == ByteCount(1000) else { exit(5) }
+            guard (try? await manager.lifecycle.launch()) != nil else { exit(6) }
+            let down = try? await manager.lifecycle.enterBackground(cause: .operator)
+            guard let down, down.overran.isEmpty, saved.value == 1, manager.lifecycle.state == .background else { exit(7) }
+            let task = manager.beginBackgroundTask("stuck") { _, _ in }
+            let names = manager.expireBackgroundTasks(.operator, within: .milliseconds(100))
+            guard names == ["stuck"], !task.isActive else { exit(8) }
+            exit(0)
+        }
+    }
+}
