@@ -44,9 +44,9 @@ import Testing
     private func passing(
         _ budget: Duration, once isBegun: () -> Bool = { true }, _ body: @escaping @Sendable () -> ExclusiveReport
     ) async -> ExclusiveReport {
-        let report = Log<ExclusiveReport>(), alarms = exclusive.alarms, before = alarms.pending
+        let report = Log<ExclusiveReport>(), alarms = exclusive.alarms, before = alarms.total
         async let run: Void = onThread { report.add(body()) }
-        await until { alarms.pending != before && isBegun() }
+        await until { alarms.total != before && isBegun() }
         clock.advance(by: budget)
         await until { !report.all.isEmpty }
         await run

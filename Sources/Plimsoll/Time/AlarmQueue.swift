@@ -1,7 +1,8 @@
 /// What is due when: a binary heap.
 struct AlarmQueue<Payload> {
     private var heap: [(due: Duration, order: UInt64, payload: Payload)] = []
-    private var order: UInt64 = 0
+    /// Number of those put in so far.
+    private(set) var order: UInt64 = 0
 
     var isEmpty: Bool { heap.isEmpty }
     var count: Int { heap.count }

@@ -118,7 +118,10 @@ final class Alarms: Sendable {
         return alarm
     }
 
-    /// Number of alarms that have not gone off, cancelled ones included. For tests.
+    /// Number of alarms set so far. For tests.
+    var total: UInt64 { state.withLock { $0.deadlines.order + $0.timers.order } }
+
+    /// Number of alarms in the queues: those that have not gone off, and some cancelled ones. For tests.
     var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
 
     /// Whether time is moved by hand, and alarms go off on the thread that moves it.
