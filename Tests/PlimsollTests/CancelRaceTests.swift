@@ -16,8 +16,7 @@ import Testing
                 let isStarted = Thread.start("test") {
                     _ = gates[index].call {
                         inside.add(1)
-                        let parker = Parker()
-                        while inside.value < 2 { parker.park(atMost: .milliseconds(1)) }
+                        blockUntil("both are inside") { inside.value == 2 }
                         registrations[1 - index].cancel()
                     }
                     left.add(1)
@@ -33,8 +32,7 @@ import Testing
         let threads = HandlerThreads(), inside = Counter(), left = Counter()
         @Sendable func meet() {
             inside.add(1)
-            let parker = Parker()
-            while inside.value < 3 { parker.park(atMost: .milliseconds(1)) }
+            blockUntil("all three are inside") { inside.value == 3 }
         }
         threads.run { () -> Void in
             _ = first.call {

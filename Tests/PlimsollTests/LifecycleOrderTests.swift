@@ -82,8 +82,7 @@ import Testing
                 try await limiter.run { log.add("request admitted") }
                 waiting.add(1)
             }
-            let parker = Parker()
-            while limiter.statistics.waiting == 0 { parker.park(atMost: .milliseconds(1)) }
+            blockUntil("the request waits") { limiter.statistics.waiting > 0 }
             extents.add(lifecycle.quiesce.extent())
         }
         let begun = log.all.count

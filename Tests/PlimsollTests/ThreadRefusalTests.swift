@@ -28,7 +28,7 @@ import Testing
         for _ in 0..<100 {
             threads.run { () -> Void in done.add(1) }
             threads.run { () async -> Void in
-                await Task.yield()
+                await giveWay()
                 done.add(1)
             }
         }
