@@ -16,7 +16,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -151,6 +151,10 @@ bench-service: $(RELEASE) web-demo ## What being at home in the server ecosystem
 	@$(RELEASE) bench admin || [ $$? -eq 69 ]
 	@$(RELEASE) bench service
 	@Tests/Minimal/measure
+
+# Half an hour, nearly all of it the kills; HOSTILE="--parts descriptor,log,flood" is a few minutes, HOSTILE="--stride 10" a tenth.
+bench-hostile: $(RELEASE) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
+	@$(RELEASE) bench hostile $(HOSTILE) || [ $$? -eq 69 ]
 
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
 	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress

@@ -140,6 +140,8 @@ let package = Package(
             name: "PlimsollCLI",
             dependencies: [
                 "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
+                // `bench hostile` kills a supervisor as the tests do.
+                "CSystemCallKiller",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),

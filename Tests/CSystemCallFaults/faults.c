@@ -17,12 +17,19 @@ bool become_subreaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) =
 bool faults_work(void) { return false; }
 void faults_begin(long nth, int number, bool sticky) { (void)nth, (void)number, (void)sticky; }
 bool faults_end(void) { return false; }
+void faults_join(void) {}
+void faults_arm(enum fault_call call, long nth, int number) { (void)call, (void)nth, (void)number; }
+long faults_disarm(void) { return 0; }
 
 #else
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -50,6 +57,47 @@ static bool fails(void) {
     return true;
 }
 
+// The system call function itself, as this program has another of that name.
+static long real(long number, long a, long b, long c, long d, long e, long f) {
+    // Relaxed: whoever finds none looks for the same one.
+    static _Atomic(long (*)(long, ...)) found;
+    long (*call)(long, ...) = atomic_load_explicit(&found, memory_order_relaxed);
+    if (!call) {
+        call = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+        atomic_store_explicit(&found, call, memory_order_relaxed);
+    }
+    return call(number, a, b, c, d, e, f);
+}
+
+// Of one kind, on the thread that joined, whoever arms them. What is armed is written before `armed_call`, which publishes the rest (release, acquire).
+static _Thread_local bool has_joined;
+static _Atomic int armed_call = -1;
+static _Atomic long armed_nth, armed_count;
+static _Atomic int armed_number;
+
+void faults_join(void) { has_joined = true; }
+
+void faults_arm(enum fault_call call, long nth, int number) {
+    armed_nth = nth;
+    armed_count = 0;
+    armed_number = number;
+    atomic_store_explicit(&armed_call, (int)call, memory_order_release);
+}
+
+long faults_disarm(void) {
+    atomic_store_explicit(&armed_call, -1, memory_order_release);
+    return armed_count;
+}
+
+// 1 if this call is to fail, with errno set; -1 if it is to be cut short.
+static int meets(enum fault_call call) {
+    if (!has_joined || atomic_load_explicit(&armed_call, memory_order_acquire) != (int)call) return 0;
+    if (atomic_fetch_add(&armed_count, 1) + 1 != armed_nth) return 0;
+    if (armed_number == 0) return -1;
+    errno = armed_number;
+    return 1;
+}
+
 static mode_t mode_of(int flags, va_list arguments) { return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(arguments, int) : 0; }
 
 int openat(int directory, const char *path, int flags, ...) {
@@ -57,7 +105,8 @@ int openat(int directory, const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    return fails() ? -1 : (int)syscall(SYS_openat, directory, path, flags, mode);
+    if (fails() || meets(FAULT_OPENAT) > 0) return -1;
+    return (int)real(SYS_openat, directory, (long)path, flags, mode, 0, 0);
 }
 
 int open(const char *path, int flags, ...) {
@@ -65,12 +114,68 @@ int open(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    return fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fails() || meets(FAULT_OPEN) > 0) return -1;
+    return (int)real(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 
-ssize_t read(int file, void *buffer, size_t size) { return fails() ? -1 : syscall(SYS_read, file, buffer, size); }
-ssize_t write(int file, const void *buffer, size_t size) { return fails() ? -1 : syscall(SYS_write, file, buffer, size); }
-int mkdir(const char *path, mode_t mode) { return fails() ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode); }
-int pipe2(int ends[2], int flags) { return fails() ? -1 : (int)syscall(SYS_pipe2, ends, flags); }
+ssize_t read(int file, void *buffer, size_t size) {
+    int met = meets(FAULT_READ);
+    if (fails() || met > 0) return -1;
+    return real(SYS_read, file, (long)buffer, met < 0 && size > 1 ? 1 : (long)size, 0, 0, 0);
+}
+
+ssize_t write(int file, const void *buffer, size_t size) {
+    return fails() || meets(FAULT_WRITE) > 0 ? -1 : real(SYS_write, file, (long)buffer, (long)size, 0, 0, 0);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return fails() || meets(FAULT_MKDIR) > 0 ? -1 : (int)real(SYS_mkdirat, AT_FDCWD, (long)path, mode, 0, 0, 0);
+}
+
+int pipe2(int ends[2], int flags) { return fails() || meets(FAULT_PIPE2) > 0 ? -1 : (int)real(SYS_pipe2, (long)ends, flags, 0, 0, 0, 0); }
+
+// As Glibc declares them.
+int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags) {
+    return meets(FAULT_ACCEPT4) > 0 ? -1 : (int)real(SYS_accept4, socket, (long)address, (long)length, flags, 0, 0);
+}
+
+ssize_t recvmsg(int socket, struct msghdr *message, int flags) {
+    int met = meets(FAULT_RECVMSG);
+    if (met > 0) return -1;
+    if (met < 0 && message->msg_iovlen > 0 && message->msg_iov[0].iov_len > 1) message->msg_iov[0].iov_len = 1;
+    return real(SYS_recvmsg, socket, (long)message, flags, 0, 0, 0);
+}
+
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags) {
+    return meets(FAULT_SENDMSG) > 0 ? -1 : real(SYS_sendmsg, socket, (long)message, flags, 0, 0, 0);
+}
+
+int epoll_ctl(int queue, int operation, int file, struct epoll_event *event) {
+    return meets(FAULT_EPOLL_CTL) > 0 ? -1 : (int)real(SYS_epoll_ctl, queue, operation, file, (long)event, 0, 0);
+}
+
+int epoll_wait(int queue, struct epoll_event *events, int capacity, int limit) {
+    return meets(FAULT_EPOLL_WAIT) > 0 ? -1 : (int)real(SYS_epoll_pwait, queue, (long)events, capacity, limit, 0, 0);
+}
+
+int bind(int socket, const struct sockaddr *address, socklen_t length) {
+    return meets(FAULT_BIND) > 0 ? -1 : (int)real(SYS_bind, socket, (long)address, length, 0, 0, 0);
+}
+
+int chmod(const char *path, mode_t mode) {
+    return meets(FAULT_CHMOD) > 0 ? -1 : (int)real(SYS_fchmodat, AT_FDCWD, (long)path, mode, 0, 0, 0);
+}
+
+long syscall(long number, ...) {
+    va_list list;
+    va_start(list, number);
+    long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
+    long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_clone3 && meets(FAULT_CLONE3) > 0) return -1;
+    if (number == SYS_pidfd_open && meets(FAULT_PIDFD_OPEN) > 0) return -1;
+    if (number == SYS_pidfd_send_signal && meets(FAULT_PIDFD_SIGNAL) > 0) return -1;
+    return real(number, a, b, c, d, e, f);
+}
 
 #endif

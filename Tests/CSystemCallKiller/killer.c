@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,5 +64,46 @@ long kill_at_system_call(const char *path, char *const arguments[], long nth, in
             deliver = signal;
         }
         ptrace(counting ? PTRACE_SYSCALL : PTRACE_CONT, child, NULL, (void *)(ptrdiff_t)deliver);
+    }
+}
+
+void mark_phase_over(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, SIGSTOP); }
+
+pid_t calling_thread(void) { return (pid_t)syscall(SYS_gettid); }
+
+long kill_thread_at_system_call(pid_t process, pid_t thread, int go, long nth) {
+    // Only this thread is traced: neither what it forks nor its siblings, so no unit and no guard ever stops or dies with the tracer.
+    if (ptrace(PTRACE_SEIZE, thread, NULL, (void *)(ptrdiff_t)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL)) != 0) return -1000 - errno;
+    if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL) != 0) return -1000 - errno;
+    long result = -2;
+    bool counting = false;
+    for (long calls = 0;;) {
+        int status, waited;
+        do waited = waitpid(thread, &status, __WALL);
+        while (waited < 0 && errno == EINTR);
+        if (waited < 0) return -1000 - errno;
+        if (!WIFSTOPPED(status)) return -2;
+        int signal = WSTOPSIG(status), deliver = 0;
+        if (status >> 16 == PTRACE_EVENT_STOP) {
+            // The stop that was asked for: from here on calls are counted.
+            if (!counting && write(go, "go\n", 3) != 3) result = -1000 - EPIPE;
+            counting = true;
+        } else if (signal == (SIGTRAP | 0x80)) {
+            struct call_info info = {0};
+            long size = ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info);
+            // 1 is an entry, 2 an exit.
+            if (size > 0 && info.op == 1 && ++calls == nth) result = (long)info.number;
+        } else if (signal == SIGSTOP) {
+            result = -1;
+        } else {
+            deliver = signal;
+        }
+        if (result != -2) {
+            kill(process, SIGKILL);
+            // The first thread is left to whoever waits for the process.
+            if (thread != process) while (waitpid(thread, &status, __WALL) == thread && WIFSTOPPED(status)) {}
+            return result;
+        }
+        ptrace(PTRACE_SYSCALL, thread, NULL, (void *)(ptrdiff_t)deliver);
     }
 }

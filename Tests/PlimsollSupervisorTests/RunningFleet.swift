@@ -1,4 +1,5 @@
 import CPlimsollSupervisor
+import CSystemCallFaults
 import Glibc
 import Plimsoll
 import PlimsollLinux
@@ -18,10 +19,13 @@ final class RunningFleet: Sendable {
     private let told = Mutex<[String]>([])
     private let over = Mutex(false)
 
-    /// - Parameter former: whose directory and groups this one takes over.
-    init(_ units: [ServiceUnit], after former: RunningFleet? = nil, root: GroupRoot? = nil, _ change: (inout Supervisor.Options) -> Void = { _ in })
-        throws
-    {
+    /// - Parameters:
+    ///   - former: whose directory and groups this one takes over.
+    ///   - isFaulted: whether calls of the supervisor's thread can be made to fail.
+    init(
+        _ units: [ServiceUnit], after former: RunningFleet? = nil, root: GroupRoot? = nil, isFaulted: Bool = false,
+        _ change: (inout Supervisor.Options) -> Void = { _ in }
+    ) throws {
         directory = former?.directory ?? Fixture.Directory()
         var options = Supervisor.Options(directory: directory.path)
         options.prefix = former?.supervisor.options.prefix ?? root?.prefix ?? Workbench.prefix()
@@ -33,6 +37,7 @@ final class RunningFleet: Sendable {
         supervisor.onRecord { [weak self] record in self?.heard.withLock { $0.append(record) } }
         supervisor.onProblem { [weak self] problem in self?.told.withLock { $0.append(problem) } }
         let isStarted = Thread.start("supervisor") { [self] in
+            if isFaulted { faults_join() }
             do { try supervisor.run() } catch { told.withLock { $0.append("\(error)") } }
             over.withLock { $0 = true }
         }

@@ -17,7 +17,11 @@ enum Workbench {
     /// For files: on a disk where there is one, as locks and page cache are to be real.
     static let directory = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp"
 
-    static func prefix() -> String { "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)" }
+    /// What carries it ends with the tests.
+    static func prefix() -> String {
+        _ = Leash.mark
+        return "plimsoll-test-\(getpid())-\(count.add(1, ordering: .relaxed).newValue)"
+    }
 
     /// A root as on a machine that has those version 1 hierarchies alone.
     static func root(version1 hierarchies: [Hierarchy]) -> GroupRoot {
@@ -38,7 +42,7 @@ enum Workbench {
     static func shell(_ script: String, in group: UnitGroup?) throws -> (child: Child, output: Output) {
         let output = Output()
         var launch = Child.Launch(["/bin/sh", "-c", script])
-        launch.environment = ["PATH": "/usr/bin:/bin"]
+        launch.environment = ["PATH": "/usr/bin:/bin", Leash.variable: Leash.mark]
         launch.output = output.write
         let child = try Child.start(launch, in: group)
         output.closeWrite()

@@ -93,6 +93,9 @@ final class ChildProcess {
         if ending == nil { kill(pid, number) }
     }
 
+    /// The writing end of its standard input; -1 if it is not leashed.
+    var input: Int32 { leash ?? -1 }
+
     /// Writes a line to its standard input, if it is leashed.
     func tell(_ line: String) {
         if let leash { Output.write(line + "\n", to: leash) }

@@ -1,5 +1,5 @@
-// System calls that fail when a test wants it: open(2), openat(2), read(2), write(2), mkdir(2) and pipe2(2), as this program and
-// its libraries call them on the calling thread.
+// System calls that fail when a test wants it, as this program and its libraries call them: any of open(2), openat(2), read(2), write(2), mkdir(2)
+// and pipe2(2) on the calling thread, or those of one kind on another thread.
 #ifndef CSYSTEMCALLFAULTS_H
 #define CSYSTEMCALLFAULTS_H
 
@@ -18,5 +18,34 @@ bool faults_end(void);
 
 /// From now on processes whose parents have ended become this one's children (PR_SET_CHILD_SUBREAPER).
 bool become_subreaper(void);
+
+/// The calls of which one can fail on another thread.
+enum fault_call {
+    FAULT_ACCEPT4,
+    FAULT_RECVMSG,
+    FAULT_SENDMSG,
+    FAULT_EPOLL_CTL,
+    FAULT_EPOLL_WAIT,
+    FAULT_CLONE3,
+    FAULT_PIDFD_OPEN,
+    FAULT_PIDFD_SIGNAL,
+    FAULT_BIND,
+    FAULT_CHMOD,
+    FAULT_OPENAT,
+    FAULT_OPEN,
+    FAULT_READ,
+    FAULT_WRITE,
+    FAULT_MKDIR,
+    FAULT_PIPE2
+};
+
+/// From now on the calling thread is the one whose calls `faults_arm` makes fail.
+void faults_join(void);
+
+/// The `nth` such call of that thread from now on fails with that errno; with 0, what reads is given no more than one byte.
+void faults_arm(enum fault_call call, long nth, int number);
+
+/// No more fail. Returns how many there were since `faults_arm`.
+long faults_disarm(void);
 
 #endif
