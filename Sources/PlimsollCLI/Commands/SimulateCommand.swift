@@ -3,22 +3,28 @@ import Plimsoll
 import PlimsollService
 import PlimsollTesting
 
-/// Runs a drawn history through the standard policy, or has a running service pretend a level. No drawing has a letter in it, and every level's name has.
+/// Runs a drawn history or a named incident through the standard policy, or has a running service pretend a level. No drawing has a letter in it, and every
+/// name has.
 struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "simulate", abstract: "Run a drawn pressure history through the standard policy, or have a running service rehearse a level.",
+        commandName: "simulate",
+        abstract: "Run a drawn pressure history or a named incident through the standard policy, or have a service rehearse a level.",
         discussion: """
             plimsoll simulate __--##__                  decides for a drawn history
+            plimsoll simulate dentries                  runs an incident that other controllers failed at, and says whether the outcome is right
+            plimsoll simulate incidents                 runs all of them: \(Incident.allCases.map(\.rawValue).joined(separator: ", "))
             plimsoll simulate critical --for 5s         has a running service pretend: everything is done for real, but nothing is ended
 
             A character a second: _ normal, - warning, # critical. Actions are drawn as . none, w warn, r release, q quiesce, \
             e expire background tasks, s suspend, t terminate. Put -- before a drawing that begins with a dash.
             """)
 
-    @Argument(help: "The history, for example __--##__--__; or a level: warning, critical, or normal to end a rehearsal.") var trace: String
+    @Argument(help: "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a rehearsal.") var trace:
+        String
     @Option(name: .customLong("for"), help: "Of a level: how long, for example 500ms, 5s or 2m.") var span: Span?
     @OptionGroup var admin: AdminOptions
 
+    private var incidents: [Incident] { trace == "incidents" ? Incident.allCases : Incident(rawValue: trace).map { [$0] } ?? [] }
     private var level: PressureLevel? { PressureLevel.allCases.first { "\($0)" == trace } }
 
     func validate() throws {
@@ -32,20 +38,39 @@ struct SimulateCommand: ParsableCommand {
         }
         guard span == nil, admin.socket == nil, !admin.json else {
             throw ValidationError(
-                "--for, --socket and --json go with a level (normal, warning, critical), not with a drawing, which no service is asked about.")
+                "--for, --socket and --json go with a level (normal, warning, critical), not with a drawing or an incident, which no service is asked about."
+            )
         }
+        guard incidents.isEmpty else { return }
         guard PressureTrace(trace[...]) != nil else {
-            throw ValidationError("\"\(printable(trace))\" is not a drawn trace; allowed are _ (normal), - (warning), # (critical) and blanks.")
+            throw ValidationError(
+                "\"\(printable(trace))\" is not a drawn trace; allowed are _ (normal), - (warning), # (critical) and blanks, a level, or an incident "
+                    + "(\(Incident.allCases.map(\.rawValue).joined(separator: ", ")))."
+            )
         }
         try Allowed.count(trace.count, "The length of the trace", in: 1...100_000)
     }
 
     func run() throws {
         if let level { return try rehearse(level) }
+        if !incidents.isEmpty { return try reportingFailure { try play(incidents) } }
         guard let trace = PressureTrace(trace[...]) else { return }
         let outcome = Simulation().run(trace)
         Output.line("readings  \(trace.description)\nlevels    \(outcome.levels)\nactions   \(outcome.actions)\n")
         Output.line(History(outcome).table)
+    }
+
+    private func play(_ incidents: [Incident]) throws {
+        var wrong: [String] = []
+        for incident in incidents {
+            let run = incident.run(), history = History(Simulation.Outcome(steps: run.steps)), drawing = history.drawing
+            let judgement = incident.judge(run)
+            Output.line("\(incident.rawValue): \(incident.summary)\nlevels   \(drawing.levels)\nactions  \(drawing.actions)")
+            if incidents.count == 1, !history.changes.isEmpty { Output.line("\n" + history.table) }
+            Output.line("expected: \(judgement.expected): \(judgement.isMet ? "so it is" : "it is not so")\n")
+            if !judgement.isMet { wrong.append(incident.rawValue) }
+        }
+        guard wrong.isEmpty else { throw Failure.failed("the outcome is wrong: \(wrong.joined(separator: ", "))") }
     }
 
     private func rehearse(_ level: PressureLevel) throws {

@@ -1,0 +1,113 @@
+import Plimsoll
+import PlimsollLinux
+import PlimsollService
+import PlimsollTesting
+
+/// One run of an incident: a model of the group's memory below the library's real parsers, the real decisions, and the real shedding of requests.
+struct IncidentRun {
+    let incident: Incident
+    private(set) var group: IncidentGroup
+    private(set) var steps: [PressureDecisions.Step] = []
+
+    private let kernel: IncidentKernel
+    private let source: LinuxPressureSource
+    private let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
+    private var decisions = PressureDecisions()
+    private var sessions = 0
+    private var tick = 0
+
+    private static let mib = 1 << 20
+    /// Simulated time between two readings.
+    static let stride = Duration.milliseconds(100)
+    /// The memory that a session or a response under way holds.
+    private static let sessionSize = 256 << 10
+
+    init(_ incident: Incident) {
+        self.incident = incident
+        let mib = Self.mib
+        switch incident {
+        case .pageCache, .dentries, .heldDentries:
+            group = IncidentGroup(limit: 1024 * mib)
+            group.anonymous = 500 * mib
+        case .sealed:
+            group = IncidentGroup(limit: 512 * mib)
+            group.anonymous = 120 * mib
+        case .lowerFloor:
+            group = IncidentGroup(limit: 2048 * mib, parentLimit: 768 * mib)
+            (group.anonymous, group.neighbour) = (150 * mib, 200 * mib)
+        case .sockets:
+            group = IncidentGroup(limit: 512 * mib)
+            (group.anonymous, group.cache) = (150 * mib, 100 * mib)
+        }
+        // Programs and libraries.
+        group.file = 24 * mib
+        kernel = group.kernel()
+        source = LinuxPressureSource(kernel: kernel)
+    }
+
+    private var ticks: Int { [.pageCache, .dentries].contains(incident) ? 6000 : 1200 }
+
+    /// Lets a tenth of a second pass; false at the end.
+    mutating func step() -> Bool {
+        guard tick < ticks, !group.isKilled else { return false }
+        tick += 1
+        load()
+        group.reclaim()
+        group.show(on: kernel)
+        guard !group.isKilled, let reading = read() else { return false }
+        let step = decisions.decide(reading)
+        steps.append(step)
+        giveWay(step)
+        return true
+    }
+
+    private func read() -> PressureReading? {
+        guard var reading = try? source.read(at: Self.stride * tick) else { return nil }
+        reading.charged = ByteCount(group.cache)
+        return reading
+    }
+
+    /// The service's load during a tenth of a second.
+    private mutating func load() {
+        let mib = Self.mib
+        switch incident {
+        case .pageCache: group.file += 40 * mib
+        case .dentries: group.slabFree += 20 * mib
+        case .heldDentries:
+            if group.slabHeld < 420 * mib { group.slabHeld += mib }
+            if tick > 600, group.anonymous < 530 * mib { group.anonymous += mib / 4 }
+        case .sealed:
+            // Eight sessions begin for six that end, until the service is busy; from then on as many end as begin. Each is a request.
+            for arrival in 0..<16 {
+                let begins = arrival < (tick < 300 ? 9 : 7)
+                guard shedder.begin(.normal) == nil else { continue }
+                shedder.end()
+                if begins { sessions += 1 } else if sessions > 0 { sessions -= 1 }
+            }
+            group.anonymous = 120 * mib + sessions * Self.sessionSize
+        case .lowerFloor:
+            if tick == 600 { group.neighbour += 60 * mib }
+        case .sockets:
+            // Of forty answers a tenth of a second, each buffered for a slow reader, thirty-nine have been read after a while.
+            for _ in 0..<40 where shedder.begin(.normal) == nil {
+                shedder.end()
+                sessions += 1
+            }
+            sessions -= min(sessions, tick < 400 ? 36 : 44)
+            group.sockets = sessions * Self.sessionSize
+        }
+    }
+
+    /// The part of the service that the manager moves: caches grow into what is allowed and give back what is asked for, and admission narrows.
+    private mutating func giveWay(_ step: PressureDecisions.Step) {
+        if incident == .lowerFloor { group.cache += min(4 * Self.mib, step.assessment.room?.bytes ?? 0) }
+        if step.actions.contains(.release) { group.cache -= min(group.cache, step.assessment.shortfall.bytes) }
+        let share: QuiesceExtent.Share =
+            switch step.assessment.level {
+            case .normal: .whole
+            case .warning: .half
+            case .critical: .quarter
+            }
+        shedder.quiesce(to: .narrowed(to: share))
+    }
+}
