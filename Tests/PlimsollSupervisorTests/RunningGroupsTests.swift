@@ -52,8 +52,7 @@ import Testing
         #expect(fleet.isOver && RunningFleet.isRunning(child.pid) && !group.isFrozen)
     }
 
-    @Test func `as a subreaper it waits for what units leave behind, and takes no status that another waits for`() async
-    {
+    @Test func `as a subreaper it waits for what units leave behind, and takes no status that another waits for`() async {
         await #expect(processExitsWith: .success) {
             precondition(become_subreaper())
             let directory = Fixture.Directory(), done = "\(directory.path)/done"

@@ -141,7 +141,7 @@ struct RunningShortageTests {
     }
 
     @Test func `a journal that cannot be written is told once, and stops nothing`() async throws {
-        let fleet = try RunningFleet(trio()) { $0.audit = "/dev/full" }
+        let fleet = try RunningFleet(trio()) { ($0.audit, $0.policy.isDryRun) = ("/dev/full", true) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()
         #expect(await fleet.waits { fleet.records.count > 1 })

@@ -124,7 +124,7 @@ import Testing
             })
         #expect(
             dry.problems.sorted() == [
-                "never: it does not run, and a dry run starts nothing",
+                "never: it does not run, and a dry run beside a supervisor starts nothing",
                 "other: a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is",
             ])
         dry.push()

@@ -19,7 +19,7 @@ struct SuperviseCommand: ParsableCommand {
     @Option(help: "For its sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)") var directory: String?
     @Option(help: "Where to append every decision and what came of it, for `explain`.") var audit: String?
     @Option(help: "What the names of its groups begin with.") var prefix = "plimsoll"
-    @Flag(help: "Look at what runs, decide and tell, but start and change nothing.") var dryRun = false
+    @Flag(help: "Decide and tell, but do nothing to what runs.") var dryRun = false
     @Flag(help: "Print records as JSON lines.") var json = false
     @Flag(help: "Let units run on when it stops.") var leaveUnits = false
     @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf = false

@@ -80,7 +80,9 @@ public final class Supervisor: Sendable {
         // Before anything is looked at that another may have. A dry run has nothing to itself, and takes nothing.
         let isDryRun = options.policy.isDryRun
         let claim = isDryRun ? nil : try SupervisorClaim(directory: options.directory)
-        self.root = root ?? GroupRoot(prefix: options.prefix, makesLeaf: options.makesLeaf && !isDryRun)
+        // What a dry run starts is in groups of its own.
+        let prefix = isDryRun ? "\(options.prefix).dry-run-\(getpid())" : options.prefix
+        self.root = root ?? GroupRoot(prefix: prefix, makesLeaf: options.makesLeaf && !isDryRun)
         try claim?.claim(options.prefix, in: self.root.parents.values)
         self.claim = Mutex(claim)
         queue = try EventQueue()

@@ -50,8 +50,7 @@ final class SupervisorClaim: Sendable {
     func claim(_ prefix: String, in parents: some Collection<String>) throws(SupervisorError) {
         for parent in Set(parents).sorted() {
             let path = "\(parent)/\(prefix).lock"
-            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) })
-            {
+            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) }) {
                 () throws(SupervisorError) -> (file: Int32, path: String)? in
                 guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
                     throw SupervisorError("the group \(path) can't be made: \(String(cString: strerror(errno)))")
@@ -119,6 +118,15 @@ final class SupervisorClaim: Sendable {
             }
             _ = plimsoll_ready(-1, 0, 10)
         }
+    }
+
+    /// Whether a supervisor has that directory now.
+    static func isHeld(_ directory: String) -> Bool {
+        let file = open("\(directory)/supervisor.lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard file >= 0 else { return false }
+        defer { close(file) }
+        if case .alive = holder(writtenIn: file) { return true }
+        return false
     }
 
     private enum Holder {

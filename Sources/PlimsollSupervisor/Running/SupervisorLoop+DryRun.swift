@@ -5,9 +5,13 @@ import Plimsoll
 extension SupervisorLoop {
     var isDryRun: Bool { options.policy.isDryRun }
 
+    /// Whether a dry run may start a unit: no other supervisor has it. A second one of it might do everything twice.
+    func startsItself(_ unit: ServiceUnit) -> Bool {
+        guard case .command = unit.origin else { return false }
+        return !SupervisorClaim.isHeld(options.directory) && !ProcessNote.units(in: options.directory).contains(unit.name)
+    }
+
     /// Looks at a unit where it runs: as its origin says or, if it has a command, where the supervisor with the same directory has it, by that one's note.
-    ///
-    /// Nothing is started: a second one of it might do everything twice.
     func observe(_ unit: ServiceUnit) {
         do {
             var group: UnitGroup, child: Child?
@@ -21,7 +25,7 @@ extension SupervisorLoop {
                 let directories = note.groups.compactMap { try? GroupDirectory($0.hierarchy, $0.path, isOurs: false) }
                 child = note.read().flatMap { try? Child.adopt($0.pid, started: $0.started) }
                 group = try UnitGroup(unit.name, directories, own: supervisor.root.own)
-                if directories.isEmpty, child == nil { report(unit, "it does not run, and a dry run starts nothing") }
+                if directories.isEmpty, child == nil { report(unit, "it does not run, and a dry run beside a supervisor starts nothing") }
             }
             if let child { group.note(child.pid) }
             let run = try keep(unit, group, isObserved: true)

@@ -79,7 +79,7 @@ extension SupervisorLoop {
     }
 
     private func member(_ process: Int32) -> UnitRun? {
-        for name in ProcessTable.units(of: process, prefix: options.prefix) {
+        for name in ProcessTable.units(of: process, prefix: supervisor.root.prefix) {
             if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
         }
         // Groups that others have made, and units without any: few.

@@ -47,7 +47,7 @@ extension SupervisorLoop {
             if old.isLeaving { old.successor = unit } else { report(unit, "there are two units of that name; the second is left out") }
             return
         }
-        if isDryRun { return observe(unit) }
+        if isDryRun, !startsItself(unit) { return observe(unit) }
         do {
             let group: UnitGroup
             if case .group(let path) = unit.origin {

@@ -62,7 +62,10 @@ final class SupervisorLoop {
 
     init(_ supervisor: Supervisor) throws {
         self.supervisor = supervisor
-        options = supervisor.options
+        var options = supervisor.options
+        // Nobody takes over what a dry run has started.
+        if options.policy.isDryRun { options.leavesUnits = false }
+        self.options = options
         // First, as long as there is little to share.
         warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         guard ForeignCloser.shared.prepare() else {
