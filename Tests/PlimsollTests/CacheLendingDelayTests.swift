@@ -117,7 +117,7 @@ import Testing
                 }
                 let left = caches.reduce(0) { $0 + $1.count }
                 guard wrong.value == 0, alive.value == left else {
-                    fputs("PLIMSOLL_SEED=\(seed): \(wrong.value) wrong, \(alive.value) alive, \(left) in caches\n", stderr)
+                    print("PLIMSOLL_SEED=\(seed): \(wrong.value) wrong, \(alive.value) alive, \(left) in caches")
                     exit(wrong.value > 0 ? 2 : 3)
                 }
             }
