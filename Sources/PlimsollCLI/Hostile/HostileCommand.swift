@@ -25,7 +25,6 @@ struct HostileCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // Connections are made before, as whoever is nobody may find no free port on a machine with rules for that.
             let isNobody = deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
             guard isNobody else {
                 throw Failure.unavailable("another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
@@ -47,6 +46,12 @@ struct HostileCommand: ParsableCommand {
         }
     }
 
+    /// The supervisor's and its units'.
+    private var sockets: [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        return names.filter { $0 == "supervisor" || $0.hasSuffix(".pressure") || $0.hasSuffix("notify") }.map { directory + "/" + $0 }
+    }
+
     /// The user `nobody`.
     static let nobody: uid_t = 65534
 
@@ -54,12 +59,17 @@ struct HostileCommand: ParsableCommand {
 
     /// One by a datagram, one by a connection. Closed here at once: where the receiver has been stopped meanwhile, its close is the last one.
     private func handOver(until end: Duration) throws {
-        let lingering = try [Lingering(), Lingering()]
-        let notify = hostile_datagrams(), stream = hostile_connect(directory + "/supervisor")
-        let result = hostile_send(notify, directory + "/notify", "STATUS=here\n", lingering[0].file)
-        guard result == 0 else { throw Failure.failed("\(directory)/notify takes no descriptor: \(String(cString: strerror(-result)))") }
-        // May be refused already: one is enough.
-        if stream >= 0 { _ = hostile_send(stream, nil, "x", lingering[1].file) }
+        let paths = sockets, datagrams = hostile_datagrams()
+        let lingering = try paths.map { _ in try Lingering() }
+        // Some of them are not for everybody: one is enough.
+        let results = zip(paths, lingering).map { path, one -> Int32 in
+            if path.hasSuffix("notify") { return hostile_send(datagrams, path, "STATUS=here\n", one.file) }
+            let stream = hostile_connect(path)
+            return stream < 0 ? stream : hostile_send(stream, nil, "x", one.file)
+        }
+        guard results.contains(0) else {
+            throw Failure.failed("no socket in \(directory) takes a descriptor: \(String(cString: strerror(-(results.first ?? 0))))")
+        }
         for one in lingering { close(one.file) }
         Output.line("sent")
         SteadyClock.sleep(until: end)
@@ -70,9 +80,7 @@ struct HostileCommand: ParsableCommand {
 
     private func flood(until end: Duration) {
         let file = hostile_datagrams()
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-        let streams = names.filter { $0 == "supervisor" || $0.hasSuffix(".pressure") }.map { directory + "/" + $0 }
-        let datagrams = names.filter { $0.hasSuffix("notify") }.map { directory + "/" + $0 }
+        let streams = sockets.filter { !$0.hasSuffix("notify") }, datagrams = sockets.filter { $0.hasSuffix("notify") }
         let text = "WATCHDOG=1\nSTATUS=\(String(repeating: "x", count: 200))\n"
         Output.line("sent")
         while SteadyClock.now < end {
