@@ -152,7 +152,7 @@ bench-service: $(RELEASE) web-demo ## What being at home in the server ecosystem
 	@$(RELEASE) bench service
 	@Tests/Minimal/measure
 
-# Half an hour, nearly all of it the kills; HOSTILE="--parts descriptor,log,flood" is a few minutes, HOSTILE="--stride 10" a tenth.
+# Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10" makes a tenth of them.
 bench-hostile: $(RELEASE) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
 	@$(RELEASE) bench hostile $(HOSTILE) || [ $$? -eq 69 ]
 

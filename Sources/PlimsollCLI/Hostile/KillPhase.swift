@@ -34,23 +34,6 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     /// The thread whose system calls are counted; `nil` for the first.
     var thread: String? { self == .pushOut ? "plimsoll-hands" : nil }
 
-    /// How many system calls it has, about, for whoever looks at some of them.
-    var usualCalls: Int {
-        switch self {
-        case .start: 1200
-        case .takeOver: 1200
-        case .restart: 250
-        case .guard: 150
-        case .freeze: 500
-        case .pushOut: 30
-        case .throttle: 400
-        case .contain: 300
-        case .reload: 200
-        case .stop: 250
-        case .leave: 100
-        }
-    }
-
     /// The unit that most phases are about.
     static let subject = "batch"
     /// What a former supervisor ran and its successor does not.
