@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollTesting
 import Testing
 
 @testable import PlimsollService
@@ -53,6 +54,30 @@ import Testing
             #expect(fixture.rows.count == 0)
             #expect(fixture.endpoint.counts.requests == 5)
         }
+    }
+
+    @Test(arguments: [
+        (nil as String?, false, "the supervisor was asked to have the process stand still."),
+        ("no supervisor is connected", false, "the process was to stand still. It was not all done: refused: no supervisor is connected."),
+        (nil, true, "the process was to stand still, had this been no dry run."),
+    ])
+    func `that a supervisor was asked is said only where one was`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
+        let source = ScriptedPressureSource(), clock = ManualClock()
+        let manager = ResourceManager(source: source, policy: .init(isDryRun: isDryRun), clock: clock)
+        let link = manager.carryStandstill { refusal }
+        let running = Task { try await manager.run() }
+        for _ in 0..<13 {
+            await source.whileSettled {
+                clock.advance(by: .seconds(1))
+                source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
+            }
+            await source.settled()
+        }
+        let sentences = AdminExplanation(manager.status).sentences
+        #expect(sentences.count { $0.contains("stand still") } == 1 && sentences.contains { $0.hasSuffix(": " + sentence) }, "\(sentences)")
+        link.cancel()
+        running.cancel()
+        try await running.value
     }
 
     @Test func `a rehearsal begins, is seen, and is explained`() async throws {

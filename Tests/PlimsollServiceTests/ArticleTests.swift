@@ -119,7 +119,7 @@ public final class TileRenderer: Sendable {
             Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),
             Rung(at: .critical, after: .seconds(30), .terminate(grace: .seconds(10))),
         ])
-        let policy = PressurePolicy(ladder: ladder, terminate: .afterContinuousSaturation(.seconds(30)))
+        let policy = PressurePolicy(ladder: ladder)
         let outcome = Simulation(policy: policy).run(PressureTrace("__--####____"))
         print(outcome.levels, outcome.actions)
         #expect(outcome.actions.contains("r") && outcome.actions.contains("e") && !outcome.actions.contains("t"))

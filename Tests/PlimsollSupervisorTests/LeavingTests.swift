@@ -23,6 +23,37 @@ import Testing
         #expect(engine.words(fleet(6, .normal, units)) == ["job: suspend"])
     }
 
+    @Test mutating func `a unit that asks to stand still leaves, whatever the level of all, and then stands still`() {
+        let asks = [unit("job") { $0.asksToStandSince = .seconds(1) }]
+        let decisions = engine.decide(fleet(1, .normal, asks))
+        #expect(decisions.map(\.words) == ["job: background"] && decisions[0].reason == "it asks to stand still: its own memory is short")
+        #expect(engine.words(fleet(2, .normal, [unit("job", .background, .leaving, since: 1)])) == [])
+        #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: suspend"])
+    }
+
+    @Test mutating func `a unit that asks to stand still goes on where somebody waits for it, where it can't, and after a while`() {
+        let asked: (inout UnitReport) -> Void = { $0.asksToStandSince = .seconds(1) }
+        let front = unit("front", .foreground, change: asked)
+        var needed = unit("needed", change: asked), client = unit("client", .foreground)
+        client.dependencies = ["needed"]
+        var never = unit("never", change: asked)
+        never.suspension = .never
+        #expect(engine.words(fleet(1, .normal, [front, needed, client, never])) == [])
+        #expect(
+            engine.spared.map(\.reason) == [
+                "it asks to stand still, but somebody waits for it", "it asks to stand still, but somebody waits for it",
+                "it asks to stand still, but can't be made to",
+            ])
+        // Nobody waits any more, but it was long ago.
+        needed.asksToStandSince = .seconds(1)
+        #expect(engine.words(fleet(31, .normal, [needed])) == [])
+        engine = SupervisorEngine()
+        #expect(engine.words(fleet(30.9, .normal, [needed])) == ["needed: background"])
+        engine = SupervisorEngine()
+        let locked = [unit("job", .background, .leaving, since: 1) { $0.holdsLocks = true }]
+        #expect(engine.words(fleet(6, .normal, locked)) == [])
+    }
+
     @Test mutating func `C15 a unit that exits on suspend is asked to end instead`() {
         let units = [unit("job", .background, .leaving, since: 1) { $0.exitsOnSuspend = true }]
         #expect(engine.words(fleet(6, .normal, units)) == ["job: ask 10 s"])

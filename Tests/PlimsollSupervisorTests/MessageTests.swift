@@ -9,6 +9,7 @@ import Testing
         .hello(version: 1), .state(.foreground), .state(.background), .state(.suspendedReady), .tasks(0, until: nil),
         .tasks(3, until: .milliseconds(1500)),
         .caches(held: .mebibytes(5), reclaimable: .zero), .saved(true), .saved(false), .locks(true), .locks(false), .keepAlive(every: .seconds(600)),
+        .suspend,
         .bye,
     ]
     static let fromSupervisors: [SupervisorMessage] =

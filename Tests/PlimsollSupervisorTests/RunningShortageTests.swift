@@ -97,6 +97,29 @@ struct RunningShortageTests {
         }
     }
 
+    @Test(.enabled(if: program != nil, "the program is not built"))
+    func `a service whose ladder says suspend is made to stand still by the supervisor it has a link to`() async throws {
+        let directory = Fixture.Directory()
+        let command = [
+            Self.program ?? "", "_unit", "--name", "job", "--directory", directory.path, "--size", "1048576", "--suspend-after", "50",
+        ]
+        var job = ServiceUnit(name: "job", origin: .command(command))
+        (job.role, job.restart) = (.background, .never)
+        let fleet = try RunningFleet([.shell("web"), job]) { $0.policy.leaveTime = .seconds(3600) }
+        #expect(await fleet.waits { fleet.report("job")?.isWarnable ?? false })
+        // At a warning the supervisor by itself sends nobody away: it tells the service, whose ladder asks.
+        fleet.push(0.85)
+        func records() -> [AuditRecord] { fleet.records.filter { $0.unit == "job" && ($0.action == .background || $0.action == .suspend) } }
+        #expect(await fleet.waits { records().contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil } })
+        let reasons = records().filter { $0.result == nil }.map(\.reason)
+        #expect(Array(reasons.prefix(2)) == ["it asks to stand still: its own memory is short", "it is ready to stand still"])
+        #expect(await fleet.stop())
+        for file in RunningFleet.names(in: directory.path) {
+            for inner in RunningFleet.names(in: "\(directory.path)/\(file)") { unlink("\(directory.path)/\(file)/\(inner)") }
+            if unlink("\(directory.path)/\(file)") != 0 { rmdir("\(directory.path)/\(file)") }
+        }
+    }
+
     /// `hog` stands still, and memory is short no more.
     private func frozen(_ change: @escaping (inout Supervisor.Options) -> Void = { _ in }) async throws -> RunningFleet {
         let fleet = try RunningFleet(trio()) {

@@ -4,6 +4,7 @@ import PlimsollLinux
 import PlimsollSupervisor
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite struct SupervisorLinkTests {
@@ -186,6 +187,109 @@ import Testing
         #expect(supervisor.heard.contains(.saved(true)) && !supervisor.heard.contains(.saved(false)))
         #expect(try store.read("state")?.last == 7)
         withExtendedLifetime(link) {}
+    }
+
+    @Test func `C43 C97 it is saved only once the states of its scenes are, too`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        let isBroken = Mutex(true)
+        let scene = manager.lifecycle.connectScene("tenant", reason: .userRequest) { scene in
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    if isBroken.withLock({ $0 }) { throw SupervisorLinkTests.DiskFull() }
+                    return [7]
+                }, restore: { _ in })
+        }
+        await scene.connected()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.suspendedReady)))
+        #expect(!supervisor.heard.contains(.saved(true)) && manager.lifecycle.state == .background)
+        #expect(await supervisor.tell(.checkpoint, for: .saved(false)))
+        isBroken.withLock { $0 = false }
+        #expect(await supervisor.tell(.checkpoint, for: .saved(true)))
+        #expect(try store.read("scene-tenant") == [7])
+        withExtendedLifetime(link) {}
+    }
+
+    private struct DiskFull: Error {}
+
+    @Test func `C94 T33 background tasks of scenes are told of, and what they leave is saved`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        let work = Mutex<UInt8>(0)
+        let scene = manager.lifecycle.connectScene("tenant", reason: .userRequest) { scene in
+            scene.preserve(in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
+        }
+        await scene.connected()
+        let link = try link(manager, supervisor), task = scene.beginBackgroundTask("flush", onExpiration: { _, _ in })
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(supervisor.heard.contains(.tasks(1, until: nil)))
+        #expect(await supervisor.tell(.background(deadline: .seconds(5)), for: .state(.background)))
+        #expect(await supervisor.serve { $0.heard.contains { if case .tasks(1, .some(let left)) = $0 { left <= .seconds(30) } else { false } } })
+        #expect(!supervisor.heard.contains(.state(.suspendedReady)) && !supervisor.heard.contains(.saved(true)))
+        work.withLock { $0 = 7 }
+        supervisor.heard = []
+        task.end()
+        #expect(await supervisor.waits(for: .state(.suspendedReady)))
+        #expect(supervisor.heard.contains { if case .tasks(0, _) = $0 { true } else { false } })
+        #expect(supervisor.heard.contains(.saved(true)))
+        #expect(try store.read("scene-tenant") == [7])
+        withExtendedLifetime(link) {}
+    }
+
+    @Test func `C96 a supervisor that wants memory back has scenes behind the front disconnected`() async throws {
+        let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
+        let scene = manager.lifecycle.connectScene("tenant", reason: .systemRequest) { scene in
+            scene.preserve(in: store, snapshot: { [7] }, restore: { _ in })
+            scene.declare { .mebibytes(8) }
+        }
+        await scene.connected()
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .caches(held: .mebibytes(8), reclaimable: .zero)))
+        #expect(await supervisor.tell(.release(.mebibytes(8)), for: .caches(held: .zero, reclaimable: .zero)))
+        await until("the scene is disconnected") { scene.state == .notRunning }
+        #expect(try store.read("scene-tenant") == [7])
+        withExtendedLifetime(link) {}
+    }
+
+    /// Memory of `manager` is critical for twelve seconds; what became of its ladder's rung `suspend`.
+    private func outcomeOfSuspend(_ manager: ResourceManager, _ source: ScriptedPressureSource, _ clock: ManualClock) async -> [ActionReport.Outcome]
+    {
+        for _ in 0..<13 {
+            await source.whileSettled {
+                clock.advance(by: .seconds(1))
+                source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
+            }
+            await source.settled()
+        }
+        return manager.reports.filter { $0.action == .suspend }.map(\.outcome)
+    }
+
+    @Test func `a ladder's suspend asks the supervisor that is connected, once an episode`() async throws {
+        let supervisor = try Supervisor(directory), source = ScriptedPressureSource(), clock = ManualClock()
+        let manager = ResourceManager(source: source, clock: clock)
+        let running = Task { try await manager.run() }
+        let link = try link(manager, supervisor)
+        #expect(await supervisor.waits(for: .state(.foreground)))
+        #expect(await outcomeOfSuspend(manager, source, clock) == [.done])
+        #expect(await supervisor.waits(for: .suspend))
+        #expect(supervisor.heard.count { $0 == .suspend } == 1)
+        link.close()
+        running.cancel()
+        try await running.value
+    }
+
+    @Test func `a ladder's suspend is refused while a link has no supervisor`() async throws {
+        let source = ScriptedPressureSource(), clock = ManualClock()
+        let manager = ResourceManager(source: source, clock: clock)
+        let running = Task { try await manager.run() }
+        let link = try SupervisorLink(manager, path: directory.path + "/nobody", kernel: HostKernel())
+        #expect(
+            await outcomeOfSuspend(manager, source, clock)
+                == [.refused("no supervisor is connected that could make this process stand still: it stays quiesced")])
+        link.close()
+        running.cancel()
+        try await running.value
     }
 
     @Test func `C77 a level told is an announced level`() async throws {

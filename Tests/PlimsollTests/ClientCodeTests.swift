@@ -145,6 +145,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
             source: ScriptedPressureSource(),
             policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false, terminate: .never))
         _ = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(30)))
+        _ = PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(10)))
         let ladder = try EscalationLadder([
             Rung(at: .warning, .release), Rung(at: .critical, .quiesce),
             Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),

@@ -12,6 +12,7 @@ import Testing
         ([Rung(at: .critical, .warn), Rung(at: .warning, .warn)], "only climbs"),
         ([Rung(at: .critical, .expireBackgroundTasks(grace: .seconds(1)))], "patience"),
         ([Rung(at: .critical, .terminate(grace: .seconds(1)))], "patience"),
+        ([Rung(at: .warning, after: .seconds(9), .terminate(grace: .seconds(1)))], "critical only"),
         ([Rung(at: .normal, .release)], "normal is never pressure"),
         ([Rung(at: .warning, after: .seconds(-1), .release)], "negative"),
         ([Rung(at: .critical, after: .seconds(5), .quiesce), Rung(at: .critical, .release)], "more patience"),
@@ -34,18 +35,62 @@ import Testing
         #expect(expiries.count == 2)
     }
 
+    @Test func `C85 a level that is held while readings flap has a rung fire once`() {
+        var climb = LadderClimb(.standard), quiesced = 0, expired = 0
+        for second in 0..<40 {
+            // The level stays critical; every other reading shows less.
+            let observed = second % 2 == 0 ? PressureLevel.critical : .warning
+            for action in climb.climb(PressureAssessment(at: .seconds(second), level: .critical, observed: observed)) {
+                if action == .quiesce { quiesced += 1 }
+                if case .expireBackgroundTasks = action { expired += 1 }
+            }
+        }
+        #expect(quiesced == 1 && expired == 0, "no reading was critical for two seconds without a break")
+    }
+
     @Test func `patience needs readings, not the held level`() {
         // Critical is held for five seconds after the last reading of it, but nothing more is destroyed meanwhile.
         let outcome = Simulation().run(PressureTrace("_#_______________"))
         #expect(!outcome.allActions.contains { $0.isDestructive })
     }
 
-    @Test func `the process is ended only where the application opted in, and when it said`() {
+    @Test func `the process is ended only where the application opted in, and when it said, in each form of saying so`() throws {
         let trace = PressureTrace(String(repeating: "#", count: 60))
         #expect(!Simulation().run(trace).actions.contains("t"))
-        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(20)))
-        let drawing = Simulation(policy: policy).run(trace).actions
-        #expect(drawing.firstIndex(of: "t").map { drawing.distance(from: drawing.startIndex, to: $0) } == 20)
+        /// The second of its end, by that policy, and what saving may take then.
+        func end(_ policy: PressurePolicy) -> (second: Int, grace: Duration)? {
+            let outcome = Simulation(policy: policy).run(trace)
+            let grace = outcome.allActions.compactMap(\.endingGrace).first
+            return outcome.actions.firstIndex(of: "t").flatMap { end in
+                grace.map { (outcome.actions.distance(from: outcome.actions.startIndex, to: end), $0) }
+            }
+        }
+        let ladder = try EscalationLadder([
+            Rung(at: .warning, .release), Rung(at: .critical, after: .seconds(25), .terminate(grace: .seconds(3))),
+        ])
+        // Each form has its own patience and grace.
+        #expect(end(PressurePolicy(ladder: ladder)) ?? (0, .zero) == (25, .seconds(3)))
+        #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(7)))) ?? (0, .zero) == (30, .seconds(7)))
+        #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(4)))) ?? (0, .zero) == (4, .seconds(10)))
+        let shorthand = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(20), grace: .seconds(2)))
+        #expect(end(shorthand) ?? (0, .zero) == (20, .seconds(2)))
+        // Both at once: the shorthand takes the place of the rung, and there is one end.
+        let both = PressurePolicy(ladder: ladder, terminate: .afterContinuousSaturation(.seconds(40), grace: .seconds(4)))
+        #expect(end(both) ?? (0, .zero) == (40, .seconds(4)) && both.ladder.rungs.count == 2)
+        #expect(end(PressurePolicy(ladder: ladder, terminate: .never)) == nil)
+    }
+
+    @Test func `what a policy says about its end is what its ladder says`() throws {
+        var policy = PressurePolicy.standard
+        #expect(policy.terminate == .never && policy.ladder == .standard)
+        policy.terminate = .afterContinuousSaturation(.seconds(20), grace: .seconds(2))
+        #expect(policy.ladder == .standard.terminating(after: .seconds(20), grace: .seconds(2)))
+        policy.terminate = .afterContinuousSaturation(.seconds(9), grace: .seconds(1))
+        #expect(policy.ladder.rungs.filter { $0.action.endingGrace != nil }.count == 1)
+        policy.ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])
+        #expect(policy.terminate == .afterContinuousSaturation(.seconds(5), grace: .seconds(6)))
+        policy.terminate = .never
+        #expect(policy.ladder == .none && policy.terminate == .never)
     }
 }
 
@@ -64,6 +109,9 @@ import Testing
         #expect(first && !second, "single flight")
         governor.finished(report(released: .zero, fall: .zero), at: .seconds(1), available: .mebibytes(100))
         #expect(governor.lastWasUseless)
+        // An eighth less is not yet another danger: at a quarter the line is.
+        let eighth = start(2, .mebibytes(88)), quarter = start(3, .mebibytes(75))
+        #expect(!eighth && !quarter)
         let tooSoon = start(30, .mebibytes(100)), worse = start(30, .mebibytes(70))
         #expect(!tooSoon && worse, "a quarter less is available")
         governor.finished(report(released: .zero, fall: .zero), at: .seconds(30), available: .mebibytes(70))
@@ -81,6 +129,14 @@ import Testing
         governor.finished(report(released: .mebibytes(50), fall: .mebibytes(1), took: .seconds(1)), at: .seconds(2), available: nil)
         let early = start(21), due = start(22)
         #expect(!early && due)
+    }
+
+    @Test(arguments: [(percent: 0, isUseless: true), (9, true), (10, false), (11, false), (49, false), (100, false)])
+    func `T21 a purge is useless when the heap fell by less than a tenth of what was released`(percent: Int, isUseless: Bool) {
+        var governor = PurgeGovernor()
+        _ = governor.start(at: .zero, level: .warning, available: nil)
+        governor.finished(report(released: .mebibytes(100), fall: .mebibytes(percent)), at: .zero, available: nil)
+        #expect(governor.lastWasUseless == isUseless)
     }
 
     @Test func `trimming takes a twentieth of the time, at the critical level a fifth`() {

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -160,41 +161,33 @@ import Testing
                 if case .refused(let reason) = report.outcome, !reason.isEmpty { report.action } else { nil }
             }
             #expect(refused == [.quiesce, .suspend])
+            #expect(
+                running.manager.reports.contains {
+                    $0.outcome == .refused("this process has no link to a supervisor that could make it stand still: it stays quiesced")
+                })
         }
     }
 
-    @Test func `the process ends itself only after saturation, with everything saved`() async throws {
-        let saved = Counter()
-        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8), grace: .seconds(3)))
-        try await RunningManager.run(policy: policy) { running in
-            running.manager.beforeTermination("cart") { timeLeft in
-                #expect(timeLeft <= .seconds(3))
-                saved.add(1)
-            }
-            running.manager.beforeTermination("broken") { _ in throw ResourceManagerError(description: "disk full") }
-            running.manager.register(Self.filledCache("sessions", mebibytes: 3))
-            let task = running.manager.beginBackgroundTask("export") { _, _ in }
-            for _ in 0..<7 { await running.available(.mebibytes(20), after: .seconds(1)) }
-            #expect(running.exits.count == 0)
-            await running.available(.mebibytes(600), after: .seconds(1))
-            for _ in 0..<8 { await running.available(.mebibytes(20), after: .seconds(1)) }
-            #expect(running.exits.count == 0, "the break in it counts")
-            await running.until { running.manager.reports.filter { $0.action == .release }.count >= 1 }
-            // Each second the loop may find that the pass it waits for has ended; then it ends, and takes no more readings. From then on time stands still:
-            // threads that come late on a busy machine are to have their grace.
-            await running.until {
-                if !running.manager.parts.inbox.isStopped {
-                    running.clock.advance(by: .seconds(1))
-                    running.source.push(usage: .mebibytes(1004), limit: .gibibytes(1))
+    @Test func `a suspension is passed on to whoever reaches a supervisor, with its answer, and never for a simulation or a dry run`() async throws {
+        let asked = Counter()
+        func outcome(_ answer: String?, isDryRun: Bool = false, isSimulated: Bool = false) async throws -> [ActionReport.Outcome] {
+            let outcomes = Log<ActionReport.Outcome>()
+            try await RunningManager.run(policy: .init(isDryRun: isDryRun)) { running in
+                let link = running.manager.carryStandstill {
+                    asked.add(1)
+                    return answer
                 }
-                return running.exits.count > 0
+                if isSimulated { running.manager.simulate(.critical, for: .seconds(60)) }
+                for _ in 0..<15 { await running.available(.mebibytes(isSimulated ? 900 : 20), after: .seconds(1)) }
+                for report in running.manager.reports where report.action == .suspend { outcomes.add(report.outcome) }
+                link.cancel()
             }
-            let exit = try #require(running.exits.first)
-            #expect(exit.status == 75 && saved.value == 1)
-            #expect(exit.line.contains("sessions") && exit.line.contains("broken failed: disk full"))
-            #expect(exit.line.hasSuffix("\n") && exit.line.filter { $0 == "\n" }.count == 1)
-            #expect(running.manager.reports.contains { $0.outcome == .overran(["export"]) } && !task.isActive)
+            return outcomes.all
         }
+        #expect(try await outcome(nil) == [.done] && asked.value == 1)
+        #expect(try await outcome("no supervisor is connected") == [.refused("no supervisor is connected")] && asked.value == 2)
+        #expect(try await outcome(nil, isDryRun: true) == [.dryRun] && asked.value == 2)
+        #expect(try await outcome(nil, isSimulated: true) == [.refused("a simulation makes no process stand still")] && asked.value == 2)
     }
 
     @Test func `a source that fails for a while is read again`() async throws {

@@ -24,9 +24,23 @@ import Testing
         return scene
     }
 
-    @Test func `C93 C98 a process that connects no scene is one itself`() async throws {
+    @Test func `C93 C98 a process that connects no scene is one itself: told of the same steps, saved and suspended alike`() async throws {
+        let store = store, work = Mutex<UInt8>(1)
+        stage.observe("process")
+        lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
         try await lifecycle.launch()
-        #expect(lifecycle.scenes.isEmpty && lifecycle.state == .active)
+        #expect(lifecycle.scenes.isEmpty && lifecycle.state == .active && stage.log.all == ["process active"])
+        // Leaving the front saves, whether or not the background follows.
+        try await lifecycle.interrupt()
+        #expect(lifecycle.state == .inactive)
+        #expect(try store.read("state")?.last == 1)
+        work.withLock { $0 = 2 }
+        try await lifecycle.endInterruption()
+        try await lifecycle.enterBackground(cause: .idle)
+        #expect(try store.read("state")?.last == 2)
+        #expect(lifecycle.state == .background && stage.log.all.suffix(2) == ["process inactive", "process background"])
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(lifecycle.scenes.isEmpty && lifecycle.state == .active && stage.log.all.suffix(2) == ["process foreground", "process active"])
     }
 
     @Test func `C94 each scene has its own state, and the process that of the greatest`() async throws {
@@ -64,17 +78,31 @@ import Testing
         try await a.enterBackground(cause: .idle)
         #expect(lifecycle.state == .inactive)
         hold.cancel()
-        await until { lifecycle.state == .background }
+        await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 
     @Test func `C95 a user's request comes up in front, the system's in the background`() async throws {
         let system = await connect("system", .systemRequest)
-        #expect(system.state == .background && lifecycle.state == .background && stage.log.all.isEmpty)
+        // Nothing of the foreground was set up, neither in the scene nor in the process.
+        #expect(system.state == .background && lifecycle.state == .background && stage.log.all.isEmpty && system.reason == .systemRequest)
+        #expect(system.backgroundTimeRemaining == .seconds(30))
         let user = await connect("user")
-        #expect(user.state == .active && lifecycle.state == .active)
+        #expect(user.state == .active && lifecycle.state == .active && stage.log.all == ["user active"] && user.backgroundTimeRemaining == nil)
+        // The system has something to do with one in front: it stays there.
+        #expect(lifecycle.connectScene("user", reason: .systemRequest) === user)
         // Asked for again it is the same one, brought to the front.
         #expect(lifecycle.connectScene("system", reason: .userRequest) === system)
-        await until { system.state == .active }
+        await until("the scene is in front") { system.state == .active }
+        #expect(stage.log.all.suffix(2) == ["system foreground", "system active"] && user.state == .active)
+    }
+
+    @Test func `C95 the system's request takes a suspended scene into the background, and no further`() async throws {
+        let a = await connect("a")
+        try await a.suspend(cause: .idle)
+        #expect(a.state == .suspended && lifecycle.state == .background)
+        #expect(lifecycle.connectScene("a", reason: .systemRequest) === a)
+        await until("the scene runs in the background") { a.state == .background }
+        #expect(lifecycle.state == .background && !stage.log.all.contains("a foreground"))
     }
 
     @Test func `C96 T33 the largest idle scene goes first, none in front, none with work to finish`() {
@@ -104,11 +132,11 @@ import Testing
         try await a.enterBackground(cause: .idle)
         try await b.enterBackground(cause: .idle)
 
-        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction })
+        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.name == "scenes in the background" })
         #expect(eviction.rebuildCost == .precious && eviction.purgeable.heldBytes == .mebibytes(5))
         #expect(eviction.purgeable.release(.mebibytes(2)) == .mebibytes(4) && cache.byteCount == .zero)
-        await until { a.state == .notRunning }
-        await until { lifecycle.scenes.count <= 1 }
+        await until("a.state is .notRunning") { a.state == .notRunning }
+        await until("a is gone") { lifecycle.scenes.count == 1 }
         #expect(stage.log.all.filter { $0.hasPrefix("a ") } == ["a active", "a inactive", "a background", "a gone"] && b.state == .background)
         await #expect(throws: LifecycleError.self) { try await a.enterForeground(cause: .operator) }
 
@@ -123,7 +151,7 @@ import Testing
             scene.preserve(in: store, snapshot: { throw StoreFailure() }, restore: { _ in })
             scene.declare { .mebibytes(8) }
         }
-        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction })
+        let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.name == "scenes in the background" })
         #expect(eviction.purgeable.release(.mebibytes(8)) == .zero && a.state == .background)
     }
 
@@ -154,7 +182,7 @@ import Testing
         await a.disconnect(cause: .operator)
         #expect(stage.log.all == ["a active", "a inactive", "a background", "a gone"] && lifecycle.scenes.isEmpty)
         // The last one has gone: nothing is in front any more.
-        await until { lifecycle.state == .background }
+        await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 
     @Test func `C22 C97 termination disconnects every scene before the process ends`() async throws {
@@ -190,7 +218,7 @@ import Testing
         }
         for scene in lifecycle.scenes { await scene.disconnect(cause: .simulated) }
         #expect(lifecycle.scenes.isEmpty && lifecycle.wish.withLock { $0.claims.isEmpty }, "seed \(seed)")
-        await until { lifecycle.state == .background }
+        await until("lifecycle.state is .background") { lifecycle.state == .background }
     }
 }
 

@@ -15,8 +15,10 @@ final class FanOut: Sendable {
         var unreached: [String] = []
         var failures: [String] = []
         var slowest: [HandlerTiming] = []
+        /// Whether a later stage of the way does it again: what failed here is told, and what counts is how that ends.
+        var isProvisional = false
 
-        var isClean: Bool { overran.isEmpty && unreached.isEmpty && failures.isEmpty }
+        var isClean: Bool { isProvisional || (overran.isEmpty && unreached.isEmpty && failures.isEmpty) }
     }
 
     /// How handlers are called.

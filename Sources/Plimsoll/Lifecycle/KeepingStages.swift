@@ -26,6 +26,9 @@ struct KeepingStages: Sendable {
         }
     }
 
+    /// What a scene's save on leaving the front may take: handlers come after it.
+    static func firstShare(of context: LifecycleContext) -> Duration { max(leastBudget, context.timeRemaining * 0.25) }
+
     /// Then state is saved; nothing is promised a call later than this (C41, C43). The stores' locks are given back.
     var save: LifecycleEngine.Stage {
         { [preservation] context in
@@ -99,7 +102,7 @@ struct KeepingStages: Sendable {
     }
 
     /// Erasing is not left out because others took all the time.
-    private static let leastBudget = Duration.milliseconds(200)
+    static let leastBudget = Duration.milliseconds(200)
 
     /// A stage that blocks its thread.
     func blocking(_ body: @escaping @Sendable (LifecycleContext) -> FanOut.Outcome) -> LifecycleEngine.Stage {

@@ -8,16 +8,20 @@ public struct LifecyclePolicy: Sendable, Hashable {
     public var overrun: Overrun
     /// Whether the end of an interruption waits for `Lifecycle.resume()` (C25).
     public var resumesManually: Bool
+    /// How long a scene stays in the background, unused and with its background tasks ended, before it is suspended by itself; by running time. `nil` for as
+    /// long as somebody says otherwise.
+    public var sceneSuspendsAfter: Duration?
 
     /// A policy; the defaults are `standard`'s.
     public init(
         backgroundDeadline: Duration = .seconds(5), terminationDeadline: Duration = .seconds(5), overrun: Overrun = .report,
-        resumesManually: Bool = false
+        resumesManually: Bool = false, sceneSuspendsAfter: Duration? = .seconds(10)
     ) {
         self.backgroundDeadline = backgroundDeadline
         self.terminationDeadline = terminationDeadline
         self.overrun = overrun
         self.resumesManually = resumesManually
+        self.sceneSuspendsAfter = sceneSuspendsAfter
     }
 
     /// Five seconds; who takes longer is named.

@@ -34,6 +34,8 @@ final class ManagerParts: Sendable {
     let exit: @Sendable (Int32, String) -> Void
 
     let shutdown: ShutdownPlan
+    /// Asks a supervisor to have this process stand still.
+    let standstill = StandstillRequest()
     /// What a product above puts around the loop.
     let host = Mutex<(any ManagerHost)?>(nil)
     /// Whether everything is only decided and reported. Relaxed: the loop looks at each turn, and one turn more or less is nobody's loss.

@@ -31,7 +31,7 @@ struct PressureResponse {
         self.parts = parts
         self.source = source
         self.time = time
-        climb = LadderClimb(policy.effectiveLadder)
+        climb = LadderClimb(policy.ladder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
         mayHoldElsewhere = parts.purgeables.hasUnmetered
         volatile = VolatileResponse(parts: parts)
@@ -66,7 +66,7 @@ struct PressureResponse {
         case .release: release(action, assessment, reading)
         case .quiesce: quiesce(action, assessment)
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
-        case .suspend: refuse(action, assessment, "no supervisor is connected that could freeze this process: it stays quiesced")
+        case .suspend: suspend(action, assessment)
         case .terminate(let grace): terminate(action, grace, assessment)
         case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
         }
@@ -125,6 +125,17 @@ struct PressureResponse {
                 overrun.outcome = .overran(names)
                 parts.report(overrun)
             }
+        }
+        parts.report(report)
+    }
+
+    private func suspend(_ action: PressureAction, _ assessment: PressureAssessment) {
+        if assessment.evidence.contains(.simulated) { return refuse(action, assessment, "a simulation makes no process stand still") }
+        var report = report(action, assessment)
+        if isDryRun {
+            report.outcome = .dryRun
+        } else if let refusal = parts.standstill.ask() {
+            report.outcome = .refused(refusal)
         }
         parts.report(report)
     }

@@ -24,11 +24,14 @@ public struct EscalationLadder: Sendable, Hashable {
 
     /// A ladder of these rungs.
     ///
-    /// - Throws: `Mistake` if it descends, destroys without patience, starts at `normal`, or has more than 64 rungs.
+    /// - Throws: `Mistake` if it descends, destroys without patience, starts at `normal`, ends the process below `critical`, or has more than 64 rungs.
     public init(_ rungs: [Rung]) throws(Mistake) {
         if rungs.count > 64 { throw Mistake(rung: 64, reason: "a ladder has at most 64 rungs") }
         for (index, rung) in rungs.enumerated() {
             if rung.level == .normal { throw Mistake(rung: index, reason: "\(rung.action) at level normal: normal is never pressure") }
+            if rung.action.endingGrace != nil, rung.level < .critical {
+                throw Mistake(rung: index, reason: "\(rung.action) at level \(rung.level): a process ends itself at critical only")
+            }
             if rung.action.isUpkeep { throw Mistake(rung: index, reason: "\(rung.action): the manager does this by itself, at any level") }
             if rung.patience < .zero { throw Mistake(rung: index, reason: "\(rung.action) after \(rung.patience): patience cannot be negative") }
             if rung.action.isDestructive, rung.patience == .zero {
@@ -47,8 +50,8 @@ public struct EscalationLadder: Sendable, Hashable {
         self.rungs = rungs
     }
 
-    /// warning: warn, release; critical: warn, release, quiesce, after 2 s expire background tasks, after 10 s suspend, after 30 s terminate
-    /// (the last only for applications that opted in, see `PressurePolicy.terminate`).
+    /// warning: warn, release; critical: warn, release, quiesce, after 2 s expire background tasks, after 10 s suspend. It ends no process: see
+    /// `terminating(after:grace:)`.
     public static let standard = EscalationLadder(trusted: [
         Rung(at: .warning, .warn),
         Rung(at: .warning, .release),
@@ -57,11 +60,26 @@ public struct EscalationLadder: Sendable, Hashable {
         Rung(at: .critical, .quiesce),
         Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),
         Rung(at: .critical, after: .seconds(10), .suspend),
-        Rung(at: .critical, after: .seconds(30), .terminate(grace: .seconds(10))),
     ])
 
     /// Nothing is done: for who only wants to know.
     public static let none = EscalationLadder(trusted: [])
+
+    /// This ladder with one rung that ends the process, its last: in the place of any it has.
+    ///
+    /// Without such a rung a process never ends itself. The rung asks for the end; what has to be true besides is said at `PressureAction.terminate`.
+    ///
+    /// - Parameters:
+    ///   - patience: how long readings must have been critical without a break; more than zero, as work is lost by it. It may be less than that of rungs before.
+    ///   - grace: what saving may take; not negative.
+    public func terminating(after patience: Duration, grace: Duration = .seconds(10)) -> EscalationLadder {
+        precondition(patience > .zero, "a ladder that terminates after \(patience): ending the process destroys work, so it needs patience")
+        precondition(grace >= .zero, "a ladder that terminates with a grace of \(grace): a grace cannot be negative")
+        return EscalationLadder(trusted: unending.rungs + [Rung(at: .critical, after: patience, .terminate(grace: grace))])
+    }
+
+    /// This ladder without the rungs that end the process.
+    var unending: EscalationLadder { EscalationLadder(trusted: rungs.filter { $0.action.endingGrace == nil }) }
 
     init(trusted rungs: [Rung]) { self.rungs = rungs }
 

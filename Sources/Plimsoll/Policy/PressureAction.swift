@@ -9,13 +9,14 @@ public enum PressureAction: Sendable, Hashable {
     case quiesce
     /// Call the expiration handlers of all background tasks; those still running after `grace` are named and given up.
     case expireBackgroundTasks(grace: Duration)
-    /// Ask the supervisor to freeze this process.
+    /// Ask the supervisor to make this process stand still. The supervisor decides by its own policy; without one connected this is refused.
     case suspend
     /// Have holders of volatile memory give back what keeps a margin free. The manager does it by itself, without a word to observers; never a rung.
     case makeRoom
     /// Look which volatile pages the kernel has taken. The manager does it by itself; never a rung.
     case noticeDrops
-    /// Save state within `grace`, then end the process.
+    /// Save state within `grace`, then end the process with status 75, so that the kernel need not: if purging proved useless or nothing is held, and a second
+    /// reading confirms that memory is short. A rung of it asks again with every reading. A simulation never does it.
     case terminate(grace: Duration)
 
     /// Whether work or state is lost by it: such a step needs patience and a second reading.
@@ -33,6 +34,9 @@ public enum PressureAction: Sendable, Hashable {
         case .warn, .quiesce, .expireBackgroundTasks, .suspend, .makeRoom, .noticeDrops: false
         }
     }
+
+    /// The time to save, of an action that ends the process; `nil` for others.
+    var endingGrace: Duration? { if case .terminate(let grace) = self { grace } else { nil } }
 
     /// Whether it belongs to no level: what the manager does by itself while memory is idle.
     var isUpkeep: Bool {

@@ -7,7 +7,7 @@ public struct PressureDecisions: Sendable {
     /// Decisions by `policy`, with no history.
     public init(policy: PressurePolicy = .standard) {
         assessor = PressureAssessor(thresholds: policy.thresholds)
-        climb = LadderClimb(policy.effectiveLadder)
+        climb = LadderClimb(policy.ladder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
     }
 

@@ -4,6 +4,8 @@ import Synchronization
 final class Preservation: Sendable {
     private struct State {
         var items: [PreservedItem] = []
+        /// Those of the connected scenes: each is restored when its scene connects, and saved with the process's besides.
+        var scenes: [PreservedItem] = []
         var ledger: LaunchLedger?
         /// Launches that may fail in a row before one starts clean.
         var launchLimit = 2
@@ -40,6 +42,15 @@ final class Preservation: Sendable {
             remove: { [weak self] item in self?.state.withLock { $0.items.removeAll { $0 === item } } })
         if hasLaunched { preserved.restore() }
         return preserved
+    }
+
+    /// Has the state of a scene saved by every checkpoint from its restoring on, until `remove(scene:)`.
+    func add(scene item: PreservedItem) { state.withLock { $0.scenes.append(item) } }
+
+    /// A scene has ended, or keeps its state elsewhere.
+    func remove(scene item: PreservedItem) {
+        let removed = state.withLock { state in state.scenes.firstIndex { $0 === item }.map { state.scenes.remove(at: $0) } }
+        withExtendedLifetime(removed) {}
     }
 
     /// Has launches counted in `store` rather than in that of the state registered first.
@@ -88,13 +99,19 @@ final class Preservation: Sendable {
 
     // MARK: - Checkpoint
 
-    /// Saves all that has changed, each item beside the others, and waits for it, at most for `limit` of running time. Blocks the calling thread.
+    /// Saves all that has changed, the state of scenes included, each item beside the others, and waits for it, at most for `limit` of running time. Blocks
+    /// the calling thread.
     ///
     /// What is late goes on, and is not called a second time while it does.
     ///
     /// - Returns: what was not saved in time, and why not.
     func checkpoint(within limit: Duration) -> [PreservationFailure] {
-        let items = state.withLock { $0.items }
+        let (items, scenes) = state.withLock { ($0.items, $0.scenes) }
+        return save(items + scenes.filter(\.isRestored), within: limit)
+    }
+
+    /// The same for these items alone.
+    func save(_ items: [PreservedItem], within limit: Duration) -> [PreservationFailure] {
         guard !items.isEmpty else { return [] }
         let round = Round(count: items.count)
         let alarm = limit > .zero ? alarms.set(.deadline, after: limit) { round.expire() } : nil
@@ -119,7 +136,7 @@ final class Preservation: Sendable {
 
     /// Has all stores let go of what a frozen process must not hold (C48). After the last checkpoint.
     func relinquish() {
-        let (items, ledger) = state.withLock { ($0.items, $0.ledger) }
+        let (items, ledger) = state.withLock { ($0.items + $0.scenes, $0.ledger) }
         for item in items { item.store.relinquish() }
         ledger?.relinquish()
     }

@@ -45,9 +45,18 @@ final class PreservedItem: Sendable {
 
     private enum Restoring { case notYet, running, done }
 
+    /// How the bytes of a snapshot lie in the store.
+    enum Form: Sendable {
+        /// After a header that names the version that wrote them.
+        case versioned
+        /// As they are.
+        case plain
+    }
+
     let name: String
     let store: any StateStore
     private let version: Int
+    private let form: Form
     private let takesChanges: Bool
     private let threads: HandlerThreads
     private let gate = CallGate()
@@ -56,10 +65,11 @@ final class PreservedItem: Sendable {
     /// Changes of more bytes than this are dropped, and the whole is saved instead: an append of them would cost as much.
     private static let mostPending = 1 << 20
 
-    init(name: String, store: any StateStore, version: Int, closures: Closures, threads: HandlerThreads) {
+    init(name: String, store: any StateStore, version: Int, form: Form = .versioned, closures: Closures, threads: HandlerThreads) {
         self.name = name
         self.store = store
         self.version = version
+        self.form = form
         self.threads = threads
         takesChanges = closures.apply != nil
         state = Mutex(State(closures: closures))
@@ -109,7 +119,7 @@ final class PreservedItem: Sendable {
             return .none
         }
         let changes = joined.compactMap(PreservedState.split)
-        guard let (bytes, version) = PreservedState.unwrap(base), changes.count == joined.count else {
+        guard let (bytes, version) = form == .plain ? (base, version) : PreservedState.unwrap(base), changes.count == joined.count else {
             return startClean("it was not saved by `preserve`")
         }
         guard version <= self.version else {
@@ -171,6 +181,9 @@ final class PreservedItem: Sendable {
         if begins { takeTurn() }
     }
 
+    /// Whether there may be something to save: until then the store has all there is.
+    var isRestored: Bool { state.withLock { $0.restoring == .done } }
+
     /// Whether the calling thread is within the snapshot of this very item.
     var isWithin: Bool { state.withLock { $0.saver == Thread.current } }
 
@@ -226,11 +239,12 @@ final class PreservedItem: Sendable {
     private func writeWhole(_ closures: Closures) throws {
         var snapshot = Swift.Result<[UInt8], any Error>.success([])
         guard gate.call({ snapshot = Swift.Result { try closures.snapshot() } }) else { return }
-        let bytes = PreservedState.wrap(try snapshot.get(), version: version)
+        let state = try snapshot.get()
+        let bytes = form == .plain ? state : PreservedState.wrap(state, version: version)
         let hash = PreservedState.hash(bytes)
-        guard state.withLock({ $0.lastHash }) != hash else { return }
-        state.withLock { $0.lastHash = nil }
+        guard self.state.withLock({ $0.lastHash }) != hash else { return }
+        self.state.withLock { $0.lastHash = nil }
         try store.write(name, bytes)
-        state.withLock { $0.lastHash = hash }
+        self.state.withLock { $0.lastHash = hash }
     }
 }

@@ -3,7 +3,8 @@ import Synchronization
 extension Lifecycle {
     /// Connects a scene: it comes up active or in the background, by `reason` (C95). The process launches if it has not.
     ///
-    /// If a scene of that id is connected, that one is returned, and brought to the front for a user's request.
+    /// If a scene of that id is connected, that one is returned: brought to the front for a user's request, and out of suspension for the system's. One that is
+    /// being disconnected is waited for, and another takes its place.
     ///
     /// - Parameters:
     ///   - id: what tells it from others; its snapshot is kept under it.
@@ -12,13 +13,19 @@ extension Lifecycle {
     @discardableResult
     public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {
         let made = Scene(id, reason, in: self)
-        let scene = scenesByID.withLock { scenes in
-            let scene = scenes[id] ?? made
-            scenes[id] = scene
-            return scene
+        let (scene, former) = scenesByID.withLock { scenes in
+            let present = scenes[id]
+            if let present, !present.isEnding { return (present, nil as Scene?) }
+            scenes[id] = made
+            return (made, present)
         }
         guard scene === made else {
-            if reason == .userRequest { threads.run { _ = try? await scene.enterForeground(cause: .operator) } }
+            threads.run {
+                switch reason {
+                case .userRequest: _ = try? await scene.enterForeground(cause: .operator)
+                case .systemRequest: await scene.wake()
+                }
+            }
             return scene
         }
         configure(scene)
@@ -30,9 +37,9 @@ extension Lifecycle {
         }
         let task = threads.run {
             await self.launchIfNeeded()
-            do { try scene.restore() } catch {
-                self.book(LifecycleReport(target: wanted, failures: ["state of scene \(id) was not restored: \(error)"]))
-            }
+            // What it saves last is what this one restores.
+            await former?.disconnect(cause: .operator)
+            scene.restore()
             _ = try? await scene.settle(.launch, within: self.policy.backgroundDeadline)
         }
         scene.contents.withLock { $0.connecting = task }
@@ -72,14 +79,17 @@ extension Lifecycle {
     func forget(_ scene: Scene) {
         let gone = scenesByID.withLock { scenes in scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil }
         wish.withLock { $0.claims[scene.claim] = nil }
+        scene.forgetState()
         withExtendedLifetime(gone) {}
     }
 
     private func registerEviction() {
         guard evicts.exchange(true, ordering: .relaxed) == false else { return }
-        _ = registrar(
-            SceneEviction(
-                scenes: { [weak self] in self?.scenes ?? [] },
-                disconnect: { [threads] scene in threads.run { await scene.disconnect(cause: .pressure) } }))
+        for state in [LifecycleState.suspended, .background] {
+            _ = registrar(
+                SceneEviction(
+                    of: state, scenes: { [weak self] in self?.scenes ?? [] },
+                    disconnect: { [threads] scene in threads.run { await scene.disconnect(cause: .pressure) } }))
+        }
     }
 }

@@ -22,60 +22,63 @@ extension Scene {
             hasTasks: tasks.hasLiveTasks)
     }
 
-    /// Under which its snapshot is kept.
-    private var key: String { "scene-\(id)" }
+    /// Whether its end was asked for: it goes nowhere else.
+    var isEnding: Bool { contents.withLock { $0.wanted == .notRunning } }
 
-    func writeSnapshot() throws {
-        guard let preserved = contents.withLock({ $0.preserved }) else { return }
-        try preserved.store.write(key, preserved.snapshot())
+    /// Saves it and lets go of what it holds, unless it was brought to the front or has got work to finish meanwhile; the bytes it let go of, `nil` if it stays.
+    /// It has yet to be disconnected. Blocks.
+    func evict() -> ByteCount? {
+        let bytes = byteCount
+        guard mayGo, save(within: lifecycle.policy.backgroundDeadline).isEmpty, !tasks.hasLiveTasks else { return nil }
+        // One of the two comes first: whoever brings it to the front, so that it stays, or this, and it comes back only by being connected again.
+        let goes = contents.withLock { contents in
+            guard contents.wanted > .notRunning, mayGo(contents.wanted) else { return false }
+            contents.wanted = .notRunning
+            return true
+        }
+        return goes ? max(bytes, letGoOfAll()) : nil
     }
 
-    /// Gives back what a snapshot kept.
-    func restore() throws {
-        guard let preserved = contents.withLock({ $0.preserved }), let bytes = try preserved.store.read(key) else { return }
-        try preserved.restore(bytes)
-    }
+    private var mayGo: Bool { mayGo(contents.withLock { $0.wanted }) }
 
-    /// Lets go of all its caches; the bytes they said they let go of.
-    @discardableResult
-    func letGoOfAll() -> ByteCount {
-        let holders = contents.withLock { contents in
-            defer { contents.holders = [] }
-            return contents.holders
-        }
-        return holders.reduce(.zero) { sum, holder in
-            let released = holder.purgeable.release(holder.purgeable.heldBytes)
-            holder.registration.cancel()
-            return sum + max(.zero, released)
-        }
+    /// Whether it is behind the front and nobody brings it there.
+    private func mayGo(_ wanted: LifecycleState) -> Bool {
+        wanted > .notRunning && state < .inactive && state > .notRunning && lifecycle.wish.withLock { $0.scene(wanted) } < .inactive
     }
 }
 
-/// The scenes that may be disconnected, as something that gives way: last, and as a whole each.
+/// The scenes in one state behind the front, as something that gives way: each as a whole.
+///
+/// Those that are suspended go before those in the background (C90): they are asked like any cache that is expensive to make again, the others only when memory
+/// is critical. Whoever has everything released, a supervisor or an operator, reaches both.
 final class SceneEviction: Purgeable {
+    let name: String
+    let rebuildCost: RebuildCost
+    private let state: LifecycleState
     private let scenes: @Sendable () -> [Scene]
     /// Has a scene that was let go of end in good order.
     private let disconnect: @Sendable (Scene) -> Void
 
-    init(scenes: @escaping @Sendable () -> [Scene], disconnect: @escaping @Sendable (Scene) -> Void) {
+    init(of state: LifecycleState, scenes: @escaping @Sendable () -> [Scene], disconnect: @escaping @Sendable (Scene) -> Void) {
+        let isSuspended = state == .suspended
+        name = isSuspended ? "suspended scenes" : "scenes in the background"
+        rebuildCost = isSuspended ? .expensive : .precious
+        self.state = state
         self.scenes = scenes
         self.disconnect = disconnect
     }
 
-    var name: String { "scenes in the background" }
-    var rebuildCost: RebuildCost { .precious }
-    var heldBytes: ByteCount { Scene.Candidate.order(scenes().map(\.candidate)).reduce(.zero) { $0 + $1.bytes } }
+    private func candidates(_ scenes: [Scene]) -> [Scene.Candidate] { Scene.Candidate.order(scenes.map(\.candidate).filter { $0.state == state }) }
+
+    var heldBytes: ByteCount { candidates(scenes()).reduce(.zero) { $0 + $1.bytes } }
 
     /// Evicts one scene after the other until enough was let go of. A scene whose snapshot cannot be written stays.
     func release(_ target: ByteCount) -> ByteCount {
         let all = scenes()
         var released = ByteCount.zero
-        for candidate in Scene.Candidate.order(all.map(\.candidate)) where released < target {
-            // Brought to the front meanwhile: it stays.
-            guard let scene = all.first(where: { $0.id == candidate.id }), scene.state < .inactive, (try? scene.writeSnapshot()) != nil else {
-                continue
-            }
-            released += max(candidate.bytes, scene.letGoOfAll())
+        for candidate in candidates(all) where released < target {
+            guard let scene = all.first(where: { $0.id == candidate.id }), let bytes = scene.evict() else { continue }
+            released += bytes
             disconnect(scene)
         }
         return released

@@ -2,8 +2,9 @@ import Synchronization
 
 /// A part of the process with a life cycle of its own: a tenant, a shard, a session, a listener, a worker (C93).
 ///
-/// It has its own state, handlers, deadlines, background tasks with their own allowance, and caches; the process is where the greatest of its scenes is (C94). While it is in the background
-/// or suspended it may be disconnected at any time to make room, its snapshot written first (C96).
+/// A scene has its own state, handlers, deadlines, background tasks with their own allowance, and caches; the process is where the greatest of its scenes is
+/// (C94). A scene that stays in the background is suspended after a while (`LifecyclePolicy.sceneSuspendsAfter`). In the background or suspended it may be
+/// disconnected at any time to make room, its snapshot written first (C96).
 public final class Scene: Sendable {
     /// Why a scene is connected: where it comes up (C95).
     public enum Reason: String, Sendable, Hashable {
@@ -16,16 +17,23 @@ public final class Scene: Sendable {
     struct Contents: Sendable {
         var wanted: LifecycleState
         var lastUsed: Duration
-        var holders: [(purgeable: any Purgeable, registration: Registration)] = []
+        var holders: [Holder] = []
         var declared: [@Sendable () -> ByteCount] = []
-        var preserved: Preserved?
+        var preserved: PreservedItem?
+        /// Whether what was kept has been given back: what is kept from now on is given back at once.
+        var hasRestored = false
         var connecting: Task<Void, Never>?
+        /// Whether it was hidden for so long that it is suspended until somebody wants it.
+        var rests = false
+        var hiddenSince = Duration.zero
+        /// Looks whether it is to rest.
+        var restAlarm: Alarms.Alarm?
     }
 
-    struct Preserved: Sendable {
-        var store: any StateStore
-        var snapshot: @Sendable () throws -> [UInt8]
-        var restore: @Sendable ([UInt8]) throws -> Void
+    struct Holder: Sendable {
+        var purgeable: any Purgeable
+        var registration: Registration
+        var purgesOnBackground: Bool
     }
 
     /// What tells it from others.
@@ -36,6 +44,8 @@ public final class Scene: Sendable {
     public let executor: PausableExecutor
     /// Background tasks of its own.
     let tasks: BackgroundTaskRegistry
+    /// What is erased before its state is saved.
+    let scrub: ScrubSet
     let unit: LifecycleUnit
     let lifecycle: Lifecycle
     /// Under which the process counts what it wants.
@@ -50,13 +60,18 @@ public final class Scene: Sendable {
         let wanted: LifecycleState = reason == .userRequest ? .active : .background
         contents = Mutex(Contents(wanted: wanted, lastUsed: lifecycle.alarms.heartbeat.running))
         tasks = lifecycle.makeTasks()
+        scrub = ScrubSet(alarms: lifecycle.alarms, threads: lifecycle.threads)
         executor = PausableExecutor("scene \(id)")
         let stages = SceneStages(tasks: tasks, executor: executor)
         unit = LifecycleUnit(lifecycle.alarms, lifecycle.threads, stages.surroundings, onStep: { _ in })
         stages.scene.set(self)
+        tasks.listen { $0.whenIdle = { [weak self] in self?.watchIdleness() } }
     }
 
-    deinit { tasks.detach() }
+    deinit {
+        contents.withLock { $0.restAlarm }?.cancel()
+        tasks.detach()
+    }
 
     /// The state in force: one atomic load, from any thread.
     public var state: LifecycleState { unit.engine.current }
@@ -87,22 +102,17 @@ public final class Scene: Sendable {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .terminate)
     }
 
-    /// Keeps its state over a disconnection: `snapshot` is written before it, and given to `restore` when a scene of this id is connected again.
-    ///
-    /// Call it in `connectScene`'s `configure`. A scene whose snapshot cannot be written is not evicted.
-    public func preserve(
-        in store: any StateStore, snapshot: @escaping @Sendable () throws -> [UInt8], restore: @escaping @Sendable ([UInt8]) throws -> Void
-    ) {
-        contents.withLock { $0.preserved = Preserved(store: store, snapshot: snapshot, restore: restore) }
-    }
-
     // MARK: What it holds
 
     /// Registers a cache of this scene with the manager; let go of entirely when the scene is disconnected.
+    ///
+    /// - Parameters:
+    ///   - purgeable: what holds memory and can let go of it.
+    ///   - purgesOnBackground: whether it lets go of everything on this scene's way to the background: for what is kept for speed only (C87).
     @discardableResult
-    public func register(_ purgeable: any Purgeable) -> Registration {
+    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false) -> Registration {
         let registration = lifecycle.registrar(purgeable)
-        contents.withLock { $0.holders.append((purgeable, registration)) }
+        contents.withLock { $0.holders.append(Holder(purgeable: purgeable, registration: registration, purgesOnBackground: purgesOnBackground)) }
         return registration
     }
 
@@ -141,23 +151,32 @@ public final class Scene: Sendable {
     @discardableResult
     public func suspend(cause: LifecycleCause) async throws -> LifecycleReport { try await go(.suspended, cause) }
 
-    /// Ends it: its snapshot is written, `onDisconnect` called, its caches let go of. Idempotent.
+    /// Ends it: its snapshot is written, `onDisconnect` called, its caches let go of. Idempotent, and final: from the call on the scene goes nowhere else.
     @discardableResult
     public func disconnect(cause: LifecycleCause) async -> LifecycleReport {
         (try? await go(.notRunning, cause)) ?? LifecycleReport(target: .notRunning)
     }
 
-    private func go(_ wanted: LifecycleState, _ cause: LifecycleCause) async throws -> LifecycleReport {
+    func go(_ wanted: LifecycleState, _ cause: LifecycleCause) async throws -> LifecycleReport {
         touch()
-        contents.withLock { $0.wanted = wanted }
+        let isOver = contents.withLock { contents in
+            if contents.wanted == .notRunning, wanted > .notRunning { return true }
+            (contents.wanted, contents.rests) = (wanted, false)
+            return false
+        }
+        if isOver {
+            throw LifecycleError(
+                "scene \(id) was asked to be \(wanted) (\(cause.rawValue)) after its disconnection was asked for; connect a scene of that id again")
+        }
         lifecycle.wish.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
         return try await settle(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
     /// Where it is meant to be.
     var aim: LifecycleState {
-        let wanted = contents.withLock { $0.wanted }
-        return lifecycle.wish.withLock { $0.scene(wanted) }
+        let (wanted, rests) = contents.withLock { ($0.wanted, $0.rests) }
+        let aim = lifecycle.wish.withLock { $0.scene(wanted) }
+        return rests && aim == .background ? .suspended : aim
     }
 
     /// Goes where it is meant to be: after the process on the way up, before it on the way down.

@@ -10,11 +10,14 @@ struct UnitCommand: ParsableCommand {
     @Option var directory: String
     @Option var size: ByteCount
     @Option var growth: ByteCount = .zero
+    @Option(help: "It asks to stand still once memory has been short for so many milliseconds.") var suspendAfter: Int?
 
     func run() throws {
         // Here on the first thread, before there are others: a signal that is blocked in all of them is kept until it is asked for.
         let signals = SignalQueue()
-        let service = try UnitService(.init(name: name, directory: directory, size: size, growth: growth))
+        let habits = UnitService.Habits(
+            name: name, directory: directory, size: size, growth: growth, suspendAfter: suspendAfter.map { .milliseconds($0) })
+        let service = try UnitService(habits)
         let life = Task {
             do {
                 try await service.run { Output.line("ready") }

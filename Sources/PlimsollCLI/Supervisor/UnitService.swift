@@ -16,6 +16,8 @@ final class UnitService: Sendable {
         var size: ByteCount
         /// What it takes each second besides, whatever it is told.
         var growth: ByteCount = .zero
+        /// How long memory is short before it asks to stand still; `nil` for never.
+        var suspendAfter: Duration?
     }
 
     let manager: ResourceManager
@@ -26,9 +28,10 @@ final class UnitService: Sendable {
 
     init(_ habits: Habits) throws {
         self.habits = habits
-        // It does nothing about pressure by itself: what becomes of it is the supervisor's doing.
+        // It does nothing about pressure by itself, but perhaps ask: what becomes of it is the supervisor's doing.
+        let ladder = try habits.suspendAfter.map { try EscalationLadder([Rung(at: .warning, after: $0, .suspend)]) } ?? .none
         manager = ResourceManager(
-            source: LinuxPressureSource(), policy: PressurePolicy(ladder: .none), time: SteadyClock.timekeeper)
+            source: LinuxPressureSource(), policy: PressurePolicy(ladder: ladder), time: SteadyClock.timekeeper)
         let path = Self.acceptedFile(habits.name, in: habits.directory)
         accepted = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard accepted >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }

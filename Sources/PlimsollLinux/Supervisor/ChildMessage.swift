@@ -16,6 +16,8 @@ public enum ChildMessage: Sendable, Hashable {
     case locks(Bool)
     /// It asks to be woken that often while suspended (C33); answered with `SupervisorMessage.keepAlive`. Zero ends it.
     case keepAlive(every: Duration)
+    /// It asks to be made to stand still: its own memory is short, and it can't give more. The supervisor decides.
+    case suspend
     /// It goes, and will not come back on its own.
     case bye
 
@@ -46,6 +48,7 @@ public enum ChildMessage: Sendable, Hashable {
         case .saved(let isSaved): MessageLine(sequence, "saved", ["is": isSaved.inLine])
         case .locks(let areHeld): MessageLine(sequence, "locks", ["held": areHeld.inLine])
         case .keepAlive(let interval): MessageLine(sequence, "keep-alive", ["seconds": "\(max(0, min(86_400, interval.components.seconds)))"])
+        case .suspend: MessageLine(sequence, "suspend")
         case .bye: MessageLine(sequence, "bye")
         }
     }
@@ -59,6 +62,7 @@ public enum ChildMessage: Sendable, Hashable {
         case "saved": self = .saved(try line.flag("is"))
         case "locks": self = .locks(try line.flag("held"))
         case "keep-alive": self = .keepAlive(every: .seconds(try line.number("seconds", in: 0...86_400)))
+        case "suspend": self = .suspend
         case "bye": self = .bye
         default: return nil
         }

@@ -15,6 +15,8 @@ final class LinkLoop: Sendable {
         var awaited: [UInt64: (message: ChildMessage, answer: Answer?)] = [:]
         /// What was granted, to be asked for again by the next connection.
         var granted: ChildMessage?
+        /// The manager asks to stand still, and the supervisor has not been told.
+        var wantsStandstill = false
         /// Who goes on once it has been told how things are now.
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
@@ -56,6 +58,18 @@ final class LinkLoop: Sendable {
         if isTaken { bell.ring() } else { answer.resume(returning: false) }
     }
 
+    /// Has the supervisor asked to make this process stand still; why it can't be. Called by the pressure loop: allocates nothing and waits for nothing.
+    func askForStandstill() -> String? {
+        let isConnected = state.withLock { state in
+            guard !state.isStopped, state.status.isConnected else { return false }
+            state.wantsStandstill = true
+            return true
+        }
+        guard isConnected else { return "no supervisor is connected that could make this process stand still: it stays quiesced" }
+        bell.ring()
+        return nil
+    }
+
     /// Has the supervisor told how things are now; returns when that was sent, or can't be. Never waits for the supervisor.
     func tellNow() async {
         await withCheckedContinuation { done in
@@ -88,7 +102,7 @@ final class LinkLoop: Sendable {
     private func lose(_ problem: String) {
         let (unanswered, waiting) = state.withLock { state in
             (state.status.isConnected, state.status.problem, state.status.level) = (false, problem, .normal)
-            defer { (state.questions, state.awaited, state.waiting) = ([], [:], []) }
+            defer { (state.questions, state.awaited, state.waiting, state.wantsStandstill) = ([], [:], [], false) }
             return (state.questions.compactMap(\.answer) + state.awaited.values.compactMap(\.answer), state.waiting)
         }
         for answer in unanswered { answer.resume(returning: false) }
@@ -138,6 +152,10 @@ final class LinkLoop: Sendable {
         for message in sight.messages where news.isNews(message) {
             guard stream.send({ message.encoded($0) }) else { return }
             news.wasTold(message)
+        }
+        if state.withLock({ $0.wantsStandstill }) {
+            guard stream.send({ ChildMessage.suspend.encoded($0) }) else { return }
+            state.withLock { $0.wantsStandstill = false }
         }
         while let question = state.withLock({ $0.questions.first }) {
             guard stream.send({ question.message.encoded($0) }) else { return }

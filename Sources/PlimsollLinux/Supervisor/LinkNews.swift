@@ -37,7 +37,7 @@ struct LinkNews: Sendable {
         case .caches: .caches
         case .saved: .saved
         case .locks: .locks
-        case .hello, .keepAlive, .bye: .other
+        case .hello, .keepAlive, .suspend, .bye: .other
         }
     }
 }

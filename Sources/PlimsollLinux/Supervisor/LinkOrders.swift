@@ -100,9 +100,24 @@ final class LinkOrders: Sendable {
         var needsSave: Bool
     }
 
+    /// The background tasks alive, those of scenes included, and for how long the last of them may go on; `nil` where nothing limits it.
+    private func work() -> (tasks: Int, until: Duration?) {
+        var tasks = manager.backgroundTasks.count, until = manager.backgroundTimeRemaining
+        var isLimited = tasks == 0 || until != nil
+        for scene in manager.lifecycle.scenes {
+            let count = scene.backgroundTasks.count, left = scene.backgroundTimeRemaining
+            guard count > 0 else { continue }
+            until = tasks == 0 ? left : max(until ?? .zero, left ?? .zero)
+            tasks += count
+            isLimited = isLimited && left != nil
+        }
+        return (tasks, isLimited ? until : nil)
+    }
+
     /// All there is to tell now, the state last: what it means is known then.
     func look() -> Sight {
-        let lifecycle = manager.lifecycle, tasks = manager.backgroundTasks.count
+        let lifecycle = manager.lifecycle
+        let (tasks, until) = work()
         let current = lifecycle.state
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
         let arrival = isInBackground ? lifecycle.arrival : nil
@@ -118,7 +133,7 @@ final class LinkOrders: Sendable {
             return (checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave)
         }
         let messages: [ChildMessage] = [
-            .tasks(tasks, until: manager.backgroundTimeRemaining),
+            .tasks(tasks, until: until),
             .caches(held: manager.heldBytes(), reclaimable: manager.heldBytes(in: .all.upTo(.expensive))),
             .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
             .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),

@@ -9,7 +9,7 @@ import Synchronization
 ///     try await manager.run()
 ///
 /// It tells the state, the number of background tasks, the bytes in caches, whether nothing would be lost and whether locks are held, each when it has changed.
-/// It takes a level for announced (with another source than `LinuxPressureSource`: rehearses it for five seconds), releases, saves, goes to the background and
+/// A ladder's `suspend` is passed on to it: the supervisor decides. It takes a level for announced (with another source than `LinuxPressureSource`: rehearses it for five seconds), releases, saves, goes to the background and
 /// comes back. All of that runs on threads of its own and of the manager's; the service never waits for the supervisor. While there is no supervisor to
 /// connect to, it is tried again with growing pauses, and the service goes on as it would alone.
 ///
@@ -32,6 +32,7 @@ public final class SupervisorLink: Sendable {
     private let loop: LinkLoop
     private let transitions: Task<Void, Never>
     private let comingBack: Registration
+    private let standstill: Registration
 
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
@@ -61,9 +62,11 @@ public final class SupervisorLink: Sendable {
         transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in for await _ in transitions { bell.ring() } }
         // That it is saved must be taken back before it accepts anything new: whoever is frozen a moment later is killed for its word.
         comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.tellNow() }
+        standstill = manager.carryStandstill { loop.askForStandstill() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
             transitions.cancel()
             comingBack.cancel()
+            standstill.cancel()
             throw SupervisorLinkError(
                 "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
@@ -77,6 +80,7 @@ public final class SupervisorLink: Sendable {
         // First: who waits for the link in its life cycle goes on.
         loop.stop()
         comingBack.cancel()
+        standstill.cancel()
     }
 
     public var status: Status { loop.status }

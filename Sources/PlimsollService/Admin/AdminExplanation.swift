@@ -57,7 +57,9 @@ struct AdminExplanation: Sendable {
             return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")
         case .quiesce: return "what can pause was paused"
         case .expireBackgroundTasks: return "background tasks were asked to end"
-        case .suspend: return "the supervisor was asked to have the process stand still"
+        case .suspend:
+            // Whether it does is the supervisor's decision, and in its journal.
+            return action.outcome == "done" ? "the supervisor was asked to have the process stand still" : "the process was to stand still"
         case .terminate: return "the process was to save and end"
         case .makeRoom: return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
         case .noticeDrops: return "the kernel was found to have taken \(bytes(action.takenBytes)) of volatile memory"

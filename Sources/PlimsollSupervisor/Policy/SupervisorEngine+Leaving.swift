@@ -40,6 +40,28 @@ extension SupervisorEngine {
         }
     }
 
+    /// A unit that asks to stand still is sent away, if nobody waits for it and it can: its own memory is short, whatever the level of all. Whoever is refused
+    /// is told nothing, and goes on as it is.
+    mutating func grantStandstill(_ look: inout Look) {
+        let now = look.at
+        for index in look.units.indices {
+            let unit = look.units[index]
+            guard let asked = unit.report.asksToStandSince, unit.runs, unit.isFree, unit.memory.wokenAt == nil else { continue }
+            // Not for ever: memory may have been found meanwhile.
+            guard now < asked + policy.failureRest else { continue }
+            look.remind(at: asked + policy.failureRest)
+            if unit.isInFront {
+                look.spare(index, "it asks to stand still, but somebody waits for it")
+            } else if unit.report.exitsOnSuspend ? !unit.canEnd(at: now) : unit.report.suspension == .never {
+                look.spare(index, "it asks to stand still, but can't be made to")
+            } else if unit.memory.hasFailed(.background, at: now) || unit.memory.hasFailed(.suspend, at: now) {
+                look.spare(index, "it asks to stand still, but that failed a moment ago")
+            } else {
+                look.decide(.background, of: index, "it asks to stand still: its own memory is short")
+            }
+        }
+    }
+
     mutating func suspend(_ index: Int, _ look: inout Look, _ reason: String) {
         look.units[index].memory.wokenAt = nil
         look.decide(.suspend, of: index, reason)

@@ -46,6 +46,7 @@ public struct SupervisorEngine: Sendable, Hashable {
         rollBack(&look)
         finishWakes(&look)
         finishLeaving(&look)
+        grantStandstill(&look)
         throttle(&look)
         relieve(&look)
         notify(&look)

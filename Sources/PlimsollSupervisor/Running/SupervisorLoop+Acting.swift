@@ -38,6 +38,7 @@ extension SupervisorLoop {
         case .background:
             run.enter(.leaving, at: now)
             lookForLocks(of: run)
+            run.asksToStandSince = nil
             run.backgroundSince = run.backgroundSince ?? now
             if eyes.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }

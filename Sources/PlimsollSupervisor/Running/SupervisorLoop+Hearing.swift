@@ -50,6 +50,7 @@ extension SupervisorLoop {
             guard run.peer == peer.id else { return }
             // What it has said may not be so any more.
             (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (nil, 0, nil, false, false, false)
+            run.asksToStandSince = nil
             heedNextLink(of: run)
         case .message(let peer, let message, let number):
             guard let run = byName[peer.unit], run.isAlive, peer.id > run.speech.peersBefore else { return }
@@ -86,6 +87,7 @@ extension SupervisorLoop {
                 run.goOn(at: now)
             }
         case .tasks(let count, let until): (run.tokens, run.tokensEnd) = (count, until.map { now + $0 })
+        case .suspend: run.asksToStandSince = now
         case .saved(let isSaved): run.isSaved = isSaved
         case .locks(let areHeld): run.saysLocks = areHeld
         case .keepAlive(let interval):

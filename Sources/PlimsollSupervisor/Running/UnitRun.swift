@@ -29,6 +29,7 @@ final class UnitRun {
     /// When that was asked for last, and whether the answer is still to come.
     var locksAsked: Duration?
     var isLookingForLocks = false
+    var asksToStandSince: Duration?
     var status: String?
     /// How often it says that it is alive, and when it last did; measured while it runs (K35).
     var watchdog: Duration?
@@ -121,6 +122,7 @@ final class UnitRun {
         var report = UnitReport(name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
         (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
         (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
+        report.asksToStandSince = asksToStandSince
         report.isWarnable = peer != nil || pressure.connectionCount > 0
         (report.told, report.toldAt, report.backgroundSince) = (told, toldAt, backgroundSince)
         (report.allowance, report.isThrottled, report.throttledSince) = (unit.allowance, throttledSince != nil, throttledSince)
@@ -134,7 +136,7 @@ final class UnitRun {
     /// What a process said ends with it.
     func forgetWords() {
         (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (nil, 0, nil, false, false, false, nil, nil)
-        (told, toldAt, backgroundSince, throttledSince) = (.normal, nil, nil, nil)
+        (told, toldAt, backgroundSince, throttledSince, asksToStandSince) = (.normal, nil, nil, nil, nil)
         keepAlive = unit.keepAlive
     }
 }

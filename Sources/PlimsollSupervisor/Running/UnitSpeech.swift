@@ -44,6 +44,7 @@ struct UnitSpeech {
         case .caches: 5
         case .keepAlive: 6
         case .bye: 7
+        case .suspend: 8
         }
     }
 }

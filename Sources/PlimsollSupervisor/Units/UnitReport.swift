@@ -39,6 +39,8 @@ public struct UnitReport: Sendable, Hashable {
     public var isReady = false
     /// It has said that nothing would be lost.
     public var isSaved = false
+    /// When it asked to be made to stand still; `nil` if it did not, or that was done.
+    public var asksToStandSince: Duration?
     /// It hears warnings.
     public var isWarnable = true
     /// The level it was last told, and when.

@@ -1,0 +1,77 @@
+import Foundation
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+@testable import PlimsollLinux
+
+/// The state of scenes on the real file system: what a process that is killed leaves is what the directory holds at that instant.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SceneStateKillTests {
+    let directory = TemporaryDirectory()
+
+    /// What a next run restores the scene to if this one were killed now.
+    private static func afterKill(_ directory: String, _ id: String) async throws -> UInt8? {
+        let copy = TemporaryDirectory()
+        for name in try FileManager.default.contentsOfDirectory(atPath: directory) {
+            try FileManager.default.copyItem(atPath: "\(directory)/\(name)", toPath: "\(copy.path)/\(name)")
+        }
+        let restored = Mutex<UInt8?>(nil)
+        let lifecycle = ResourceManager(source: ScriptedPressureSource()).lifecycle
+        let scene = lifecycle.connectScene(id, reason: .systemRequest) { scene in
+            scene.preserve(
+                in: FileStateStore(directory: copy.path), snapshot: { [] }, restore: { bytes in restored.withLock { $0 = bytes.first } })
+        }
+        await scene.connected()
+        return restored.withLock { $0 }
+    }
+
+    @Test func `C41 C43 C90 C97 killed at any point from leaving the front on, a scene comes back as it was`() async throws {
+        let path = directory.path, state = Mutex<UInt8>(1), points = Mutex<[String]>([])
+        @Sendable func look(_ point: String) async throws {
+            let seen = try await Self.afterKill(path, "a")
+            points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
+        }
+        let lifecycle = ResourceManager(source: ScriptedPressureSource()).lifecycle
+        let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
+            scene.preserve(
+                in: FileStateStore(directory: path), snapshot: { state.withLock { [$0] } },
+                restore: { bytes in state.withLock { $0 = bytes[0] } })
+            scene.observe(
+                "flush",
+                onBackground: { _ in
+                    try await look("on the way to the background")
+                    state.withLock { $0 = 2 }
+                })
+            scene.onDisconnect("last") { _ in try await look("while it is disconnected") }
+        }
+        await scene.connected()
+        lifecycle.observe("process", onInactive: { _ in try await look("the process leaves the front") })
+        try await scene.enterBackground(cause: .idle)
+        try await look("in the background")
+        state.withLock { $0 = 3 }
+        try await scene.suspend(cause: .idle)
+        try await look("suspended")
+        state.withLock { $0 = 4 }
+        #expect(await lifecycle.checkpoint(within: .seconds(30)).isEmpty)
+        try await look("after a checkpoint")
+        try await scene.enterForeground(cause: .operator)
+        state.withLock { $0 = 5 }
+        try await lifecycle.interrupt()
+        try await look("interrupted")
+        state.withLock { $0 = 6 }
+        try await lifecycle.enterBackground(cause: .supervisor)
+        try await look("the process in the background")
+        state.withLock { $0 = 7 }
+        await scene.disconnect(cause: .pressure)
+        try await look("disconnected")
+        #expect(
+            points.withLock { $0 } == [
+                "on the way to the background: 1", "the process leaves the front: 2", "in the background: 2", "suspended: 3", "after a checkpoint: 4",
+                // What changes while it is interrupted is saved by the next edge.
+                "the process leaves the front: 5", "interrupted: 5", "on the way to the background: 5", "the process in the background: 2",
+                "while it is disconnected: 7", "disconnected: 7",
+            ])
+    }
+}

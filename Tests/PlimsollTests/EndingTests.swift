@@ -1,0 +1,92 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// When a process ends itself, turn by turn of its response.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct EndingTests {
+    private let source = PassSource(), clock = ManualClock(), exits = RunningManager.Exits()
+    private let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(2), grace: .seconds(1)))
+    private let cache = PurgeableCache<Int, Int>("cache", cost: { _, _ in 1 << 20 })
+
+    /// A manager whose cache is registered and whose purging thread runs, and its response, which takes turns by hand.
+    private func make() -> (ResourceManager, PressureResponse) {
+        let exits = exits
+        let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, exit: { exits.add($0, $1) })
+        for key in 0..<100 { cache.insert(key, forKey: key) }
+        manager.register(cache)
+        manager.parts.hands.start()
+        return (manager, PressureResponse(policy: policy, parts: manager.parts, source: source, time: clock.timekeeper))
+    }
+
+    /// A turn in which memory is critical, and so much is to be released.
+    private func turn(_ second: Int, _ response: inout PressureResponse, shortfall: ByteCount = .zero) {
+        let reading = PressureReading(at: .seconds(second), limit: .gibibytes(1), usage: .mebibytes(1004), available: .mebibytes(20))
+        let assessment = PressureAssessment(
+            at: .seconds(second), level: .critical, observed: .critical, shortfall: shortfall, evidence: .stall)
+        response.respond(to: assessment, reading)
+    }
+
+    @Test func `C85 a process does not end itself while its last purge helped and something is left to purge`() async throws {
+        var (manager, response) = make()
+        source.available = .mebibytes(20)
+        turn(0, &response, shortfall: .mebibytes(20))
+        await until("the pass has ended") { source.wakes > 0 && cache.count <= 80 }
+        for second in 1...5 { turn(second, &response) }
+        #expect(!manager.parts.inbox.isStopped && exits.count == 0)
+        // Nothing is left: now it is the only thing to do.
+        cache.removeAll()
+        turn(6, &response)
+        #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
+        manager.parts.hands.stop()
+    }
+
+    @Test func `C85 a process does not end itself when a second reading shows room`() async throws {
+        var (manager, response) = make()
+        cache.removeAll()
+        source.available = .mebibytes(600)
+        for second in 0...5 { turn(second, &response) }
+        #expect(source.reads > 0 && !manager.parts.inbox.isStopped && exits.count == 0)
+        // Just below the critical margin it ends, at the margin it does not.
+        let margin = policy.thresholds.criticalMargin.below(.gibibytes(1))
+        source.available = margin
+        turn(6, &response)
+        #expect(!manager.parts.inbox.isStopped)
+        source.available = margin - 1
+        turn(7, &response)
+        #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
+        manager.parts.hands.stop()
+    }
+
+    /// Says what is available when it is asked once more, and that each pass brought 50 MiB.
+    private final class PassSource: PressureSource {
+        private let state = Mutex((available: ByteCount.zero, reads: 0, wakes: 0, looks: 0))
+
+        var available: ByteCount {
+            get { state.withLock { $0.available } }
+            set { state.withLock { $0.available = newValue } }
+        }
+        var reads: Int { state.withLock { $0.reads } }
+        var wakes: Int { state.withLock { $0.wakes } }
+
+        var capabilities: Capabilities { ScriptedPressureSource().capabilities }
+        var rings: Bool { true }
+        func wake() { state.withLock { $0.wakes += 1 } }
+        func wait(atMost limit: Duration) {}
+        func read(at time: Duration) throws(PressureSourceError) -> PressureReading {
+            let available = state.withLock { state in
+                state.reads += 1
+                return state.available
+            }
+            return PressureReading(at: time, limit: .gibibytes(1), usage: .gibibytes(1) - available, available: available)
+        }
+        func footprint() -> Footprint {
+            state.withLock { state in
+                state.looks += 1
+                return Footprint(resident: .gibibytes(1) - .mebibytes(50 * state.looks), usage: .mebibytes(500))
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// What a scene does behind the front: saves, gives back, erases, and comes to stand still.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SceneKeepingTests {
+    let stage = Stage()
+    let store = ShelfStore()
+    var lifecycle: Lifecycle { stage.lifecycle }
+
+    /// A scene in front whose state is one byte.
+    private func connect(_ id: String, _ state: Mutex8 = Mutex8(), configure: (Scene) -> Void = { _ in }) async -> Scene {
+        let store = store
+        let scene = lifecycle.connectScene(id, reason: .userRequest) { scene in
+            scene.preserve(in: store, snapshot: { [state.value] }, restore: { state.value = $0.first ?? 0 })
+            configure(scene)
+        }
+        await scene.connected()
+        return scene
+    }
+
+    @Test func `C41 C97 a scene saves when it leaves the front, on its way to the background and when it is suspended`() async throws {
+        let state = Mutex8(1), store = store, onTheWay = Log<[UInt8]?>()
+        let a = await connect("a", state) { scene in
+            scene.observe(
+                "flush",
+                onBackground: { _ in
+                    onTheWay.add(try store.read("scene-a"))
+                    state.value = 2
+                })
+        }
+        let b = await connect("b")
+        try await a.enterBackground(cause: .idle)
+        #expect(onTheWay.all == [[1]], "saved on leaving the front")
+        #expect(try store.read("scene-a") == [2], "saved after the handlers of the background")
+        state.value = 3
+        try await a.suspend(cause: .idle)
+        #expect(try store.read("scene-a") == [3], "saved once it is suspended")
+        #expect(b.state == .active && lifecycle.state == .active)
+    }
+
+    @Test func `C41 a scene that works in the background is saved with the process`() async throws {
+        let state = Mutex8(1)
+        let a = await connect("a", state)
+        let b = await connect("b")
+        try await a.enterBackground(cause: .idle)
+        state.value = 2
+        #expect(try store.read("scene-a") == [1])
+        try await b.enterBackground(cause: .idle)
+        #expect(lifecycle.state == .background && lifecycle.arrival == true)
+        #expect(try store.read("scene-a") == [2])
+        state.value = 3
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(try store.read("scene-a") == [3])
+    }
+
+    @Test func `C43 a process with a scene that cannot be saved does not count as saved, until it can be`() async throws {
+        let isBroken = Mutex(true)
+        let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    if isBroken.withLock({ $0 }) { throw StoreFailure() }
+                    return [7]
+                }, restore: { _ in })
+        }
+        await a.connected()
+        let report = try await a.enterBackground(cause: .idle)
+        #expect(report.failures.contains { $0.contains("scene-a") && !$0.contains("leaving the front") })
+        #expect(lifecycle.state == .background && lifecycle.arrival == false)
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).map(\.name) == ["scene-a"])
+        isBroken.withLock { $0 = false }
+        #expect(await lifecycle.checkpoint(within: .seconds(5)).isEmpty)
+        #expect(try store.read("scene-a") == [7])
+    }
+
+    @Test func `C41 what fails on leaving the front and succeeds on the way to the background counts as saved`() async throws {
+        let calls = Counter()
+        let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    calls.add(1)
+                    if calls.value == 1 { throw StoreFailure() }
+                    return [7]
+                }, restore: { _ in })
+        }
+        await a.connected()
+        let report = try await a.enterBackground(cause: .idle)
+        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the front: "))
+        #expect(lifecycle.arrival == true)
+        #expect(try store.read("scene-a") == [7])
+    }
+
+    @Test func `C44 C87 C97 behind the front memory is given back, what may not be seen is erased, and then the state is saved`() async throws {
+        let log = stage.log, store = store
+        let spare = PurgeableCache<Int, [UInt8]>("for speed", cost: { _, value in value.count })
+        let cart = PurgeableCache<Int, [UInt8]>("cart", cost: { _, value in value.count })
+        for key in 0..<8 {
+            spare.insert([UInt8](repeating: 1, count: 1 << 10), forKey: key)
+            cart.insert([UInt8](repeating: 1, count: 1 << 10), forKey: key)
+        }
+        let a = lifecycle.connectScene("a", reason: .userRequest) { scene in
+            scene.register(spare, purgesOnBackground: true)
+            scene.register(cart)
+            scene.observe("a", onBackground: { _ in log.add("background, \(spare.count)") })
+            scene.onScrub("a") { log.add("scrub, \(spare.count)") }
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    log.add("snapshot")
+                    return []
+                }, restore: { _ in })
+        }
+        let b = lifecycle.connectScene("b", reason: .userRequest) { scene in scene.onScrub("b") { log.add("scrub b") } }
+        await a.connected()
+        await b.connected()
+        try await a.enterBackground(cause: .idle)
+        // On leaving the front it is saved as it is: it may come straight back.
+        #expect(log.all == ["snapshot", "background, 8", "scrub, 0", "snapshot"])
+        #expect(spare.count == 0 && cart.count == 8, "what is needed to go on stays")
+        #expect(b.state == .active && lifecycle.state == .active, "a scene at a time")
+        await a.disconnect(cause: .operator)
+        #expect(log.all.suffix(2) == ["scrub, 0", "snapshot"] && cart.count == 0)
+    }
+
+    @Test func `what is kept after a scene has come up is given back at once`() async throws {
+        try store.write("scene-a", [9])
+        let a = lifecycle.connectScene("a", reason: .systemRequest), state = Mutex8()
+        await a.connected()
+        a.preserve(in: store, snapshot: { [state.value] }, restore: { state.value = $0.first ?? 0 })
+        #expect(state.value == 9)
+    }
+
+    @Test func `a scene that cannot be restored says so, keeps what it could not read aside, and starts clean`() async throws {
+        try store.write("scene-a", [9])
+        let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
+            scene.preserve(in: store, snapshot: { [1] }, restore: { _ in throw StoreFailure() })
+        }
+        await a.connected()
+        #expect(a.state == .active && lifecycle.reports.contains { $0.failures.contains { $0.hasPrefix("state of scene a was not restored") } })
+        try await a.enterBackground(cause: .idle)
+        #expect(try store.read("scene-a") == [1])
+        #expect(try store.read("scene-a.aside") == [9])
+    }
+
+    // MARK: Resting
+
+    @Test func `C4 C97 a scene hidden for ten seconds is suspended by itself, and its work does not run until it comes back`() async throws {
+        let a = await connect("a"), b = await connect("b"), ran = Log<String>()
+        try await a.enterBackground(cause: .idle)
+        // In the background it runs.
+        await Task(executorPreference: a.executor) { ran.add("background") }.value
+        stage.clock.advance(by: .seconds(9))
+        #expect(a.state == .background)
+        stage.clock.advance(by: .seconds(1))
+        await until("the scene is suspended") { a.state == .suspended }
+        await until("the way into suspension has ended") { stage.manager.parts.threads.busy == 0 }
+        #expect(b.state == .active && lifecycle.state == .active)
+        Task(executorPreference: a.executor) { ran.add("suspended") }
+        await until("the work is kept") { a.executor.waiting == 1 }
+        await Task(executorPreference: b.executor) { ran.add("other scene") }.value
+        #expect(ran.all == ["background", "other scene"] && a.executor.waiting == 1)
+        #expect(!a.beginBackgroundTask("late", onExpiration: { _, _ in }).isActive, "no background task begins in a suspended scene")
+        try await a.enterForeground(cause: .operator)
+        await until("the work ran") { ran.all.last == "suspended" }
+        // In front no time passes for it.
+        stage.clock.advance(by: .seconds(60))
+        #expect(a.state == .active)
+    }
+
+    @Test func `T33 a hidden scene with work to finish is suspended when that has ended, and one that is used later than others`() async throws {
+        let busy = await connect("busy"), used = await connect("used")
+        for scene in [busy, used] { try await scene.enterBackground(cause: .idle) }
+        let task = busy.beginBackgroundTask("upload") { task, _ in task.end() }
+        stage.clock.advance(by: .seconds(6))
+        used.touch()
+        stage.clock.advance(by: .seconds(6))
+        await until("the manager is at rest") { stage.manager.parts.threads.busy == 0 }
+        #expect(busy.state == .background && used.state == .background)
+        task.end()
+        await until("the work has ended") { busy.state == .suspended }
+        stage.clock.advance(by: .seconds(4))
+        await until("it was not used for ten seconds") { used.state == .suspended }
+    }
+
+    @Test func `C94 scenes that rest behind the process come back with it, and those that were in the background stay there`() async throws {
+        let a = await connect("a"), b = await connect("b")
+        try await b.enterBackground(cause: .idle)
+        try await lifecycle.enterBackground(cause: .operator)
+        stage.clock.advance(by: .seconds(10))
+        await until("both rest") { a.state == .suspended && b.state == .suspended }
+        try await lifecycle.enterForeground(cause: .operator)
+        #expect(a.state == .active && b.state == .suspended && lifecycle.state == .active)
+    }
+
+    @Test func `without a limit a hidden scene stays in the background`() async throws {
+        let stage = Stage(LifecyclePolicy(sceneSuspendsAfter: nil))
+        let a = stage.lifecycle.connectScene("a", reason: .systemRequest)
+        await a.connected()
+        stage.clock.advance(by: .seconds(3600))
+        #expect(a.state == .background && stage.manager.parts.threads.busy == 0)
+    }
+}
+
+/// A byte that several threads share.
+final class Mutex8: Sendable {
+    private let byte: Mutex<UInt8>
+    init(_ value: UInt8 = 0) { byte = Mutex(value) }
+    var value: UInt8 {
+        get { byte.withLock { $0 } }
+        set { byte.withLock { $0 = newValue } }
+    }
+}
