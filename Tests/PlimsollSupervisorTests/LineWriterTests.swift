@@ -44,7 +44,11 @@ import Testing
             })
         #expect(await ends("writing") { for number in 0..<total { log.write(Array("line \(number)\n".utf8)) } })
         let text = Mutex<[UInt8]>([])
-        #expect(Thread.start("reader") { [self] in text.withLock { $0 = all(reader) } })
+        let isStarted = Thread.start("reader") { [self] in
+            let read = all(reader)
+            text.withLock { $0 = read }
+        }
+        #expect(isStarted)
         #expect(await ends("finishing") { log.finish(within: .seconds(60)) })
         #expect(await until("all is read") { text.withLock { !$0.isEmpty } })
         close(reader)
@@ -60,8 +64,11 @@ import Testing
         let log = try #require(LineWriter(writer, closesFile: true))
         for number in 0..<5000 { log.write(Array("line \(number)\n".utf8)) }
         let isFlushed = Mutex<Bool?>(nil)
-        #expect(await ends("finishing") { isFlushed.withLock { $0 = log.finish(within: .milliseconds(50)) } })
-        #expect(isFlushed.withLock { $0 } == false)
+        let hasEnded = await ends("finishing") {
+            let result = log.finish(within: .milliseconds(50))
+            isFlushed.withLock { $0 = result }
+        }
+        #expect(hasEnded && isFlushed.withLock { $0 } == false)
         close(reader)
     }
 
