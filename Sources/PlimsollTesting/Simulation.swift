@@ -22,6 +22,8 @@ public struct Simulation: Sendable {
         /// One a reading.
         public var steps: [PressureDecisions.Step]
 
+        package init(steps: [PressureDecisions.Step]) { self.steps = steps }
+
         /// The levels in force as a drawing.
         public var levels: String { steps.map(\.assessment.level.drawn).joined() }
 
