@@ -28,8 +28,6 @@ long faults_disarm(void) { return 0; }
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -90,7 +88,7 @@ long faults_disarm(void) {
 }
 
 // 1 if this call is to fail, with errno set; -1 if it is to be cut short.
-static int meets(enum fault_call call) {
+int faults_meet(enum fault_call call) {
     if (!has_joined || atomic_load_explicit(&armed_call, memory_order_acquire) != (int)call) return 0;
     if (atomic_fetch_add(&armed_count, 1) + 1 != armed_nth) return 0;
     if (armed_number == 0) return -1;
@@ -105,7 +103,7 @@ int openat(int directory, const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    if (fails() || meets(FAULT_OPENAT) > 0) return -1;
+    if (fails() || faults_meet(FAULT_OPENAT) > 0) return -1;
     return (int)real(SYS_openat, directory, (long)path, flags, mode, 0, 0);
 }
 
@@ -114,57 +112,25 @@ int open(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    if (fails() || meets(FAULT_OPEN) > 0) return -1;
+    if (fails() || faults_meet(FAULT_OPEN) > 0) return -1;
     return (int)real(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 
 ssize_t read(int file, void *buffer, size_t size) {
-    int met = meets(FAULT_READ);
+    int met = faults_meet(FAULT_READ);
     if (fails() || met > 0) return -1;
     return real(SYS_read, file, (long)buffer, met < 0 && size > 1 ? 1 : (long)size, 0, 0, 0);
 }
 
 ssize_t write(int file, const void *buffer, size_t size) {
-    return fails() || meets(FAULT_WRITE) > 0 ? -1 : real(SYS_write, file, (long)buffer, (long)size, 0, 0, 0);
+    return fails() || faults_meet(FAULT_WRITE) > 0 ? -1 : real(SYS_write, file, (long)buffer, (long)size, 0, 0, 0);
 }
 
 int mkdir(const char *path, mode_t mode) {
-    return fails() || meets(FAULT_MKDIR) > 0 ? -1 : (int)real(SYS_mkdirat, AT_FDCWD, (long)path, mode, 0, 0, 0);
+    return fails() || faults_meet(FAULT_MKDIR) > 0 ? -1 : (int)real(SYS_mkdirat, AT_FDCWD, (long)path, mode, 0, 0, 0);
 }
 
-int pipe2(int ends[2], int flags) { return fails() || meets(FAULT_PIPE2) > 0 ? -1 : (int)real(SYS_pipe2, (long)ends, flags, 0, 0, 0, 0); }
-
-// As Glibc declares them.
-int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags) {
-    return meets(FAULT_ACCEPT4) > 0 ? -1 : (int)real(SYS_accept4, socket, (long)address, (long)length, flags, 0, 0);
-}
-
-ssize_t recvmsg(int socket, struct msghdr *message, int flags) {
-    int met = meets(FAULT_RECVMSG);
-    if (met > 0) return -1;
-    if (met < 0 && message->msg_iovlen > 0 && message->msg_iov[0].iov_len > 1) message->msg_iov[0].iov_len = 1;
-    return real(SYS_recvmsg, socket, (long)message, flags, 0, 0, 0);
-}
-
-ssize_t sendmsg(int socket, const struct msghdr *message, int flags) {
-    return meets(FAULT_SENDMSG) > 0 ? -1 : real(SYS_sendmsg, socket, (long)message, flags, 0, 0, 0);
-}
-
-int epoll_ctl(int queue, int operation, int file, struct epoll_event *event) {
-    return meets(FAULT_EPOLL_CTL) > 0 ? -1 : (int)real(SYS_epoll_ctl, queue, operation, file, (long)event, 0, 0);
-}
-
-int epoll_wait(int queue, struct epoll_event *events, int capacity, int limit) {
-    return meets(FAULT_EPOLL_WAIT) > 0 ? -1 : (int)real(SYS_epoll_pwait, queue, (long)events, capacity, limit, 0, 0);
-}
-
-int bind(int socket, const struct sockaddr *address, socklen_t length) {
-    return meets(FAULT_BIND) > 0 ? -1 : (int)real(SYS_bind, socket, (long)address, length, 0, 0, 0);
-}
-
-int chmod(const char *path, mode_t mode) {
-    return meets(FAULT_CHMOD) > 0 ? -1 : (int)real(SYS_fchmodat, AT_FDCWD, (long)path, mode, 0, 0, 0);
-}
+int pipe2(int ends[2], int flags) { return fails() || faults_meet(FAULT_PIPE2) > 0 ? -1 : (int)real(SYS_pipe2, (long)ends, flags, 0, 0, 0, 0); }
 
 long syscall(long number, ...) {
     va_list list;
@@ -172,9 +138,9 @@ long syscall(long number, ...) {
     long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
     long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
     va_end(list);
-    if (number == SYS_clone3 && meets(FAULT_CLONE3) > 0) return -1;
-    if (number == SYS_pidfd_open && meets(FAULT_PIDFD_OPEN) > 0) return -1;
-    if (number == SYS_pidfd_send_signal && meets(FAULT_PIDFD_SIGNAL) > 0) return -1;
+    if (number == SYS_clone3 && faults_meet(FAULT_CLONE3) > 0) return -1;
+    if (number == SYS_pidfd_open && faults_meet(FAULT_PIDFD_OPEN) > 0) return -1;
+    if (number == SYS_pidfd_send_signal && faults_meet(FAULT_PIDFD_SIGNAL) > 0) return -1;
     return real(number, a, b, c, d, e, f);
 }
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "SocketFaults.h"
+#include "CSystemCallFaults.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
@@ -47,13 +47,16 @@ static bool fails(void) {
     return true;
 }
 
+// By one of the two ways to say that a call is to fail.
+static bool fails_as(enum fault_call call) { return fails() || faults_meet(call) > 0; }
+
 int accept4(int file, struct sockaddr *address, socklen_t *length, int flags) {
-    return fails() ? -1 : (int)syscall(SYS_accept4, file, address, length, flags);
+    return fails_as(FAULT_ACCEPT4) ? -1 : (int)syscall(SYS_accept4, file, address, length, flags);
 }
 
-int bind(int file, const struct sockaddr *address, socklen_t length) { return fails() ? -1 : (int)syscall(SYS_bind, file, address, length); }
+int bind(int file, const struct sockaddr *address, socklen_t length) { return fails_as(FAULT_BIND) ? -1 : (int)syscall(SYS_bind, file, address, length); }
 int listen(int file, int backlog) { return fails() ? -1 : (int)syscall(SYS_listen, file, backlog); }
-int chmod(const char *path, mode_t mode) { return fails() ? -1 : (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode); }
+int chmod(const char *path, mode_t mode) { return fails_as(FAULT_CHMOD) ? -1 : (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode); }
 int lchown(const char *path, uid_t user, gid_t group) {
     return fails() ? -1 : (int)syscall(SYS_fchownat, AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW);
 }
@@ -67,22 +70,24 @@ int getsockopt(int file, int level, int name, void *value, socklen_t *length) {
 }
 
 int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) {
-    return fails() ? -1 : (int)syscall(SYS_epoll_ctl, epoll, operation, file, event);
+    return fails_as(FAULT_EPOLL_CTL) ? -1 : (int)syscall(SYS_epoll_ctl, epoll, operation, file, event);
 }
 
 int epoll_wait(int epoll, struct epoll_event *events, int capacity, int milliseconds) {
-    return fails() ? -1 : (int)syscall(SYS_epoll_pwait, epoll, events, capacity, milliseconds, NULL, 8);
+    return fails_as(FAULT_EPOLL_WAIT) ? -1 : (int)syscall(SYS_epoll_pwait, epoll, events, capacity, milliseconds, NULL, 8);
 }
 
-ssize_t sendmsg(int file, const struct msghdr *message, int flags) { return fails() ? -1 : syscall(SYS_sendmsg, file, message, flags); }
+ssize_t sendmsg(int file, const struct msghdr *message, int flags) { return fails_as(FAULT_SENDMSG) ? -1 : syscall(SYS_sendmsg, file, message, flags); }
 ssize_t send(int file, const void *bytes, size_t count, int flags) {
     return fails() ? -1 : syscall(SYS_sendto, file, bytes, count, flags, NULL, 0);
 }
 
 ssize_t recvmsg(int file, struct msghdr *message, int flags) {
-    if (fails()) return -1;
+    int met = faults_meet(FAULT_RECVMSG);
+    if (fails() || met > 0) return -1;
     // A short read: of what has come, one byte.
-    if (failure == 0 && message->msg_iovlen > 0 && message->msg_iov[0].iov_len > 1 && is_due()) message->msg_iov[0].iov_len = 1;
+    bool is_short = met < 0 || (failure == 0 && is_due());
+    if (is_short && message->msg_iovlen > 0 && message->msg_iov[0].iov_len > 1) message->msg_iov[0].iov_len = 1;
     return syscall(SYS_recvmsg, file, message, flags);
 }
 

@@ -48,4 +48,7 @@ void faults_arm(enum fault_call call, long nth, int number);
 /// No more fail. Returns how many there were since `faults_arm`.
 long faults_disarm(void);
 
+/// Counts a call for the wrappers of this target: 1 if the call is to fail, with errno set, -1 if a read is to be cut short, else 0.
+int faults_meet(enum fault_call call);
+
 #endif
