@@ -53,6 +53,48 @@ import Testing
         #expect(try serviceManager(["WATCHDOG_USEC": "0"]).watchdogInterval == nil && serviceManager(["WATCHDOG_USEC": "x"]).watchdogInterval == nil)
     }
 
+    /// A source whose first reading comes when it is let.
+    private struct LateSource: PressureSource {
+        let script = ScriptedPressureSource()
+        let isAsked = Parker(), mayRead = Parker()
+
+        var capabilities: Capabilities { script.capabilities }
+        var rings: Bool { script.rings }
+        func wait(atMost limit: Duration) { script.wait(atMost: limit) }
+        func wake() { script.wake() }
+        func footprint() -> Footprint { script.footprint() }
+
+        func read(at time: Duration) throws(PressureSourceError) -> PressureReading {
+            isAsked.unpark()
+            mayRead.park()
+            mayRead.unpark()
+            return try script.read(at: time)
+        }
+    }
+
+    @Test func `being ready is told together with the first reading, however late that comes`() async throws {
+        let source = LateSource(), manager = ResourceManager(source: source)
+        source.script.push(usage: .mebibytes(100), limit: .gibibytes(1))
+        manager.serviceSettings.notifiesServiceManager = false
+        let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
+        link.begin()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            await until { manager.lifecycle.readiness.isReady }
+            #expect(source.isAsked.park(atMost: .seconds(60)))
+            #expect(said().isEmpty)
+            source.mayRead.unpark()
+            var messages: [NotifyMessage] = []
+            await until {
+                messages += said()
+                return !messages.isEmpty
+            }
+            #expect(messages[0].isReady && messages[0].status == "active; memory normal, 100 MiB of 1 GiB", "\(messages[0])")
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
     @Test func `it hears that the process is ready, alive, how it is, that it stops, and how long its tasks still need`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         manager.serviceSettings.notifiesServiceManager = false

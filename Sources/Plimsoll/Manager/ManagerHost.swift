@@ -33,6 +33,11 @@ extension ResourceManager {
         return parts.time.elapsed() - seen < Pace.longest * 3 + .seconds(10)
     }
 
+    /// Calls `body`, which may block, when the loop has looked at memory for the first time, or has ended or does not look at all.
+    package func whenFirstTurnIsOver(_ body: @escaping @Sendable () -> Void) {
+        parts.firstTurn.whenOver { [threads = parts.threads] in threads.run(body) }
+    }
+
     /// Ends `run()` as cancelling its task would.
     package func stop() {
         parts.inbox.stop()

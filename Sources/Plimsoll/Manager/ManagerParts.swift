@@ -43,6 +43,7 @@ final class ManagerParts: Sendable {
     let published = PublishedLevel()
     /// What the loop saw last, and made of it.
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
+    let firstTurn = FirstTurn()
     let room = PublishedRoom()
     let deferred: DeferredTasks
 

@@ -13,13 +13,16 @@ struct PressureLoop {
     let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
 
     func run() {
+        defer { parts.firstTurn.end() }
         guard isEnabled else {
+            parts.firstTurn.end()
             while !parts.inbox.isStopped { source.wait(atMost: Pace.longest) }
             return
         }
         var assessor = PressureAssessor(thresholds: policy.thresholds)
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
+        var isFirst = true
         defer { comeBy(next: nil) }
         // What was known is not true for long.
         defer { parts.room.publish(nil) }
@@ -31,6 +34,7 @@ struct PressureLoop {
             let mark = parts.meter.heldBytes, volatileMark = parts.volatileMeter.heldBytes
             guard var reading = try? source.read(at: began) else {
                 // Nothing can be read just now: the source re-resolves its files and says why in its capabilities.
+                endFirst(&isFirst)
                 source.wait(atMost: Pace.longest)
                 continue
             }
@@ -50,8 +54,15 @@ struct PressureLoop {
                 thresholds: policy.thresholds)
             let wait = min(pace, response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget))
             comeBy(next: wait)
+            endFirst(&isFirst)
             source.wait(atMost: wait)
         }
+    }
+
+    /// Lets those go who wait for a first look, once.
+    private func endFirst(_ isFirst: inout Bool) {
+        if isFirst { parts.firstTurn.end() }
+        isFirst = false
     }
 
     /// The loop's part of the heartbeat.

@@ -30,7 +30,10 @@ final class ServiceManagerLink: Sendable {
 
     func begin() {
         manager.onStopTimeoutExtension { [self] duration in tell(Self.extend(duration)) }
-        manager.lifecycle.whenLaunched { [self] in tell("READY=1") }
+        // With the first reading, a matter of a millisecond: who starts the service and asks for its status finds it whole.
+        manager.lifecycle.whenLaunched { [self] in
+            manager.whenFirstTurnIsOver { [self] in tell("READY=1") }
+        }
     }
 
     /// A shutdown has begun, to be over within `budget`.
