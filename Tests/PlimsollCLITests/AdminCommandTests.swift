@@ -3,6 +3,7 @@ import Foundation
 import Plimsoll
 import PlimsollService
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -95,7 +96,7 @@ import Testing
 
     static let isBuilt = access(ProcessTests.program, X_OK) == 0
 
-    @Test(.enabled(if: isBuilt, "the program has not been built"))
+    @Test(.needs(isBuilt, "the program has not been built"))
     func `commands do what they say, and their status tells how it went`() throws {
         let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)

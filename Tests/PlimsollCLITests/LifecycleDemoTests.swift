@@ -122,7 +122,7 @@ import Testing
         let rows = LabelRows([(0, "first"), (10, "second"), (500, "far away"), (12, "third")], end: 1000)
         #expect(rows.labels.map(\.text) == ["first", "second", "third", "far away"])
         #expect(rows.labels.map(\.row) == [0, 1, 2, 0])
-        for seed in UInt64(0)..<50 {
+        for seed in seeds(0..<50) {
             var number = seed
             let marks = (0..<20).map { index -> (at: Double, text: String) in
                 number = number &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
@@ -151,7 +151,7 @@ import Testing
         }
     }()
 
-    @Test(.enabled(if: obstacle == nil, "nothing can be frozen here"))
+    @Test(.needs(obstacle == nil, "nothing can be frozen here"))
     func `K36 what is in a group stands still while that is frozen, and can be ended nonetheless`() throws {
         let group = try FreezerGroup("still", program: ProcessTests.program)
         defer { #expect(group.remove()) }

@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -65,17 +66,17 @@ import Testing
         (["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], 143), (["plimsoll-no-such-command"], 127), (["/"], 126),
     ]
 
-    @Test(.enabled(if: obstacle == nil, "no group can be made here"), arguments: commands)
+    @Test(.needs(obstacle == nil, "no group can be made here"), arguments: commands)
     func `run passes the command's status on`(command: [String], status: Int32) throws {
         #expect(try run(["run", "--memory-max", "64M", "--"] + command).ending == .exited(status))
     }
 
-    @Test(.enabled(if: obstacle == nil, "no group can be made here"))
+    @Test(.needs(obstacle == nil, "no group can be made here"))
     func `what exceeds its limit is killed, and that is 137`() throws {
         #expect(try run(["run", "--memory-max", "16M", "--", "tail", "/dev/zero"]).ending == .exited(137))
     }
 
-    @Test(.enabled(if: obstacle == nil, "no group can be made here"))
+    @Test(.needs(obstacle == nil, "no group can be made here"))
     func `T40 C85 a process that stays saturated and asked for it saves, says who held what, and ends with 75`() throws {
         // What is left is within the critical margin, and enough for what the process does about it.
         let (ending, output) = try run(["run", "--memory-max", "128M", "--", Self.program, "_saturate", "--leaving", "10M"])
@@ -83,7 +84,7 @@ import Testing
         #expect(output.contains("saved"), "\(output)")
     }
 
-    @Test(.enabled(if: obstacle == nil, "no group can be made here"))
+    @Test(.needs(obstacle == nil, "no group can be made here"))
     func `a group is left as it was found`() throws {
         let (ending, output) = try run(["run", "--memory-max", "64M", "--", "cat", "/proc/self/cgroup"])
         #expect(ending == .exited(0))

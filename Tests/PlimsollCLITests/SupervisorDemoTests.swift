@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollLinux
 import PlimsollSupervisor
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -124,7 +125,7 @@ import Testing
 
     // MARK: On a real kernel
 
-    @Test(.enabled(if: ProcessTests.obstacle == nil, "no group can be made here"))
+    @Test(.needs(ProcessTests.obstacle == nil, "no group can be made here"))
     func `a real play tells and draws both, and leaves nothing behind`() throws {
         let svg = NSTemporaryDirectory() + "plimsoll-test-\(UUID().uuidString).svg"
         defer { try? FileManager.default.removeItem(atPath: svg) }
@@ -138,7 +139,7 @@ import Testing
         ChartTexts(ControlFile.text(svg) ?? "").expectReadable()
     }
 
-    @Test(.enabled(if: ProcessTests.obstacle == nil, "no group can be made here"))
+    @Test(.needs(ProcessTests.obstacle == nil, "no group can be made here"))
     func `an interrupted play leaves nothing behind`() throws {
         let child = try ChildProcess(ProcessTests.program, ["plimsoll", "demo", "supervisor"], readsOutput: true)
         defer { child.end(within: .zero) }

@@ -1,19 +1,20 @@
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TortureTests {
     @Test func `buffers under torture are whole or gone`() throws {
-        let seed = UInt64.random(in: 0...UInt64.max)
+        let seed = newSeed()
         print("seed \(seed)")
         let tally = try Torture(TorturedBuffers(total: .mebibytes(1)), seed: seed).run(readers: 2, reads: 5000, for: .seconds(1000))
         #expect(tally.reads >= 5000 && tally.wrongBytes == 0, "seed \(seed)")
     }
 
     @Test func `a cache under torture has whole values or misses`() throws {
-        let seed = UInt64.random(in: 0...UInt64.max)
+        let seed = newSeed()
         print("seed \(seed)")
         let tally = try Torture(TorturedCache(total: .mebibytes(8)), seed: seed).run(readers: 2, reads: 20_000, for: .seconds(1000))
         #expect(tally.reads >= 20_000 && tally.wrongBytes == 0, "seed \(seed)")

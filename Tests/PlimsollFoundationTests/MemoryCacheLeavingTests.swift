@@ -3,6 +3,7 @@ import Plimsoll
 import PlimsollFoundation
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 /// What becomes of objects that leave, and who hears of it.
@@ -162,7 +163,7 @@ import Testing
         #expect(cache.object(forKey: "a") == nil)
     }
 
-    @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
     func `purgeable data of which the kernel took pages is missing`() {
         let cache = MemoryCache<NSString, PurgeableData>()
         // More pages than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).

@@ -3,6 +3,7 @@ import Plimsoll
 import PlimsollFoundation
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheStormTests {
@@ -18,7 +19,7 @@ import Testing
     /// every object that left is accounted for.
     @Test func `the limits hold after every call, whatever the calls are`() {
         var evictions = 0, refusals = 0
-        for seed in UInt64(0)..<60 {
+        for seed in seeds(0..<60) {
             var random = SeededGenerator(seed: seed)
             let census = Census(), cache = Citizens(), witness = Witness<NSNumber, Citizen> { $0.number }
             cache.delegate = witness
@@ -62,7 +63,7 @@ import Testing
     }
 
     @Test func `many threads, one cache: the limits hold, each object leaves once, and all die`() async {
-        for seed in UInt64(0)..<4 {
+        for seed in seeds(0..<4) {
             let census = Census(), made = Serial(), cache = Citizens()
             let witness = Witness<NSNumber, Citizen>({ $0.number }) { cache, citizen in
                 if citizen.number % 50 == 0 { cache.removeObject(forKey: NSNumber(value: citizen.number % 97)) }

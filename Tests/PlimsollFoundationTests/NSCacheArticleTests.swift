@@ -6,6 +6,7 @@ import PlimsollFoundation
 import PlimsollFoundationNetworking
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 private let log = Log()
@@ -91,7 +92,7 @@ final class Evictions: MemoryCacheDelegate {
     private static let article = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().appendingPathComponent("docs/MigratingFromNSCache.md")
 
-    @Test(.enabled(if: FileManager.default.fileExists(atPath: article.path), "the sources are not at hand"))
+    @Test(.needs(FileManager.default.fileExists(atPath: article.path), "the sources are not at hand"))
     func `what the article shows is compiled here, word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")

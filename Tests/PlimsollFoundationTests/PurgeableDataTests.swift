@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollFoundation
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct PurgeableDataTests {
@@ -32,7 +33,7 @@ import Testing
         #expect(data.withData { $0.count } == nil && data.withBytes { $0.byteCount } == nil && data.length == 50_000)
     }
 
-    @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
     func `the kernel takes it between accesses only, and never in part`() {
         let bytes = Data(repeating: 5, count: 1_000_000), data = PurgeableData(data: bytes)
         data.buffer.reclaim()
@@ -48,7 +49,7 @@ import Testing
         #expect(data.buffer.noticeDrops() > .zero, "a manager still hears of it")
     }
 
-    @Test(.enabled(if: VolatileMemory.isSupported, "no memory can be volatile here"))
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
     func `Data in place keeps the kernel off for as long as it is kept`() {
         let bytes = Data(repeating: 5, count: 300_000), data = PurgeableData(data: bytes)
         data.endContentAccess()

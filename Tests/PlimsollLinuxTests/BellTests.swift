@@ -46,7 +46,7 @@ import Testing
         #expect(turns < 60 * 25)
     }
 
-    @Test func `K5 a first event without growth is not believed, one with growth is`() {
+    @Test func `K5 T12 a first event without growth is not believed, one with growth is`() {
         var confirmation = StallConfirmation(threshold: .milliseconds(50))
         let totals: [PressureReading.StallTotals?] = [4000, 4020, 4060, 4110, 1, nil].map { (total: Int?) in
             total.map { .init(some: .milliseconds($0)) }

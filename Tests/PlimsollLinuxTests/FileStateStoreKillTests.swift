@@ -1,6 +1,7 @@
 import CSystemCallKiller
 import Foundation
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -42,7 +43,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: obstacle == nil, obstacle), arguments: Operation.allCases)
+    @Test(.needs(no: obstacle), arguments: Operation.allCases)
     func `C43 T35 killed at every system call, a state is the old or the new`(operation: Operation) throws {
         let directory = TemporaryDirectory()
         let whole = try Self.image(of: operation, in: directory)

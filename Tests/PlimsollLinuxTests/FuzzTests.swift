@@ -1,5 +1,6 @@
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -33,7 +34,7 @@ import Testing
 
     @Test func `no mutation of any text traps, and what is read is in range`() {
         var readable = 0
-        for seed in UInt64(0)..<20_000 {
+        for seed in seeds(0..<20_000) {
             var random = SeededGenerator(seed: seed)
             let bytes = Self.mutated(Self.golden.randomElement(using: &random)!, with: &random)
             for isVersion1 in [false, true] {
@@ -62,7 +63,7 @@ import Testing
 
     @Test func `a source on mutated files gives readings or an error, in range and without trapping`() {
         var readings = 0
-        for seed in UInt64(0)..<400 {
+        for seed in seeds(0..<400) {
             var random = SeededGenerator(seed: seed)
             var files = seed % 2 == 0 ? Machines.version2(high: "500000000") : Machines.hybrid()
             let names = files.keys.sorted()

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollLinux
@@ -33,7 +34,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion1 == nil, ChildGroup.noVersion1))
+    @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
     func `version 1: the limit is found, a child that crosses the margin ends the wait, and a moved limit does`() throws {
         let group = try ChildGroup(.v1, "threshold", ["memory.limit_in_bytes": 128 << 20])
         defer { group.remove() }
@@ -64,12 +65,12 @@ import Testing
         #expect(source.rings)
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion1 == nil, ChildGroup.noVersion1))
+    @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
     func `T18 version 1: a group removed under us leaves the machine to be read`() throws {
         try remove(ChildGroup(.v1, "removed", ["memory.limit_in_bytes": 64 << 20]))
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2))
+    @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
     func `version 2: memory_high is the boundary, and crossing it ends the wait`() throws {
         let group = try ChildGroup(.v2, "high", ["memory.max": 192 << 20, "memory.high": 96 << 20])
         defer { group.remove() }
@@ -88,8 +89,8 @@ import Testing
     }
 
     @Test(
-        .enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2),
-        .enabled(if: access("/proc/pressure/memory", R_OK) == 0, "no stall accounting"))
+        .needs(no: ChildGroup.noVersion2, or: .virtualMachine),
+        .needs(access("/proc/pressure/memory", R_OK) == 0, "no stall accounting", or: .virtualMachine))
     func `version 2: stall under memory_high fires the trigger`() throws {
         // Zeros leave for compressed swap without much of a stall.
         let group = try ChildGroup(.v2, "stall", ["memory.max": 192 << 20, "memory.high": 48 << 20, "memory.swap.max": 0])
@@ -113,7 +114,7 @@ import Testing
         #expect(confirmed)
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2))
+    @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
     func `version 2: the brake is set, follows a moved limit, and is put back`() throws {
         let group = try ChildGroup(.v2, "brake", ["memory.max": 256 << 20])
         defer { group.remove() }
@@ -131,7 +132,7 @@ import Testing
         #expect(high() == KernelText.unlimited)
     }
 
-    @Test(.enabled(if: ChildGroup.noVersion2 == nil, ChildGroup.noVersion2))
+    @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
     func `T18 version 2: a group removed under us leaves the machine to be read`() throws {
         try remove(ChildGroup(.v2, "removed", ["memory.max": 64 << 20]))
     }

@@ -13,9 +13,15 @@ final class ScriptedKernel: Kernel {
         /// Opening or, for a control file, writing fails with this errno.
         var refusals: [String: Int32] = [:]
         var writeRefusals: [String: Int32] = [:]
+        /// Reading fails with this errno, though the file can be opened.
+        var readRefusals: [String: Int32] = [:]
+        /// Writing that text fails with this errno.
+        var refusedTexts: [String: Int32] = [:]
         var kinds: [String: FileStatus] = [:]
         /// Conditions that polling a file reports; cleared by reading it if it is a `memory.events`.
         var conditions: [String: Int16] = [:]
+        /// Files whose conditions are gone once a poll has reported them.
+        var clearedByPolling: Set<String> = []
         /// What the other side has put into a FIFO or socket.
         var queued: [String: Int] = [:]
         var written: [(path: String, text: String)] = []
@@ -79,6 +85,7 @@ final class ScriptedKernel: Kernel {
             if let failure = call(&state) { return -Int(failure) }
             guard let path = state.open[file] else { return -Int(EBADF) }
             state.reads[path, default: 0] += 1
+            if let refusal = state.readRefusals[path] { return -Int(refusal) }
             guard let text = state.files[path] else { return -Int(ENODEV) }
             if path.hasSuffix("memory.events") { state.conditions[path] = nil }
             let bytes = Array(text.utf8.dropFirst(offset).prefix(buffer.count))
@@ -112,6 +119,7 @@ final class ScriptedKernel: Kernel {
             guard let path = state.open[file] else { return -Int(EBADF) }
             if let refusal = state.writeRefusals[path] { return -Int(refusal) }
             let text = String(decoding: bytes, as: UTF8.self)
+            if let refusal = state.refusedTexts[text] { return -Int(refusal) }
             state.written.append((path, text))
             if path.hasSuffix("memory.high") { state.files[path] = text + "\n" }
             return bytes.count
@@ -173,6 +181,7 @@ final class ScriptedKernel: Kernel {
                     if count > 0 { found = Int16(POLLIN) }
                 } else if let path = state.open[file] {
                     found = state.conditions[path] ?? 0
+                    if state.clearedByPolling.contains(path) { state.conditions[path] = nil }
                     if state.queued[path] ?? 0 > 0 { found |= Int16(POLLIN) }
                     found &= files[index].events | Int16(POLLERR | POLLHUP | POLLNVAL)
                 } else {

@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -11,7 +12,7 @@ import Testing
         return try? String(contentsOf: root.appendingPathComponent("docs/operations/admin.md"), encoding: .utf8)
     }()
 
-    @Test(.enabled(if: article != nil, "the article is not at hand"))
+    @Test(.needs(article != nil, "the article is not at hand"))
     func `every example is answered as it is shown`() async throws {
         let lines = (Self.article ?? "").split(separator: "\n").map { $0.drop { $0 == " " } }
         try await AdminFixture.run { fixture in

@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -164,7 +165,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: geteuid() == 0, "only root can become another user"))
+    @Test(.needs(geteuid() == 0, "only root can become another user"))
     func `another user is refused, by the kernel's word, even where the file lets it in`() async throws {
         try await AdminFixture.withDirectory { directory in
             let path = directory + "/s", endpoint = endpoint(path)

@@ -7,6 +7,7 @@ import PlimsollService
 import PlimsollTesting
 import ServiceLifecycle
 import Synchronization
+import TestSupport
 import Testing
 import UnixSignals
 
@@ -100,17 +101,25 @@ public final class TileRenderer: Sendable {
     }
 
     @Test func `levels on several routes`() async throws {
-        let manager = ResourceManager(source: ScriptedPressureSource())
-        @Sendable func trim() {}
+        let source = ScriptedPressureSource(), trims = Mutex(0)
+        let manager = ResourceManager(source: source)
+        @Sendable func trim() { trims.withLock { $0 += 1 } }
         func listen() async {
             let once = OncePerEvent()
             manager.onMemoryWarning { event in once.run(event) { trim() } }
             manager.observe(from: .critical, "pool") { event in once.run(event) { trim() } }
             for await event in manager.levelSource(mask: [.warning, .critical]) { print(event.level, event.evidence) }
         }
-        let listening = Task { await listen() }
+        // At once, up to where it awaits events.
+        let listening = Task.immediate { await listen() }
+        let running = Task { try await manager.run() }
+        source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        await until { trims.withLock { $0 } > 0 }
         listening.cancel()
         await listening.value
+        running.cancel()
+        try await running.value
+        #expect(trims.withLock { $0 } == 1)
     }
 
     @Test func `a ladder of one's own`() throws {
@@ -177,7 +186,7 @@ public final class TileRenderer: Sendable {
 
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
 
-    @Test(.enabled(if: FileManager.default.fileExists(atPath: root.appendingPathComponent("docs/Plimsoll.docc").path), "the sources are not at hand"))
+    @Test(.needs(FileManager.default.fileExists(atPath: root.appendingPathComponent("docs/Plimsoll.docc").path), "the sources are not at hand"))
     func `what the articles show is compiled here, word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")

@@ -68,7 +68,7 @@ import Testing
         #expect(PrometheusText.number(.infinity) == "+Inf" && PrometheusText.number(.nan) == "NaN" && PrometheusText.number(-3) == "-3")
     }
 
-    @Test(.enabled(if: Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
+    @Test(.needs(Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
     func `Prometheus' own checker has nothing to say`() throws {
         let said = try Tool.run(Tool.promtool!, ["check", "metrics"], input: PrometheusText.render(manager().status))
         #expect(said.status == 0 && said.output.isEmpty, "\(said.output)")

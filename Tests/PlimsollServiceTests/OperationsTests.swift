@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollService
@@ -66,7 +67,7 @@ import Testing
         for alert in alerts { #expect(try text("alerts.yml").contains("runbook.md#\(alert.lowercased())"), "\(alert)") }
     }
 
-    @Test(.enabled(if: Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
+    @Test(.needs(Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
     func `the rules fire when they should, and only then, by Prometheus' own word`() throws {
         let said = try Tool.run(Tool.promtool!, ["test", "rules", Self.folder.appendingPathComponent("alerts.test.yml").path])
         #expect(said.status == 0, "\(said.output)")
@@ -82,7 +83,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: Tool.find("kubernetes-validate") != nil, "kubernetes-validate is not installed (pip install kubernetes-validate)"))
+    @Test(.needs(Tool.find("kubernetes-validate") != nil, "kubernetes-validate is not installed (pip install kubernetes-validate)"))
     func `the manifests are valid`() throws {
         let said = try Tool.run(Tool.find("kubernetes-validate")!, [Self.folder.appendingPathComponent("kubernetes.yaml").path])
         #expect(said.status == 0, "\(said.output)")

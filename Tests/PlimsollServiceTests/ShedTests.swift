@@ -2,6 +2,7 @@ import Plimsoll
 import PlimsollService
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 /// What a shedder decides, without a framework, a clock or a manager.
@@ -38,7 +39,7 @@ struct ShedTests {
 
     @Test func `shares of arrivals hold over any stretch and whatever pattern arrives`() {
         var stretches = 0
-        for seed in UInt64(0)..<200 {
+        for seed in seeds(0..<200) {
             var policy = SheddingPolicy(seed: seed), random = SeededGenerator(seed: seed)
             let share = Double.random(in: 0.05...0.95, using: &random)
             policy[.normal, .half] = .init(arrivals: share)
@@ -160,7 +161,7 @@ struct ShedTests {
     }
 
     @Test func `storms never admit more at once than the limit and lose no count`() async {
-        for seed in UInt64(0)..<5 {
+        for seed in seeds(0..<5) {
             let shedder = shedder(limit: 20, seed: seed), seen = Seen()
             await withTaskGroup { group in
                 for task in 0..<4 {

@@ -1,5 +1,6 @@
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
@@ -74,7 +75,7 @@ import Testing
 
     @Test func `lines that were damaged are refused or read, never more`() {
         var refused = 0
-        for seed in UInt64(0)..<20_000 {
+        for seed in seeds(0..<20_000) {
             var generator = SeededGenerator(seed: seed)
             var bytes = Array(Self.records[Int(seed) % Self.records.count].line.utf8)
             for _ in 0..<Int.random(in: 1...4, using: &generator) {

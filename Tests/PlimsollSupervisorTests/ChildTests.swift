@@ -1,4 +1,5 @@
 import Glibc
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
@@ -65,7 +66,7 @@ import Testing
         #expect(message(.init(["/bin/true", "a\0b"])).contains("a zero byte"))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `nothing is started into a group that stands still`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
@@ -90,7 +91,7 @@ import Testing
         #expect { _ = try Child.adopt(getpid()) } throws: { "\($0)".contains("the supervisor itself") }
     }
 
-    @Test(.enabled(if: access("/usr/bin/flock", X_OK) == 0, "no flock to take a lock with"))
+    @Test(.needs(access("/usr/bin/flock", X_OK) == 0, "no flock to take a lock with"))
     func `C48 who holds a lock is found, and nobody else`() throws {
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }

@@ -7,7 +7,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 /// Memory in what units have given to be kept.
-@Suite(.serialized, .enabled(if: access("/dev/shm", W_OK) == 0, "no memory file system here")) struct DescriptorStoreTests {
+@Suite(.serialized, .needs(access("/dev/shm", W_OK) == 0, "no memory file system here")) struct DescriptorStoreTests {
     private let plenty = DescriptorStore.Room(count: 1000, bytes: .gibibytes(1))
 
     /// A memory file of that many bytes, of which that many are there.
@@ -52,7 +52,7 @@ import Testing
         #expect(store.keep([file], name: "x", room: plenty) == 0)
     }
 
-    @Test(.enabled(if: access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
+    @Test(.needs(access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
     func `memory that an ended unit has left is its charge, and given back at critical`() async throws {
         let script = """
             import os, socket

@@ -31,7 +31,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 C77 the front is warned, the background leaves and stands still, is pushed out, and comes back when there is room`() {
+    @Test func `C75 C77 K37 the front is warned, the background leaves and stands still, is pushed out, and comes back when there is room`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 700), habits: .ignoresWarnings),

@@ -92,7 +92,7 @@ private struct EngineStorm {
 @Suite struct EngineStormTests {
     @Test func `C75 C77 C90 K33 K39 the order holds whatever units do`() async {
         var ends = 0, foregroundEnds = 0, decided = 0
-        for seed in UInt64(0)..<1500 {
+        for seed in seeds(0..<1500) {
             // Others on the cooperative pool's few threads have their turn.
             await giveWay()
             var storm = EngineStorm(seed: seed)
@@ -153,7 +153,7 @@ private struct EngineStorm {
 
     @Test func `a dry run only says`() {
         var said = 0
-        for seed in UInt64(0)..<300 {
+        for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed, isDryRun: true)
             for _ in 0..<20 {
                 storm.pass()
@@ -171,7 +171,7 @@ private struct EngineStorm {
     }
 
     @Test func `looked at when it wants to be, the engine comes to rest`() {
-        for seed in UInt64(0)..<300 {
+        for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed)
             var looks = 0
             while looks < 2000 {

@@ -1,11 +1,12 @@
 import CSystemCallFaults
 import Glibc
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
-@Suite(.serialized, .enabled(if: faults_work(), "a sanitizer has these calls for itself")) struct FaultTests {
+@Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct FaultTests {
     /// A unit's life, from its groups to its end.
     private func live(_ root: GroupRoot, _ group: inout UnitGroup?, _ child: inout Child?) throws {
         let made = try root.make("web")

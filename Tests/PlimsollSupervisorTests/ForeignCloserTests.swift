@@ -89,7 +89,7 @@ import Testing
         let closed = Mutex<[Int32]>([])
         func close(_ file: Int32) {
             // Below zero: one that hangs. Relaxed: nothing is published by the gate.
-            while file < 0, !isOpen.load(ordering: .relaxed) { usleep(1000) }
+            blockUntil("the gate") { file >= 0 || isOpen.load(ordering: .relaxed) }
             closed.withLock { $0.append(file) }
         }
         func open() { isOpen.store(true, ordering: .relaxed) }

@@ -13,7 +13,7 @@ import Testing
     /// Whether it wrote since it stood still: more comes than the pipe could have held then.
     private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 when the supervisor is killed, what it froze runs again`() async throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
@@ -53,7 +53,7 @@ import Testing
         #expect(writes(output))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a guard that was killed is seen to be, and the next one knows what it knew`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
@@ -75,7 +75,7 @@ import Testing
         #expect(writes(output))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `what was forgotten stays as it is`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
@@ -183,7 +183,7 @@ import Testing
         #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a guard that does not answer is replaced by one that knows everything, and thaws nothing later`() throws {
         let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")
         let (child, output) = try busy(in: first)

@@ -29,7 +29,7 @@ import Testing
         unit("still", .background, .suspended, 1),
     ]
 
-    @Test mutating func `C77 the least important hear first, then the largest, a quarter of a second apart, and again after 25 s`() {
+    @Test mutating func `C77 K31 the least important hear first, then the largest, a quarter of a second apart, and again after 25 s`() {
         let told = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
         let round = ["0 large warning", "250 small warning", "500 web warning"]
         #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])

@@ -1,11 +1,12 @@
 import Glibc
 import Plimsoll
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
 @Suite(.serialized) struct PushOutTests {
-    @Test(.enabled(if: Workbench.hasSwap && Workbench.hasFreezer, "no swap, memory.reclaim or freezer here"))
+    @Test(.needs(Workbench.hasSwap && Workbench.hasFreezer, "no swap, memory.reclaim or freezer here", or: .virtualMachine))
     func `T31 a unit that stands still is pushed out to swap, and has its memory when it runs again`() throws {
         let group = try Workbench.root().make("web")
         // Eight million letters that the shell keeps, of which no page is like another. It reads them again when its child ends: a trapped signal can be

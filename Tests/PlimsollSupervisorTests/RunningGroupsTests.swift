@@ -4,6 +4,7 @@ import Glibc
 import Plimsoll
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
@@ -17,7 +18,7 @@ import Testing
         }.first.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 groups here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
     func `a unit whose group was removed is started again in another`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
         let fleet = try RunningFleet([
@@ -36,7 +37,7 @@ import Testing
         unlink(go)
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 groups here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
     func `K38 a group that another prefix's unit has is not taken, and its processes run on`() async throws {
         let prefix = Workbench.prefix(), other = GroupRoot(prefix: prefix + "-a"), group = try other.make("b")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
@@ -96,8 +97,8 @@ import Testing
     }
 
     @Test(
-        .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
-        .enabled(if: Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+        .needs(Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
     func `C37 who has gone to the background has its shares, and its own when it is in front again`() async throws {
         let directory = Fixture.Directory(), front = "\(directory.path)/front"
         let fleet = try RunningFleet([linked("web", front), .shell("other")])
@@ -113,8 +114,8 @@ import Testing
     }
 
     @Test(
-        .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
-        .enabled(if: Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+        .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+        .needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
     func `C36 over its allowance a unit is slowed down, then ended, and its group is slow no more`() async throws {
         let directory = Fixture.Directory()
         let job = linked("job", "\(directory.path)/never") {

@@ -3,12 +3,13 @@ import Glibc
 import Plimsoll
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
 /// What units say of their start and their processes.
-@Suite(.serialized, .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket")) struct RunningNoticesTests {
+@Suite(.serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket")) struct RunningNoticesTests {
     private static let say = #"sub say_it { socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) or die $! } "#
 
     private func perl(_ name: String, _ script: String, _ change: (inout ServiceUnit) -> Void = { _ in }) -> ServiceUnit {
@@ -76,7 +77,7 @@ import Testing
         #expect(await fleet.stop() && fleet.problems.isEmpty)
     }
 
-    @Test(.enabled(if: access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
+    @Test(.needs(access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
     func `what a unit has given to be kept is there at its next start`() async throws {
         // The first run gives a pair of sockets, twice under one name, and another that it takes back; the next tells what it finds.
         let script = """
@@ -106,7 +107,7 @@ import Testing
         unlink(told)
     }
 
-    @Test(.enabled(if: getuid() == 0, "only root can be somebody else"))
+    @Test(.needs(getuid() == 0, "only root can be somebody else"))
     func `T34 K38 units of other users are heard, strangers are not`() async throws {
         let nobody = "$( = $) = '65534 65534'; $< = $> = 65534; die unless $> == 65534; "
         let listen = "socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{MEMORY_PRESSURE_WATCH})) or die $!; "

@@ -40,7 +40,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test(.enabled(if: RunningShortageTests.program != nil, "the program is not built"))
+    @Test(.needs(RunningShortageTests.program != nil, "the program is not built"))
     func `a command whose output nobody reads runs its units, and ends when it is told`() async throws {
         let files = Fixture.Directory(), prefix = Workbench.prefix()
         // Each run of the unit is a line for standard error, which is as full as standard output.

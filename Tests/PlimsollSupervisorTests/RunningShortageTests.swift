@@ -3,11 +3,12 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
-@Suite(.serialized, .enabled(if: Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
+@Suite(.serialized, .needs(Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
 struct RunningShortageTests {
     /// A service with a link to its supervisor: this package's own program, beside the tests.
     static let program: String? = {
@@ -76,7 +77,7 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
     }
 
-    @Test(.enabled(if: program != nil, "the program is not built"))
+    @Test(.needs(program != nil, "the program is not built"))
     func `C75 a service that is ready stands still at once, and having saved is killed as it stands`() async throws {
         let directory = Fixture.Directory()
         let command = [Self.program ?? "", "_unit", "--name", "hog", "--directory", directory.path, "--size", "8388608"]

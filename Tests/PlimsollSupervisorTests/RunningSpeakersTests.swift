@@ -10,8 +10,8 @@ import Testing
 
 /// Which processes may speak for a unit, and by which sockets.
 @Suite(
-    .serialized, .enabled(if: access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
-    .enabled(if: getuid() == 0, "only root can be somebody else"))
+    .serialized, .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
+    .needs(getuid() == 0, "only root can be somebody else"))
 struct RunningSpeakersTests {
     /// `say_it(TEXT)` by sd_notify(3), again while the queue is full; `link_up` returns a link that has said hello; `become(USER)` for good; `await_file(PATH)`.
     private static let words = #"""

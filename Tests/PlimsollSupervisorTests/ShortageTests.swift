@@ -25,7 +25,7 @@ import Testing
         #expect(engine.words(fleet(1, .warning, short: 100, units)) == ["alike: kill as it stands"])
     }
 
-    @Test mutating func `T31 what can be pushed out is, the most first, before anything is ended`() {
+    @Test mutating func `T31 K34 what can be pushed out is, the most first, before anything is ended`() {
         var units = [
             unit("a", .background, .suspended, 900) { $0.reclaimable = .mebibytes(100) },
             unit("b", .background, .suspended, 500) { $0.reclaimable = .mebibytes(300) },

@@ -2,12 +2,13 @@ import CSystemCallFaults
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
 /// Sockets whose calls fail.
-@Suite(.serialized, .enabled(if: faults_work(), "a sanitizer has these calls for itself")) struct SocketFaultTests {
+@Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct SocketFaultTests {
     private let directory = Fixture.Directory()
 
     /// The supervisor's sockets, and what was heard by them.

@@ -1,12 +1,13 @@
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
 
 @Suite(.serialized) struct UnitGroupTests {
-    @Test(.enabled(if: Workbench.hasCharge, "no memory controller here"))
+    @Test(.needs(Workbench.hasCharge, "no memory controller here", or: .virtualMachine))
     func `a unit is in its groups from its start, and what it uses is charged to it`() throws {
         let group = try Workbench.root().make("web"), file = "\(Workbench.directory)/\(Workbench.prefix())"
         // Page cache is charged to whoever brought it in.
@@ -22,7 +23,7 @@ import Testing
         #expect(group.reclaimable <= group.charge!)
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `C4 K36 the kernel's word, not the write, says that a unit stands still`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; while :; do :; done", in: group)
@@ -34,7 +35,7 @@ import Testing
         #expect(!group.isFrozen || !group.waitUntilFrozen(.zero))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `K33 a frozen unit sees SIGTERM when it runs again, and SIGKILL at once`() throws {
         let group = try Workbench.root().make("web")
         let (polite, output) = try Workbench.shell("trap 'echo asked; exit 7' TERM; echo ready; while :; do :; done", in: group)
@@ -53,7 +54,7 @@ import Testing
         #expect(polite.waitForEnd(within: Workbench.limit) == .exited(7))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `K33 a frozen unit is killed as it stands, and its groups are removed`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: group)
@@ -67,7 +68,7 @@ import Testing
         for directory in group.directories { #expect(access(directory.path, F_OK) != 0) }
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `K36 processes that start others without end stand still, and end when killed`() throws {
         let group = try Workbench.root().make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
@@ -82,7 +83,7 @@ import Testing
         #expect(group.waitUntilEmpty(Workbench.limit) && group.processes.isEmpty)
     }
 
-    @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
+    @Test(.needs(Workbench.hasVersion1Memory, "no version 1 memory controller here"))
     func `C14 without a freezer a storm is stopped by signals, continued, and killed`() throws {
         let group = try Workbench.root(version1: [.memory]).make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
@@ -96,7 +97,7 @@ import Testing
         #expect(group.waitUntilEmpty(Workbench.limit))
     }
 
-    @Test(.enabled(if: Workbench.hasVersion1Freezer, "no version 1 freezer here"))
+    @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
     func `C14 version 1's freezer, whose killed processes end with the thaw`() throws {
         let group = try Workbench.root(version1: [.freezer, .memory]).make("old")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
@@ -125,7 +126,7 @@ import Testing
         #expect(group.waitUntilEmpty(Workbench.limit))
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `K38 nothing is done to a group that was removed and made again`() throws {
         let group = try Workbench.root().make("web")
         let path = try #require(group.unified?.path)
@@ -158,7 +159,7 @@ import Testing
         #expect { _ = try root.adopt("web", at: "/tmp") } throws: { ($0 as? GroupError)?.reason == .noGroup }
     }
 
-    @Test(.enabled(if: Workbench.hasFreezer, "no version 2 freezer here"))
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `a running process is taken into a group with all it has started, and its group is not ours to remove`() throws {
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: nil)
         #expect(output.line() == "ready")
@@ -175,7 +176,7 @@ import Testing
         #expect(access(adopted.path, F_OK) == 0)
     }
 
-    @Test(.enabled(if: Workbench.hasVersion1Memory, "no version 1 memory controller here"))
+    @Test(.needs(Workbench.hasVersion1Memory, "no version 1 memory controller here"))
     func `C36 C37 limits, weights and throttle are set, or said not to be`() throws {
         let group = try Workbench.root().make("web")
         defer { Workbench.clear(group) }
@@ -190,7 +191,7 @@ import Testing
         try group.throttle(false)
     }
 
-    @Test(.enabled(if: Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
+    @Test(.needs(Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
     func `T31 a unit that stands still gives its page cache back, one that runs is left alone`() throws {
         let group = try Workbench.root().make("web")
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
@@ -224,7 +225,7 @@ import Testing
         Workbench.clear(try root.make("web"))
     }
 
-    @Test(.enabled(if: Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
     func `T32 C36 when the supervisor ends, the guard lifts what slowed a unit down`() throws {
         let group = try Workbench.root().make("web")
         defer { Workbench.clear(group) }
@@ -248,7 +249,7 @@ import Testing
         #expect(try quota() == free)
     }
 
-    @Test(.enabled(if: Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
     func `C36 the next supervisor lifts what the note says, and nothing that was set since`() throws {
         let group = try Workbench.root().make("web"), directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
         defer { Workbench.clear(group) }

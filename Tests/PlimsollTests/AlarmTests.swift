@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -56,9 +57,11 @@ import Testing
     }
 
     @Test func `T30 by the machine's own time: a thread is started, and ends a wait in time`() async {
-        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
-        await withCheckedContinuation { done in alarms.set(.timer, after: .milliseconds(1)) { done.resume() } }
-        await withCheckedContinuation { done in alarms.set(.deadline, after: .milliseconds(1)) { done.resume() } }
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running)), began = Timekeeper.running.elapsed()
+        alarms.set(.timer, after: .milliseconds(20)) { [calls] in calls.add("timer") }
+        alarms.set(.deadline, after: .milliseconds(10)) { [calls] in calls.add("deadline") }
+        await until("both alarms") { calls.all.count == 2 }
+        #expect(Set(calls.all) == ["timer", "deadline"] && Timekeeper.running.elapsed() - began >= .milliseconds(20))
     }
 
     @Test func `a gap is noticed once, whoever comes by first, and running time stands still until then`() {

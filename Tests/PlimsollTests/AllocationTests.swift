@@ -7,7 +7,7 @@ import Testing
 @testable import Plimsoll
 
 /// T27, C86: the path that frees memory takes none.
-@Suite(.timeLimit(.minutes(5)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
+@Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
     @Test func `T27 C86 judging, deciding and announcing allocate nothing`() {
         var assessor = PressureAssessor(), climb = LadderClimb(.standard), announcer = Announcer(rest: .zero), governor = PurgeGovernor(),
             ramp = RefillRamp(), room = VolatileRoom(), drops = DropWatch()

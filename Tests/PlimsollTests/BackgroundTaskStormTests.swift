@@ -47,7 +47,7 @@ import Testing
 
     @Test func `T4 T5 storms of begin, end, drop and expire: each task has one end, and none is missed`() async {
         let expirations = Counter(), refusals = Counter()
-        for seed in UInt64(0)..<60 {
+        for seed in seeds(0..<60) {
             var random = SeededGenerator(seed: seed)
             let fates = Log<Fate>(), threads = Int.random(in: 2...6, using: &random), grace = Duration.seconds(60)
             let seeds = (0..<threads).map { _ in random.next() }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -147,7 +148,7 @@ import Testing
     }
 
     @Test func `the wheel finds each at its time, whatever lies between, after a freeze as well`() {
-        for seed in UInt64(0)..<6 {
+        for seed in seeds(0..<6) {
             var random = SeededGenerator(seed: seed)
             let clock = ManualClock(), cache = timed(clock, nil, nil)
             var expires: [Int: Duration] = [:]

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -54,7 +55,7 @@ import Testing
 
     @Test func `what is listed is found, and only that, whatever was taken out`() {
         for (bits, hashes) in [(5, UInt32.max), (5, 3), (8, .max), (8, 15), (10, .max)] {
-            for seed in UInt64(0)..<6 {
+            for seed in seeds(0..<6) {
                 var random = SeededGenerator(seed: seed), model = Model(bits: bits)
                 defer { model.piece.free() }
                 for step in 0..<400 {

@@ -89,7 +89,7 @@ import Testing
                     var random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(moments.value))
                     moments.add(1)
                     if point == .seen { late.add(1) }
-                    if Bool.random(using: &random) { usleep(.random(in: 0...200, using: &random)) }
+                    if Bool.random(using: &random) { nap(.random(in: 0...200, using: &random)) }
                 }
                 let alive = Counter(), wrong = Counter()
                 let caches = (0..<2).map { _ in Self.cache(opensAfter: 2, limit: 20, shardCount: 1) }
@@ -107,7 +107,7 @@ import Testing
                                 // Long enough now and then for a writer to come.
                                 let nap = UInt32.random(in: 0..<4, using: &random) == 0 ? UInt32.random(in: 0...200, using: &random) : 0
                                 cache.withValue(forKey: number) { object in
-                                    if nap > 0 { usleep(nap) }
+                                    if nap > 0 { TestSupport.nap(nap) }
                                     if object.number != number { wrong.add(1) }
                                 }
                             }

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -200,7 +201,7 @@ extension CacheVisitTests {
     }
 
     @Test func `what is lent is what was kept, and nothing is left over, while threads borrow, write and end`() {
-        for seed in UInt64(0)..<4 {
+        for seed in seeds(0..<4) {
             let alive = Counter(), wrong = Counter(), lent = Counter()
             let caches = (0..<2).map { _ in cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4) }
             for _ in 0..<8 {

@@ -31,7 +31,7 @@ import Testing
     private func agrees<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Bool { keys.value == cache.count && values.value == cache.count }
 
     @Test(arguments: [1, 16, 256]) func `whatever they went through`(shards: Int) async {
-        for seed in UInt64(0)..<3 {
+        for seed in seeds(0..<3) {
             var random = SeededGenerator(seed: seed)
             let clock = ManualClock()
             do {
@@ -87,13 +87,14 @@ import Testing
     }
 
     @Test func `many threads`() async {
+        let seed = newSeed()
         do {
             let cache = PurgeableCache<Tracked, Tracked>("tracked", limit: .bytes(3000), shardCount: 64, cost: { _, _ in 1 })
             let (keys, values) = (keys, values)
             await withTaskGroup(of: Void.self) { group in
                 for thread in 0..<4 {
                     group.addTask {
-                        var random = SeededGenerator(seed: UInt64(thread))
+                        var random = SeededGenerator(seed: seed &+ UInt64(thread))
                         for step in 0..<4000 {
                             let key = Tracked(Int.random(in: 0..<4000, using: &random), keys)
                             switch step % 16 {

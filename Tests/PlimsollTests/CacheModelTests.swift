@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -16,7 +17,7 @@ import Testing
     }
 
     @Test func `numbers, with a listener`() {
-        for seed in UInt64(0)..<12 {
+        for seed in seeds(0..<12) {
             let model = CacheModel<Int, Int>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: true,
                 key: { $0 }, value: { $0 }, number: { $0 })
@@ -25,7 +26,7 @@ import Testing
     }
 
     @Test func `numbers, read without the lock and heard of by nobody`() {
-        for seed in UInt64(0)..<12 {
+        for seed in seeds(0..<12) {
             let model = CacheModel<Int, Int>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: false,
                 key: { $0 }, value: { $0 }, number: { $0 })
@@ -34,7 +35,7 @@ import Testing
     }
 
     @Test func `text and objects`() {
-        for seed in UInt64(0)..<12 {
+        for seed in seeds(0..<12) {
             let model = CacheModel<String, Object>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: seed % 4 < 2,
                 key: { "a key too long to be small \($0)" }, value: { Object($0) }, number: { $0.number })
@@ -43,7 +44,7 @@ import Testing
     }
 
     @Test func `values that expire, and such as do when nobody uses them`() {
-        for seed in UInt64(0)..<8 {
+        for seed in seeds(0..<8) {
             let model = CacheModel<Int, String>(
                 seed: seed, keys: 200, limit: 20_000, shards: 4, hasListener: seed % 4 < 2,
                 lifetime: (seed % 3 == 0 ? nil : .seconds(3), seed % 2 == 0 ? .seconds(1) : nil), key: { $0 }, value: { "\($0)" },
@@ -53,7 +54,7 @@ import Testing
     }
 
     @Test func `a shard that splits while it has tags, times and costs of its own`() {
-        for seed in UInt64(0)..<4 {
+        for seed in seeds(0..<4) {
             let model = CacheModel<Int32, Object>(
                 seed: seed, keys: 20_000, limit: nil, shards: 256, hasListener: true, key: { Int32($0) }, value: { Object($0) }, number: { $0.number }
             )

@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -91,13 +92,13 @@ import Testing
     }
 
     @Test func `one shard does what the reference does, entry by entry`() {
-        for seed in UInt64(0)..<12 {
+        for seed in seeds(0..<12) {
             replay(seed: seed, requests: 12_000, limit: [40, 160, 640, 1000][Int(seed % 4)], costs: 1...1, skew: seed % 2 == 0 ? 1 : 0)
         }
     }
 
     @Test func `one shard does what the reference does, at any costs`() {
-        for seed in UInt64(100)..<112 {
+        for seed in seeds(100..<112) {
             // Up to the whole cache for one, and now and then nothing at all.
             replay(seed: seed, requests: 8000, limit: 4000, costs: 0...(seed % 3 == 0 ? 4000 : 40), skew: seed % 2 == 0 ? 1 : 0)
         }

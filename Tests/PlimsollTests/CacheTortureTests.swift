@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -114,25 +115,26 @@ import Testing
     }
 
     @Test(arguments: [2, 4, 8]) func `trivial values are never seen half written`(threads: Int) async {
-        for seed in UInt64(0)..<2 {
+        for seed in seeds(0..<2) {
             await torture(Three.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: false)
             await torture(Four.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: seed == 1, hasListener: true)
         }
     }
 
     @Test(arguments: [2, 4, 8]) func `objects are what they were`(threads: Int) async {
-        for seed in UInt64(0)..<2 {
+        for seed in seeds(0..<2) {
             await torture(Object.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: seed == 1, hasListener: seed == 1)
         }
     }
 
     @Test func `T26 the bound holds after each insert, however large the entries are`() async {
+        let seed = newSeed()
         let cache = PurgeableCache<Int, Int>("large", limit: .bytes(100), shardCount: 64, cost: { _, cost in cost })
         let above = Counter(), refused = Counter()
         await withTaskGroup(of: Void.self) { group in
             for thread in 0..<4 {
                 group.addTask {
-                    var random = SeededGenerator(seed: UInt64(thread))
+                    var random = SeededGenerator(seed: seed &+ UInt64(thread))
                     for _ in 0..<5000 {
                         if !cache.insert(Int.random(in: 0...100, using: &random), forKey: Int.random(in: 0..<50, using: &random)) { refused.add(1) }
                         if cache.byteCount > 100 { above.add(1) }

@@ -1,6 +1,7 @@
 import Glibc
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -209,7 +210,7 @@ import Testing
     }
 
     @Test func `objects are found, or gone for good, while threads come, look, write and end`() async {
-        for seed in UInt64(0)..<4 {
+        for seed in seeds(0..<4) {
             let cache = cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4), alive = Counter(), wrong = Counter(), hits = Counter()
             // More threads than lanes, one after the other: seats are left and taken over.
             for _ in 0..<8 {

@@ -124,6 +124,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
         manager.register("pool", rebuildCost: .trivial, byteCount: { db.held }) { target in db.shed(target) }
         manager.register("mixed", byteCount: { db.cacheSize }) { target in db.release(target.bytes) }.cancel()
+        #expect(Set(manager.status.holders.map(\.name)) == ["sqlite", "pool"])
     }
 
     @Test func `background work`() async throws {

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -35,7 +36,7 @@ import Testing
     ]
 
     @Test func `C54 C82 T28 whatever happens, the same run and the same wait as in the model`() {
-        let seed = UInt64.random(in: 0...UInt64.max)
+        let seed = newSeed()
         var seen = (admitted: 0, refused: 0, expired: 0, left: 0)
         for run in 0..<400 {
             var random = SeededGenerator(seed: seed &+ UInt64(run))
@@ -135,7 +136,7 @@ import Testing
     }
 
     @Test func `waiters leave a queue in any order and what is left keeps its own`() {
-        let seed = UInt64.random(in: 0...UInt64.max)
+        let seed = newSeed()
         var random = SeededGenerator(seed: seed)
         var queue = WaitQueue<Int>(), model: [(ticket: UInt64, waiter: Int)] = []
         for number in 0..<20_000 {

@@ -1,10 +1,11 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// docs/Contracts.md says what is promised and which tests hold it. It is rewritten by `make contracts`.
-@Suite(.enabled(if: TidyTests.hasSources, "the sources are not at hand")) struct ContractTests {
-    /// Promises, and mistakes of the life cycle, that no test names yet. To become empty.
-    static let withoutTest: Set<String> = []
+@Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct ContractTests {
+    /// Promises and mistakes that no test names yet. To become empty.
+    static let withoutTest: Set = ["C13", "K11", "K25", "K42", "K43", "K44"]
 
     private static let file = TidyTests.root.appendingPathComponent("docs/Contracts.md")
     private static let tests = TidyTests.sources("Tests").flatMap { NamedTest.all(in: $0.text) }
@@ -71,7 +72,7 @@ import Testing
                 "text | C1 | x |", "| C1 | a \\| b | A.C1 x\\|y<br>SomeTests.C1 T22 K3 what is held |", "| C13 |  | with the supervisor |",
                 "| C47 |  | none |",
             ])
-        #expect(Array(written[4...]) == ["| C99 to | |", "| T1 to T40 | 40 | 1 | 3 | 0 | 36 |", "|---|"])
+        #expect(Array(written[4...]) == ["| C99 to | |", "| T1 to T40 | 40 | 1 | 0 | 0 | 39 |", "|---|"])
         #expect(table.ids == ["C1", "C13", "C47"])
     }
 }

@@ -81,7 +81,7 @@ import Testing
         #expect(most.value == 0 && value.value == "199" && made.value <= 202)
     }
 
-    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
     func `C65 using a derived value allocates nothing, nor does looking at a limit that stays`() {
         let value = DerivedValue("value", dependsOn: [.locale]) { 7 }
         var sum = value.value

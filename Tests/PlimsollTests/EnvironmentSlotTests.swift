@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -79,7 +80,7 @@ import Testing
 
     @Test func `C58 C59 property: what a reader saw is what happened, net, and nothing that is none`() {
         var seen = 0, cancelled = 0
-        for seed in UInt64(0)..<500 {
+        for seed in seeds(0..<500) {
             var random = SeededGenerator(seed: seed)
             let kinds: [EnvironmentChange.Kind] = [.locale, .file("/a"), .custom("x"), .timeZone]
             var slots = EnvironmentSlots()

@@ -354,7 +354,7 @@ struct Surroundings {
     }
 
     @Test func `C58 C59 property: many posters, readers and handlers, and all agree in the end`() async {
-        for seed in UInt64(0)..<20 {
+        for seed in seeds(0..<20) {
             let at = Surroundings()
             let kinds: [EnvironmentChange.Kind] = [.custom("a"), .custom("b"), .locale]
             for kind in kinds { at.lifecycle.post(kind, .text("start")) }

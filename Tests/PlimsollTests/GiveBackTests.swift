@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func `an allocator that stops others is asked where it is worth it`() {
+    @Test func `K28 an allocator that stops others is asked where it is worth it`() {
         let heap = Heap()
         var giveBack = HeapGiveBack(heap)
         #expect(Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64)) == .milliseconds(1))

@@ -174,6 +174,7 @@ import Testing
             }
             await running.available(.mebibytes(150))
             await running.until { heard.value >= 101 }
+            #expect(running.manager.status.holders.contains { $0.name == "cache" } && running.manager.level == .critical)
         }
     }
 }

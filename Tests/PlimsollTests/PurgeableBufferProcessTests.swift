@@ -1,5 +1,6 @@
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -55,7 +56,7 @@ import Testing
         await #expect(processExitsWith: .failure) { _ = PurgeableBuffer(byteCount: -1) }
     }
 
-    @Test(.enabled(if: canLock, "this process may not lock memory"))
+    @Test(.needs(canLock, "this process may not lock memory"))
     func `in locked memory it stays until it is released`() async {
         await #expect(processExitsWith: .success) {
             let early = PurgeableBuffer(byteCount: 10_000)

@@ -1,6 +1,7 @@
 import Glibc
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -140,7 +141,7 @@ import Testing
     }
 
     @Test func `many threads, a reclaiming one among them: whole or gone, never wrong`() async {
-        let seed = UInt64.random(in: 0...UInt64.max)
+        let seed = newSeed()
         print("seed \(seed)")
         let buffers = Buffers((0..<8).map { _ in PurgeableBuffer(byteCount: 40_000) })
         for index in 0..<8 { #expect(Self.fill(buffers[index], salt: 77)) }

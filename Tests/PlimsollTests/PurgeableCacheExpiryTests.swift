@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -145,7 +146,7 @@ import Testing
             var expires: Duration
             var idles: Duration
         }
-        for seed in UInt64(0)..<40 {
+        for seed in seeds(0..<40) {
             var random = SeededGenerator(seed: seed)
             let times: [Duration?] = [nil, .milliseconds(300), .seconds(7), .seconds(90)]
             let live = times[Int(seed % 4)], idle = times[Int(seed / 4 % 4)]
@@ -256,7 +257,7 @@ import Testing
     @Test func `the wheel finds each slot when its time has passed, no sooner and no later than a tick`() {
         let tick = Int64(1) << 27
         var found = 0
-        for seed in UInt64(0)..<30 {
+        for seed in seeds(0..<30) {
             var random = SeededGenerator(seed: seed)
             var now = Int64.random(in: 0...(1 << 50), using: &random)
             var wheel = Wheel(300, at: now)

@@ -295,6 +295,7 @@ import Testing
     // MARK: All together
 
     @Test func `T24 a storm of threads, tasks, cancellations and purges leaves no waiter behind`() async throws {
+        let seed = newSeed()
         let cache = PurgeableCache<Int, Int>("storm", limit: .bytes(8), shardCount: 2, cost: { _, _ in 1 })
         let results = Counter(), underWay = (0..<16).map { _ in Counter() }
         @Sendable func load(_ key: Int) throws -> Int {
@@ -306,7 +307,7 @@ import Testing
         await withTaskGroup(of: Void.self) { group in
             for worker in 0..<4 {
                 let thread = onThread {
-                    var random = SeededGenerator(seed: UInt64(worker))
+                    var random = SeededGenerator(seed: seed &+ UInt64(worker))
                     for _ in 0..<2000 {
                         let key = Int.random(in: 0..<16, using: &random)
                         if let value = try? cache.value(forKey: key, tags: ["t"], orLoad: { try load(key) }), value == key { results.add(1) }
@@ -314,7 +315,7 @@ import Testing
                 }
                 group.addTask { _ = try? await thread.value }
                 group.addTask {
-                    var random = SeededGenerator(seed: UInt64(worker + 100))
+                    var random = SeededGenerator(seed: seed &+ UInt64(worker + 100))
                     for round in 0..<1000 {
                         let key = Int.random(in: 0..<16, using: &random)
                         let task = Task {

@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test func `after a release what is left lies together, is found, and keeps its order`() {
-        for seed in UInt64(0)..<5 {
+        for seed in seeds(0..<5) {
             var random = SeededGenerator(seed: seed)
             let cache = PurgeableCache<Int, Int>("trivial", shardCount: 2, cost: { _, _ in 1 })
             let objects = PurgeableCache<Int, String>("objects", shardCount: 2, cost: { _, value in value.utf8.count })

@@ -1,6 +1,7 @@
 import CAllocationCounter
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -29,7 +30,7 @@ import Testing
     }
 
     @Test func `each has one turn, in order, whatever the rates`() {
-        for seed in UInt64(0)..<300 {
+        for seed in seeds(0..<300) {
             var random = SeededGenerator(seed: seed)
             let rates: [Double?] = (0..<Int.random(in: 1...20, using: &random)).map { _ in
                 Int.random(in: 0..<5, using: &random) == 0
@@ -43,7 +44,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: allocation_count_works(), "a sanitizer is in front of malloc"))
+    @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
     func `T27 deciding whose turn it is allocates nothing`() {
         let rates: [Double?] = [3, nil, 100, 4, 1, nil, 70]
         func count() -> Int {

@@ -1,4 +1,5 @@
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -25,7 +26,7 @@ import Testing
     @Test func `the standing properties hold in five hundred storms`() {
         var terminations = 0, recoveries = 0
         let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8)))
-        for seed in UInt64(0)..<500 {
+        for seed in seeds(0..<500) {
             let steps = Simulation(policy: policy).run(storm(seed: seed)).steps
             var criticalSince: Duration?
             var released = false, previous = PressureLevel.normal
@@ -55,7 +56,7 @@ import Testing
     }
 
     @Test func `readings of any shape are judged without trapping`() {
-        for seed in UInt64(0)..<200 {
+        for seed in seeds(0..<200) {
             var random = SeededGenerator(seed: seed)
             var decisions = PressureDecisions()
             let extremes = [Int.min, -1, 0, 1, 4096, 1 << 40, Int.max]

@@ -1,10 +1,11 @@
 import CAllocationCounter
+import TestSupport
 import Testing
 
 @testable import Plimsoll
 
 /// What a hit takes from the heap.
-@Suite(.timeLimit(.minutes(5)), .enabled(if: allocation_count_works(), "a sanitizer is in front of malloc")) struct VolatileAllocationTests {
+@Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct VolatileAllocationTests {
     private let cache = VolatileCache<UInt64, [UInt8]>("cache")
     private static let keys: UInt64 = 1000
     /// Several times a segment's size together, so that most of them lie in sealed ones.

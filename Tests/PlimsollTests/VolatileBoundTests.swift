@@ -1,5 +1,6 @@
 import PlimsollTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -71,7 +72,7 @@ import Testing
         #expect(cache.insert(Self.value(120_000), forKey: 40) && cache.value(forKey: 40)?.count == 120_000)
     }
 
-    @Test(arguments: 0..<40 as Range<UInt64>) func `bounds that move at random bring no insert to a stand`(seed: UInt64) {
+    @Test(arguments: seeds(0..<40)) func `bounds that move at random bring no insert to a stand`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let meter = ChargeMeter(ringsWhenRefusing: false) {}
         let cache = Self.cache(Bool.random(using: &random) ? meter : nil)

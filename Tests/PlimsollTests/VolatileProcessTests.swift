@@ -1,5 +1,6 @@
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Plimsoll
@@ -30,7 +31,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
+    @Test(.needs(PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
     func `under mlockall it is an ordinary bounded cache, and says so`() async {
         await #expect(processExitsWith: .success) {
             let early = VolatileCache<Int, [UInt8]>("early")
@@ -49,7 +50,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
+    @Test(.needs(PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
     func `under mlockall an emptied cache holds what is put in afterwards, and nothing else`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, Int>("locked", limit: .mebibytes(16))

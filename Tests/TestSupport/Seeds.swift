@@ -9,4 +9,28 @@ public func seeds(_ count: UInt64, from first: UInt64 = 0) -> Range<UInt64> {
     return first..<(end.overflow ? .max : end.partialValue)
 }
 
+/// The seeds that a random test always has and `PLIMSOLL_RUNS` new ones, one by default, which are printed.
+/// With `PLIMSOLL_SEED` that one and the `PLIMSOLL_RUNS` minus one after it, and no others.
+public func seeds(_ usual: Range<UInt64>, file: StaticString = #fileID, line: UInt = #line) -> [UInt64] {
+    let runs = number("PLIMSOLL_RUNS") ?? 1
+    if let first = number("PLIMSOLL_SEED") { return (0..<max(1, runs)).map { first &+ $0 } }
+    let new = (0..<runs).map { _ in anySeed() }
+    for seed in new { print("# seed \(seed) \(file):\(line)") }
+    return usual + new
+}
+
+/// The seed of a random test that has one: a new one, which is printed, or `PLIMSOLL_SEED`.
+public func newSeed(file: StaticString = #fileID, line: UInt = #line) -> UInt64 {
+    let seed = number("PLIMSOLL_SEED") ?? anySeed()
+    print("# seed \(seed) \(file):\(line)")
+    return seed
+}
+
+/// The seed of a random test whose expectations were made for `usual`: that one, or `PLIMSOLL_SEED`.
+public func usualSeed(_ usual: UInt64) -> UInt64 { number("PLIMSOLL_SEED") ?? usual }
+
+/// A seed that is small enough for a test to calculate with, and far from those that tests always have.
+private func anySeed() -> UInt64 { .random(in: 1 << 20..<1 << 32) }
+
+/// The number that an environment variable holds.
 private func number(_ name: String) -> UInt64? { getenv(name).flatMap { UInt64(String(cString: $0)) } }

@@ -68,6 +68,11 @@ public func untilCancelled(sourceLocation: SourceLocation = #_sourceLocation) as
 /// This waits for nothing. What a test waits for is the business of `until(_:limit:sourceLocation:_:)`.
 public func giveWay(_ times: Int = 1) async { for _ in 0..<times { await Task.yield() } }
 
+/// Delays the calling thread where the delay is what is tested, such as between two steps of a race.
+///
+/// This waits for nothing. What a test waits for is the business of `until` and `blockUntil`.
+public func nap(_ microseconds: UInt32) { usleep(microseconds) }
+
 /// The kernel's number of the calling thread.
 public var threadNumber: pid_t {
     var text = [CChar](repeating: 0, count: 64)

@@ -1,0 +1,139 @@
+import Foundation
+import Glibc
+import Plimsoll
+import TestSupport
+import Testing
+
+@testable import PlimsollLinux
+
+/// The machine's own file of stalls.
+private enum MachineStall {
+    static let path = "/proc/pressure/memory"
+    static let canArm = request("some 200000 2000000\0") == 0
+
+    /// Writes `texts` to one opened file; the error of the last, 0 for none.
+    static func request(_ texts: String...) -> Int32 {
+        let file = open(path, O_RDWR | O_NONBLOCK)
+        guard file >= 0 else { return errno }
+        defer { close(file) }
+        var result: Int32 = 0
+        for text in texts {
+            let bytes = Array(text.utf8)
+            result = write(file, bytes, bytes.count) == bytes.count ? 0 : errno
+        }
+        return result
+    }
+}
+
+/// What the kernel of this host does with triggers on stall, and that ours are written accordingly.
+@Suite(.serialized, .timeLimit(.minutes(5)), .needs(MachineStall.canArm, "no trigger can be set on /proc/pressure/memory here", or: .virtualMachine))
+struct StallTriggerKernelTests {
+    /// Whether this process may choose windows of any length: `CAP_SYS_RESOURCE`, bit 24 of the effective capabilities.
+    static var isPrivileged: Bool {
+        guard let file = fopen("/proc/self/status", "r") else { return false }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 512)
+        while fgets(&line, 512, file) != nil {
+            let words = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self).split { $0 == "\t" || $0 == "\n" }
+            if words.first == "CapEff:", let bits = words.last.flatMap({ UInt64($0, radix: 16) }) { return bits & (1 << 24) != 0 }
+        }
+        return false
+    }
+
+    private static func armed() -> StallTrigger {
+        let trigger = StallTrigger(MachineStall.path, HostKernel())
+        trigger.arm(PressureReading.StallTotals(some: .zero), at: .zero)
+        return trigger
+    }
+
+    @Test func `K1 K2 the machine's file loses the last byte it is given: twenty seconds without a terminator pass for two`() {
+        // Ten seconds are the most: with its terminator the request is refused for what it says.
+        #expect(MachineStall.request("some 200000 20000000\0") == EINVAL)
+        #expect(MachineStall.request("some 200000 20000000") == 0)
+        // Ours end with the byte that is lost, and fit into the kernel's 32.
+        for threshold in [StallThreshold.quick, .slow] {
+            #expect("some \(threshold.stall) \(threshold.window)\0".utf8.count <= 32)
+        }
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
+        _ = Turner(kernel)
+        #expect(kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
+    }
+
+    @Test func `K3 a window that needs a privilege is refused like a bad argument, and the trigger is set with the shortest that needs none`() {
+        #expect(MachineStall.request("some 50000 500000\0") == (Self.isPrivileged ? 0 : EINVAL))
+        #expect(MachineStall.request("some 200000 3000000\0") == (Self.isPrivileged ? 0 : EINVAL), "windows are multiples of two seconds")
+        let trigger = Self.armed()
+        #expect(trigger.threshold == (Self.isPrivileged ? .quick : .slow) && trigger.failure == nil)
+    }
+
+    @Test func `K4 a file takes one trigger and refuses the next, so that ours is set again through a file of its own`() {
+        #expect(MachineStall.request("some 200000 2000000\0", "some 300000 2000000\0") == EBUSY)
+        let trigger = Self.armed()
+        for _ in 0..<20 { trigger.arm(PressureReading.StallTotals(some: .zero), at: .zero) }
+        #expect(trigger.threshold != nil && trigger.failure == nil)
+        // Others may have the file open just now, but not twenty times.
+        let files = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
+        let held = files.count { (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + $0)) == MachineStall.path }
+        #expect((1..<15).contains(held), "\(held)")
+    }
+
+    @Test func `K7 the file is readable and writable at any time, so that its priority condition alone is waited for`() {
+        let trigger = Self.armed()
+        #expect(trigger.bell.events == Int16(POLLPRI))
+        var all = pollfd(fd: trigger.bell.file, events: Int16(POLLIN | POLLOUT), revents: 0)
+        #expect(poll(&all, 1, 0) == 1 && all.revents & Int16(POLLIN | POLLOUT) == Int16(POLLIN | POLLOUT))
+    }
+}
+
+/// The same on a scripted kernel.
+@Suite struct StallFileTests {
+    private let stall = Machines.main + "/memory.pressure"
+
+    @Test func `K3 where the quick window is refused as a bad argument the slow one is set; any other refusal stands`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
+        let signal = try #require(Turner(kernel).source.capabilities["stall trigger"])
+        #expect(signal.isLive && signal.detail.contains("200 ms in 2"), "\(signal.detail)")
+
+        let other = ScriptedKernel(Machines.version2())
+        other.edit { $0.refusedTexts["some 50000 500000\0"] = EPERM }
+        #expect(Turner(other).source.capabilities["stall trigger"]?.isLive == false)
+        #expect(other.ask { $0.written.isEmpty }, "nothing else is tried")
+    }
+
+    @Test func `K8 an event that one poll has taken from the file is acted on, as no other will show it`() throws {
+        let turner = Turner(Machines.version2())
+        _ = try turner.read()
+        turner.set(stall, "some avg10=0.00 avg60=0.00 avg300=0.00 total=301000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n")
+        turner.kernel.edit {
+            $0.conditions[stall] = Int16(POLLPRI)
+            $0.clearedByPolling.insert(stall)
+        }
+        #expect(turner.wait() == .zero)
+        // The totals were read at the event, though a second has not passed since the last look.
+        #expect(try turner.read().stall?.some == .milliseconds(301))
+        #expect(turner.wait() > .zero, "it is seen once")
+    }
+
+    @Test func `K10 stall accounting that is switched off is found by reading: the files are there and refuse`() throws {
+        let kernel = ScriptedKernel(Machines.version2())
+        kernel.edit { state in for path in [stall, "/proc/pressure/memory"] { state.readRefusals[path] = EOPNOTSUPP } }
+        let turner = Turner(kernel)
+        let signal = try #require(turner.source.capabilities["stall"])
+        #expect(!signal.isLive && signal.detail.contains(String(cString: strerror(EOPNOTSUPP))), "\(signal.detail)")
+        #expect(try turner.read().stall == nil)
+        #expect(turner.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
+    }
+
+    @Test func `K15 an ancestor that is short is seen though the group itself is calm`() throws {
+        let turner = Turner(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
+        let reading = try turner.read()
+        #expect(reading.limit == .mebibytes(128) && reading.available == .mebibytes(8), "\(reading)")
+        let assessment = PressureAssessor().assessing(reading)
+        #expect(assessment.level == .critical && assessment.evidence == .headroom)
+        // And an ancestor without a limit of its own is nobody's shortage.
+        let calm = try Turner(Machines.version2(max: "536870912")).read()
+        #expect(calm.limit == .mebibytes(512) && PressureAssessor().assessing(calm).level == .normal)
+    }
+}

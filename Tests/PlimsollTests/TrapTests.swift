@@ -1,0 +1,98 @@
+import Foundation
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// Mistakes that are easy to make about memory itself, and that are not made.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct TrapTests {
+    @Test func `T13 where no stall comes before the end, as without swap, headroom alone raises the level`() {
+        var assessor = PressureAssessor()
+        func level(_ seconds: Int, available: ByteCount) -> PressureLevel {
+            let limit = ByteCount.mebibytes(512)
+            let assessment = assessor.assess(
+                PressureReading(
+                    at: .seconds(seconds), boundary: .maximum, limit: limit, usage: limit - available, available: available,
+                    stall: .init(some: .zero)))
+            if assessment.level > .normal { #expect(assessment.evidence == .headroom) }
+            return assessment.level
+        }
+        #expect(level(0, available: .mebibytes(300)) == .normal)
+        #expect(level(60, available: .mebibytes(80)) == .warning)
+        #expect(level(120, available: .mebibytes(40)) == .critical)
+    }
+
+    @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
+    func `T22 giving up what the kernel has taken touches none of it`() {
+        /// Pages that this thread had to fetch: fields 10 and 12 of proc(5), counted after the thread's name.
+        func faults() -> Int {
+            let text = (try? String(contentsOfFile: "/proc/thread-self/stat", encoding: .utf8)) ?? ""
+            let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
+            return fields.count > 9 ? (Int(fields[7]) ?? 0) + (Int(fields[9]) ?? 0) : 0
+        }
+        let cache = VolatileDropTests.filled(3000)
+        let pages = cache.volatileBytes.bytes / 4096
+        cache.reclaim { _, _ in true }
+        let before = faults()
+        #expect(before > 0)
+        _ = cache.release(.gibibytes(1))
+        let touched = faults() - before
+        #expect(cache.count == 0 && pages > 4000 && touched < pages / 10, "\(touched) of \(pages) pages")
+    }
+
+    @Test func `T23 what others still hold is reported as given up, beside what was measured`() async throws {
+        try await RunningManager.run { running in
+            let others = Mutex<[Int]>([])
+            let cache = PurgeableCache<Int, Int>("shared", cost: { _, _ in 1 << 20 })
+            cache.onRemoval { _, value, _ in others.withLock { $0.append(value) } }
+            for key in 0..<200 { cache.insert(key, forKey: key) }
+            running.manager.register(cache)
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(150))
+            var report = try #require(await reports.next())
+            while report.action != .release { report = try #require(await reports.next()) }
+            #expect(report.released >= .mebibytes(100) && report.residentFall <= .zero, "\(report)")
+            #expect(others.withLock { $0.count } == 200 - cache.count)
+        }
+    }
+
+    @Test func `T25 the first warning takes what is short and leaves the rest`() async throws {
+        try await RunningManager.run { running in
+            let cache = ResourceManagerTests.filledCache("pages", mebibytes: 400)
+            running.manager.register(cache)
+            var reports = running.comingReports.makeAsyncIterator()
+            await running.available(.mebibytes(190))
+            var report = try #require(await reports.next())
+            while report.action != .release { report = try #require(await reports.next()) }
+            // A fifth of 1 GiB with the gap to fall through is 283 MiB.
+            #expect(report.level == .warning && report.released >= .mebibytes(90) && report.released < .mebibytes(150), "\(report)")
+            #expect(cache.count > 250)
+        }
+    }
+
+    @Test(arguments: [64, 256, 1024, 65_536])
+    func `K40 a process is asked to end while it has memory to end with`(mebibytes: Int) {
+        let limit = ByteCount.mebibytes(mebibytes), line = min(limit * 0.1, .mebibytes(512))
+        var assessor = PressureAssessor()
+        func level(_ seconds: Double, _ available: ByteCount) -> PressureLevel {
+            assessor.assess(
+                PressureReading(at: .seconds(seconds), boundary: .maximum, limit: limit, usage: limit - available, available: available)
+            ).level
+        }
+        // The level at which the ladder ends a process, and the supervisor a unit, begins a tenth of the limit before the kernel kills,
+        #expect(level(0, line * 1.5) < .critical)
+        #expect(level(60, line * 0.98) == .critical)
+        // and where growth would leave less than a quarter of a second, earlier still.
+        var growing = PressureAssessor()
+        func grows(_ seconds: Double, _ available: ByteCount) -> PressureLevel {
+            growing.assess(
+                PressureReading(at: .seconds(seconds), boundary: .maximum, limit: limit, usage: limit - available, available: available)
+            ).level
+        }
+        _ = grows(0, line * 4)
+        _ = grows(0.1, line * 3)
+        #expect(grows(0.2, line * 1.5) == .critical)
+    }
+}

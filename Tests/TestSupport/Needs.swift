@@ -1,0 +1,53 @@
+import Glibc
+public import Testing
+
+/// Whether a test that cannot run here fails instead of being skipped: `PLIMSOLL_REQUIRE=1`.
+public let requiresEveryTest = getenv("PLIMSOLL_REQUIRE").map { String(cString: $0) } == "1"
+
+/// What a test needs of the machine that runs it. Elsewhere the test is skipped with the reason, or fails where every test is required.
+public struct Need: TestTrait, SuiteTrait {
+    /// A machine that runs the test in place of this one.
+    public enum Substitute: Sendable {
+        /// The kernel of `make vm`.
+        case virtualMachine
+    }
+
+    private struct Unmet: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private let isMet: @Sendable () -> Bool
+    private let reason: String
+    private let substitute: Substitute?
+
+    init(_ reason: String, _ substitute: Substitute?, _ isMet: @escaping @Sendable () -> Bool) {
+        self.isMet = isMet
+        self.substitute = substitute
+        self.reason = substitute == nil ? reason : reason + "; make vm runs it"
+    }
+
+    public var isRecursive: Bool { true }
+
+    public func prepare(for test: Test) async throws {
+        if requiresEveryTest, substitute == nil, !isMet() { throw Unmet(description: "PLIMSOLL_REQUIRE=1 requires every test, but \(reason)") }
+        let isMet = isMet
+        try await ConditionTrait.enabled(Comment(rawValue: reason)) { isMet() }.prepare(for: test)
+    }
+}
+
+extension Trait where Self == Need {
+    /// The test runs only where `condition` holds.
+    /// - Parameters:
+    ///   - condition: What the machine must have.
+    ///   - reason: What the machine lacks if it does not hold.
+    ///   - substitute: A machine that has what is needed and runs the test as well.
+    public static func needs(
+        _ condition: @autoclosure @escaping @Sendable () -> Bool, _ reason: String, or substitute: Need.Substitute? = nil
+    ) -> Need { Need(reason, substitute, condition) }
+
+    /// The test runs only where there is no `obstacle`, which is the reason.
+    public static func needs(no obstacle: Comment?, or substitute: Need.Substitute? = nil) -> Need {
+        let isMet = obstacle == nil
+        return Need(obstacle?.rawValue ?? "", substitute) { isMet }
+    }
+}
