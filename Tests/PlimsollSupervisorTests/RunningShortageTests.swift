@@ -98,7 +98,7 @@ struct RunningShortageTests {
         }
     }
 
-    @Test(.enabled(if: program != nil, "the program is not built"))
+    @Test(.needs(program != nil, "the program is not built"))
     func `a service whose ladder says suspend is made to stand still by the supervisor it has a link to`() async throws {
         let directory = Fixture.Directory()
         let command = [

@@ -102,7 +102,7 @@ import Testing
             before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
     }
 
-    @Test func `T21 a useless purge holds off the next, unless it gets worse`() {
+    @Test func `T21 K30 a useless purge holds off the next, unless it gets worse`() {
         var governor = PurgeGovernor()
         func start(_ second: Int, _ available: ByteCount) -> Bool { governor.start(at: .seconds(second), level: .warning, available: available) }
         let first = start(0, .mebibytes(100)), second = start(0, .mebibytes(100))
@@ -139,7 +139,7 @@ import Testing
         #expect(governor.lastWasUseless == isUseless)
     }
 
-    @Test func `trimming takes a twentieth of the time, at the critical level a fifth`() {
+    @Test func `K28 trimming takes a twentieth of the time, at the critical level a fifth`() {
         var governor = PurgeGovernor()
         _ = governor.start(at: .zero, level: .warning, available: nil)
         governor.finished(report(released: .mebibytes(50), fall: .mebibytes(40), trim: .seconds(1)), at: .zero, available: nil)
@@ -177,7 +177,7 @@ import Testing
         #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always heard")
     }
 
-    @Test func `the pace follows the danger and what looking costs`() {
+    @Test func `K23 the pace follows the danger and what looking costs`() {
         func pace(
             available: ByteCount, growth: ByteCount = .zero, holds: Bool = true, rings: Bool = false,
             cost: Duration = .microseconds(10)
