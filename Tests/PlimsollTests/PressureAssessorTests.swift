@@ -22,7 +22,7 @@ import Testing
         #expect(Simulation().run(PressureTrace(readings)).levels == levels)
     }
 
-    @Test func `headroom makes the level and the shortfall reaches beyond the line`() {
+    @Test func `T13 headroom makes the level, without any stall, and the shortfall reaches beyond the line`() {
         var assessor = PressureAssessor()
         let calm = assessor.assess(reading(0, available: .mebibytes(300)))
         #expect(calm.level == .normal && calm.shortfall == .zero && calm.evidence == [])
