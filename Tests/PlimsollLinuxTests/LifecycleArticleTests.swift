@@ -197,7 +197,7 @@ private final class Election: Sendable {
         let store = Shelves(), tenant = Shelf()
         let cache = PurgeableCache<String, [UInt8]>("tenant-42", cost: { _, value in value.count })
         let scene = lifecycle.connectScene("tenant-42", reason: .userRequest) { scene in
-            scene.register(cache)
+            scene.register(cache, purgesOnBackground: true)
             scene.preserve(in: store, snapshot: { tenant.bytes }, restore: { bytes in try tenant.load(bytes) })
             scene.observe("tenant", onBackground: { _ in await tenant.flush() })
         }

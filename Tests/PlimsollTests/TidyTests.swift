@@ -37,7 +37,10 @@ import Testing
 
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `tests wait for what happens, within a limit, neither sleep nor spin, and say what they need`() {
-        let banned = ["sleep" + "(", "Task." + "yield", "sched_" + "yield(", "yield" + "Thread(", ".enabled" + "(if", ".disabled" + "("]
+        let banned = [
+            " sleep" + "(", ".sleep" + "(", "usleep" + "(", "nanosleep" + "(", "Task." + "yield", "sched_" + "yield(", "yield" + "Thread(",
+            ".enabled" + "(if", ".disabled" + "(",
+        ]
         for (path, text) in Self.sources("Tests") where path.contains("/Tests/Plimsoll") {
             let words = banned.filter { text.contains($0) }, mayWaitEmpty = text.contains("{}\n")
             guard mayWaitEmpty || !words.isEmpty else { continue }
