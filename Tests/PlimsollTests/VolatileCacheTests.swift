@@ -81,31 +81,32 @@ import Testing
             })
     }
 
-    /// A number whose decoding takes it out of its cache once more.
+    /// A text whose decoding takes it out of its cache once more.
     struct Nested: VolatileStorable {
         static let cache = Mutex<VolatileCache<Int, Nested>?>(nil)
-        static let taken = Mutex<[Int]>([])
-        let number: Int
+        static let taken = Mutex<[String]>([])
+        /// Not only bits, which would be copied and not decoded.
+        let text: String
 
-        init(_ number: Int) { self.number = number }
-        func encode(into encoder: inout VolatileEncoder) { encoder.append("\(number)") }
+        init(_ text: String) { self.text = text }
+        func encode(into encoder: inout VolatileEncoder) { encoder.append(text) }
         init(decoding bytes: RawSpan) throws {
-            number = Int(String(decoding: bytes)) ?? -1
+            text = String(decoding: bytes)
             let cache = Self.cache.withLock { cache in
                 defer { cache = nil }
                 return cache
             }
             guard let taken = cache?.removeValue(forKey: 1) else { return }
-            Self.taken.withLock { $0.append(taken.number) }
+            Self.taken.withLock { $0.append(taken.text) }
         }
     }
 
     @Test func `of two callers that take the same value out one gets it, and none gets what the other has replaced`() {
         let cache = VolatileCache<Int, Nested>("taken once")
-        cache.insert(Nested(7), forKey: 1)
+        cache.insert(Nested("seven"), forKey: 1)
         Nested.cache.withLock { $0 = cache }
-        #expect(cache.removeValue(forKey: 1) == nil)
-        #expect(Nested.taken.withLock { $0 } == [7] && cache.count == 0)
+        #expect(cache.removeValue(forKey: 1)?.text == nil)
+        #expect(Nested.taken.withLock { $0 } == ["seven"] && cache.count == 0)
     }
 
     // MARK: Bounds
