@@ -73,7 +73,7 @@ struct RunningSpeakersTests {
     }
 
     @Test func `with notifyAccess all a worker speaks for its unit, with none nobody does`() async throws {
-        let ready = "if (!fork) { become(65534); say_it('READY=1'); exit 0 } sleep 1000 while 1"
+        let ready = "if (!fork) { become(65534); say_it('READY=1') } sleep 1000 while 1"
         let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
         let mute = perl("mute", "say_it('STOPPING=1'); mark('\(directory.path)/said'); sleep 1000 while 1") { $0.notifyAccess = .none }
         let fleet = try fleet([all, mute])
