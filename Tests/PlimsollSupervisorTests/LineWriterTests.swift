@@ -10,14 +10,19 @@ import Testing
 @Suite(.serialized) struct LineWriterTests {
     private let directory = Fixture.Directory()
 
-    /// Both ends of a pipe, of the smallest room if it is to be full soon.
-    private func newPipe(isNarrow: Bool) -> (read: Int32, write: Int32) {
+    private func widePipe() -> (read: Int32, write: Int32) {
         var ends: [Int32] = [-1, -1]
         #expect(pipe(&ends) == 0)
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        // F_SETPIPE_SZ, which the overlay lacks.
-        if isNarrow { _ = fcntl(ends[1], 1031, 4096) }
         return (ends[0], ends[1])
+    }
+
+    /// Both ends of a pipe with the smallest room.
+    private func narrowPipe() -> (read: Int32, write: Int32) {
+        let ends = widePipe()
+        // F_SETPIPE_SZ, which the overlay lacks.
+        _ = fcntl(ends.write, 1031, 4096)
+        return ends
     }
 
     private func lines(_ text: [UInt8]) -> [String] { String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init) }
@@ -73,8 +78,8 @@ import Testing
     }
 
     @Test func `all is written before the end, and later lines are not`() async throws {
-        // A line takes a page of a pipe that is written to line by line, and this one has sixteen.
-        let (reader, writer) = newPipe(isNarrow: false)
+        // A pipe of one page takes one line until it is read.
+        let (reader, writer) = widePipe()
         let log = try #require(LineWriter(writer, closesFile: true))
         for number in 0..<5 { log.write(Array("line \(number)\n".utf8)) }
         #expect(log.finish(within: .seconds(60)))
@@ -100,8 +105,7 @@ import Testing
         let path = "\(directory.path)/journal"
         defer { unlink(path) }
         let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
-        let torn = "whole\n{\"v\":1,\"at"
-        #expect(write(file, torn, torn.utf8.count) == torn.utf8.count)
+        #expect(write(file, "whole\n{\"v\":1,\"at", 16) == 16)
         close(file)
         let decision = Decision(at: .seconds(1), unit: "web", action: .suspend, reason: "why")
         let record = AuditRecord(decision, level: .warning, shortfall: .zero)

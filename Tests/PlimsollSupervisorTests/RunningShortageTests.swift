@@ -102,11 +102,14 @@ struct RunningShortageTests {
     func `a service whose ladder says suspend is made to stand still by the supervisor it has a link to`() async throws {
         let directory = Fixture.Directory()
         let command = [
-            Self.program ?? "", "_unit", "--name", "job", "--directory", directory.path, "--size", "1048576", "--suspend-after", "50",
+            Self.program ?? "", "_unit", "--name", "job", "--directory", directory.path, "--size", "1048576", "--suspend-after", "10",
         ]
         var job = ServiceUnit(name: "job", origin: .command(command))
         (job.role, job.restart) = (.background, .never)
-        let fleet = try RunningFleet([.shell("web"), job]) { $0.policy.leaveTime = .seconds(3600) }
+        // Patience counts readings, and what is announced counts for one: so the supervisor says it again and again.
+        let fleet = try RunningFleet([.shell("web"), job]) {
+            ($0.policy.leaveTime, $0.policy.noticeRest, $0.policy.noticeSpacing) = (.seconds(3600), .milliseconds(1), .milliseconds(1))
+        }
         #expect(await fleet.waits { fleet.report("job")?.isWarnable ?? false })
         // At a warning the supervisor by itself sends nobody away: it tells the service, whose ladder asks.
         fleet.push(0.85)
