@@ -33,7 +33,10 @@ import Testing
             let seen = try await Self.afterKill(path, "a")
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
-        let lifecycle = ResourceManager(source: ScriptedPressureSource()).lifecycle
+        // The scene is suspended when the test says so, not by itself on a busy machine.
+        var policy = PressurePolicy.standard
+        policy.lifecycle.sceneSuspendsAfter = nil
+        let lifecycle = ResourceManager(source: ScriptedPressureSource(), policy: policy).lifecycle
         let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
             scene.preserve(
                 in: FileStateStore(directory: path), snapshot: { state.withLock { [$0] } },

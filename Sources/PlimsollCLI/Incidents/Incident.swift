@@ -32,11 +32,11 @@ enum Incident: String, CaseIterable {
         let survives = !run.group.isKilled, ends = run.steps.contains { $0.actions.contains(where: \.endsTheProcess) }
         switch self {
         case .pageCache, .dentries: return ("the level stays normal", survives && isCalm)
-        case .heldDentries: return ("a warning comes before the limit is hit, and the service lives", survives && levels.contains { $0 >= .warning })
+        case .heldDentries: return ("a warning comes before the kernel kills, and the service lives", survives && levels.contains { $0 >= .warning })
         case .sealed:
             return ("the level becomes critical and falls again by itself", survives && !ends && levels.contains(.critical) && levels.last == .normal)
         case .lowerFloor:
-            let settled = levels.suffix(levels.count / 2).allSatisfy { $0 == .normal }
+            let settled = levels.suffix(levels.count / 4).allSatisfy { $0 == .normal }
             return ("the cache settles below the parent's limit, at the level normal", survives && settled && run.group.cache > 32 << 20)
         case .sockets:
             return ("a warning narrows admission, and the service lives", survives && levels.contains { $0 >= .warning } && levels.last == .normal)

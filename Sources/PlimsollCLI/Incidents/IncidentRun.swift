@@ -14,11 +14,15 @@ struct IncidentRun {
     private let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
     private var decisions = PressureDecisions()
     private var sessions = 0
+    /// The ladder's rung `quiesce` is in force.
+    private var isQuiescing = false
     private var tick = 0
 
     private static let mib = 1 << 20
     /// Simulated time between two readings.
     static let stride = Duration.milliseconds(100)
+    /// The memory of a service that serves nobody.
+    private static let idle = 330 * mib
     /// The memory that a session or a response under way holds.
     private static let sessionSize = 256 << 10
 
@@ -31,7 +35,7 @@ struct IncidentRun {
             group.anonymous = 500 * mib
         case .sealed:
             group = IncidentGroup(limit: 512 * mib)
-            group.anonymous = 120 * mib
+            group.anonymous = Self.idle
         case .lowerFloor:
             group = IncidentGroup(limit: 2048 * mib, parentLimit: 768 * mib)
             (group.anonymous, group.neighbour) = (150 * mib, 200 * mib)
@@ -75,16 +79,17 @@ struct IncidentRun {
         case .dentries: group.slabFree += 20 * mib
         case .heldDentries:
             if group.slabHeld < 420 * mib { group.slabHeld += mib }
-            if tick > 600, group.anonymous < 530 * mib { group.anonymous += mib / 4 }
+            // Once files are open, the service grows with what it admits: nothing more from a warning on.
+            if tick > 600, steps.last?.assessment.level == .normal { group.anonymous += mib / 4 }
         case .sealed:
-            // Eight sessions begin for six that end, until the service is busy; from then on as many end as begin. Each is a request.
+            // Nine sessions begin for seven that end, until the service is full; from then on seven for nine. Each is a request.
             for arrival in 0..<16 {
                 let begins = arrival < (tick < 300 ? 9 : 7)
                 guard shedder.begin(.normal) == nil else { continue }
                 shedder.end()
                 if begins { sessions += 1 } else if sessions > 0 { sessions -= 1 }
             }
-            group.anonymous = 120 * mib + sessions * Self.sessionSize
+            group.anonymous = Self.idle + sessions * Self.sessionSize
         case .lowerFloor:
             if tick == 600 { group.neighbour += 60 * mib }
         case .sockets:
@@ -102,11 +107,12 @@ struct IncidentRun {
     private mutating func giveWay(_ step: PressureDecisions.Step) {
         if incident == .lowerFloor { group.cache += min(4 * Self.mib, step.assessment.room?.bytes ?? 0) }
         if step.actions.contains(.release) { group.cache -= min(group.cache, step.assessment.shortfall.bytes) }
+        if step.assessment.level == .normal { isQuiescing = false } else if step.actions.contains(.quiesce) { isQuiescing = true }
         let share: QuiesceExtent.Share =
             switch step.assessment.level {
             case .normal: .whole
-            case .warning: .half
-            case .critical: .quarter
+            case .warning: isQuiescing ? .least : .half
+            case .critical: isQuiescing ? .least : .quarter
             }
         shedder.quiesce(to: .narrowed(to: share))
     }
