@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test func `lines into a pipe that nobody reads hold up nobody, and what is dropped is counted once it is read`() async throws {
-        let (reader, writer) = newPipe(isNarrow: true), total = 20_000
+        let (reader, writer) = narrowPipe(), total = 20_000
         let dropped = Mutex(0)
         let log = try #require(
             LineWriter(writer, closesFile: true, capacity: 100_000) { trouble in
@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test func `the end waits for a reader as long as it may, and no longer`() async throws {
-        let (reader, writer) = newPipe(isNarrow: true)
+        let (reader, writer) = narrowPipe()
         let log = try #require(LineWriter(writer, closesFile: true))
         for number in 0..<5000 { log.write(Array("line \(number)\n".utf8)) }
         let isFlushed = Mutex<Bool?>(nil)
