@@ -59,7 +59,7 @@ import Testing
             #expect(model.values.allSatisfy { left.contains($0) || witness.evicted.contains($0) }, "seed \(seed): lost without a word")
             evictions += witness.evicted.count
         }
-        #expect(evictions > 1000 && refusals > 10, "the properties were never exercised")
+        if !hasChosenSeed { #expect(evictions > 1000 && refusals > 10, "the properties were never exercised") }
     }
 
     @Test func `many threads, one cache: the limits hold, each object leaves once, and all die`() async {

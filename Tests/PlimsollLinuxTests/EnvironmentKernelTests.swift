@@ -157,7 +157,7 @@ import Testing
             #expect(Self.fileEvents(Array(events.prefix(Int.random(in: 0...events.count, using: &random)))).count <= 2)
             _ = LocaleFile.name(in: String(decoding: FuzzTests.mutated("LANG=de_DE.UTF-8\nLC_ALL=x\n", with: &random), as: UTF8.self))
         }
-        #expect(understood > 1000)
+        if !hasChosenSeed { #expect(understood > 1000) }
     }
 
     // MARK: Faults

@@ -58,7 +58,7 @@ import Testing
             for mount in mounts.unified + mounts.memory { _ = mount.place(of: membership.unified ?? membership.memory ?? "/a/b") }
             _ = ServiceManagerWatch.decode(String(decoding: bytes, as: UTF8.self))
         }
-        #expect(readable > 1000, "the property was hardly exercised: \(readable)")
+        if !hasChosenSeed { #expect(readable > 1000, "the property was hardly exercised: \(readable)") }
     }
 
     @Test func `a source on mutated files gives readings or an error, in range and without trapping`() {
@@ -81,6 +81,6 @@ import Testing
                 turner.wait()
             }
         }
-        #expect(readings > 3000, "\(readings)")
+        if !hasChosenSeed { #expect(readings > 3000, "\(readings)") }
     }
 }

@@ -59,7 +59,7 @@ struct ShedTests {
             #expect(worst <= 4, "seed \(seed), share \(share)")
             #expect(abs(kinds[0] - kinds[1]) <= 12, "seed \(seed), share \(share)")
         }
-        #expect(stretches > 100_000, "the property was never exercised")
+        if !hasChosenSeed { #expect(stretches > 100_000, "the property was never exercised") }
     }
 
     @Test func `a fixed seed decides alike and another one otherwise`() {

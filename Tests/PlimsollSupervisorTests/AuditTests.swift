@@ -95,7 +95,7 @@ import Testing
                 #expect((try? AuditRecord(parsing: record.line)) == record, "seed \(seed): \(line)")
             } catch { refused += 1 }
         }
-        #expect(refused > 10_000, "hardly anything was damaged")
+        if !hasChosenSeed { #expect(refused > 10_000, "hardly anything was damaged") }
     }
 
     @Test func `C36 an explanation tells what was done to a unit, why, and what came of it`() {

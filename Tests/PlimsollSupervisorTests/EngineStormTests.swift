@@ -148,7 +148,8 @@ private struct EngineStorm {
             }
         }
         #expect(
-            ends > 1500 && foregroundEnds > 200 && decided > 15_000, "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
+            hasChosenSeed || ends > 1500 && foregroundEnds > 200 && decided > 15_000,
+            "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
     }
 
     @Test func `a dry run only says`() {
@@ -167,7 +168,7 @@ private struct EngineStorm {
                 #expect(fleet.units == storm.units, "seed \(seed)")
             }
         }
-        #expect(said > 1000)
+        if !hasChosenSeed { #expect(said > 1000) }
     }
 
     @Test func `looked at when it wants to be, the engine comes to rest`() {

@@ -94,7 +94,7 @@ import Testing
             for fate in fates.all { expirations.add(fate.expired.value) }
             #expect(manager.backgroundTasks.isEmpty, "seed \(seed)")
         }
-        #expect(expirations.value > 0, "the property was never exercised")
+        if !hasChosenSeed { #expect(expirations.value > 0, "the property was never exercised") }
     }
 
     @Test func `T4 a token ended from within its handler and from another thread at once waits for neither`() async {

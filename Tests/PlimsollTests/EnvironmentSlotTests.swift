@@ -117,6 +117,6 @@ import Testing
             while isMore { isMore = take() }
             #expect(holds == toldOf, "seed \(seed)")
         }
-        #expect(seen > 10_000 && cancelled > 100, "the property was hardly exercised: \(seen), \(cancelled)")
+        if !hasChosenSeed { #expect(seen > 10_000 && cancelled > 100, "the property was hardly exercised: \(seen), \(cancelled)") }
     }
 }

@@ -91,7 +91,7 @@ import Testing
             accepted += 1
             #expect(Self.records.starts(with: read) && !read.isEmpty, "seed \(seed)")
         }
-        #expect(accepted > 100, "the property was hardly exercised")
+        if !hasChosenSeed { #expect(accepted > 100, "the property was hardly exercised") }
     }
 
     @Test func `a state file inside a state is bytes like any`() throws {

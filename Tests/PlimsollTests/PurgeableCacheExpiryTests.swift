@@ -286,6 +286,6 @@ import Testing
             }
             wheel.times.free()
         }
-        #expect(found > 3000, "the property was never exercised")
+        if !hasChosenSeed { #expect(found > 3000, "the property was never exercised") }
     }
 }

