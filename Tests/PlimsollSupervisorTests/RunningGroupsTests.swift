@@ -142,11 +142,8 @@ import Testing
     }
 
     /// What is looked at under systemd itself in the virtual machine's situation `systemd-unit`.
-    @Test
-    func
-        `K25 K42 K43 in the unit for systemd neither the kernel's kills nor the supervisor's end take other units along`()
-        throws
-    {
+    @Test(.needs(Fixture.text(of: "docs/operations/plimsoll.service") != nil, "the sources are not at hand"))
+    func `K25 K42 K43 in the unit for systemd neither the kernel's kills nor the supervisor's end take other units along`() throws {
         let unit = try #require(Fixture.text(of: "docs/operations/plimsoll.service")).split(separator: "\n")
         // A group counts the kernel's kills in the groups below it as well.
         for line in [

@@ -25,6 +25,8 @@ struct HostileCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
+            // Listed before the rights go: a process without them knows the names as well, but may not list the directory.
+            let sockets = sockets
             let isNobody = deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
             guard isNobody else {
                 throw Failure.unavailable("another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
@@ -38,8 +40,8 @@ struct HostileCommand: ParsableCommand {
                 }?.detach()
             }
             switch deed {
-            case .descriptor: try handOver(until: end)
-            case .flood: flood(until: end)
+            case .descriptor: try handOver(to: sockets, until: end)
+            case .flood: flood(sockets, until: end)
             case .complain: repeatedly("MAINPID=1\n", 64, until: end)
             case .ready: repeatedly("READY=1\n", 1, until: end)
             }
@@ -58,8 +60,8 @@ struct HostileCommand: ParsableCommand {
     // MARK: - Descriptors
 
     /// One by a datagram, one by a connection. Closed here at once: where the receiver has been stopped meanwhile, its close is the last one.
-    private func handOver(until end: Duration) throws {
-        let paths = sockets, datagrams = hostile_datagrams()
+    private func handOver(to paths: [String], until end: Duration) throws {
+        let datagrams = hostile_datagrams()
         let lingering = try paths.map { _ in try Lingering() }
         // Some of them are not for everybody: one is enough.
         let results = zip(paths, lingering).map { path, one -> Int32 in
@@ -68,7 +70,7 @@ struct HostileCommand: ParsableCommand {
             return stream < 0 ? stream : hostile_send(stream, nil, "x", one.file)
         }
         guard results.contains(0) else {
-            throw Failure.failed("no socket in \(directory) takes a descriptor: \(String(cString: strerror(-(results.first ?? 0))))")
+            throw Failure.failed("no socket in \(directory) takes a descriptor: \(String(cString: strerror(-(results.first ?? -ENOENT))))")
         }
         for one in lingering { close(one.file) }
         Output.line("sent")
@@ -78,7 +80,7 @@ struct HostileCommand: ParsableCommand {
 
     // MARK: - Floods
 
-    private func flood(until end: Duration) {
+    private func flood(_ sockets: [String], until end: Duration) {
         let file = hostile_datagrams()
         let streams = sockets.filter { !$0.hasSuffix("notify") }, datagrams = sockets.filter { $0.hasSuffix("notify") }
         let text = "WATCHDOG=1\nSTATUS=\(String(repeating: "x", count: 200))\n"
