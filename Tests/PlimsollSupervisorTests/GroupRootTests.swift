@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollLinux
+import TestSupport
 import Testing
 
 @testable import PlimsollSupervisor
@@ -31,6 +32,17 @@ import Testing
         "memory.stat": "anon 1\ninactive_file 3000\nactive_file 2000\nfile_dirty 500\nfile_writeback 0\nslab_reclaimable 0\n", "cpu.weight": "",
         "cpu.max": "", "io.weight": "", "cgroup.freeze": "0\n", "cgroup.kill": "", "cgroup.events": "populated 1\nfrozen 0\n",
     ]
+
+    @Test(.needs(Workbench.found.parents[.unified] != nil, "no group can be made here"))
+    func `a probe that a killed supervisor has left is removed by the next one, and one of a longer prefix is not`() throws {
+        let prefix = Workbench.prefix(), parent = try #require(Workbench.found.parents[.unified])
+        // No process has so large a number (PID_MAX_LIMIT is 2^22).
+        let left = "\(parent)/\(prefix)-99999999-probe", other = "\(parent)/\(prefix)-a-99999999-probe"
+        defer { for path in [left, other] { rmdir(path) } }
+        for path in [left, other] { #expect(mkdir(path, 0o755) == 0) }
+        _ = GroupRoot(prefix: prefix)
+        #expect(access(left, F_OK) != 0 && access(other, F_OK) == 0)
+    }
 
     @Test func `version 2: what is read and what is written where`() throws {
         let path = try fixture(version2)

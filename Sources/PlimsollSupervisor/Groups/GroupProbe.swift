@@ -94,6 +94,7 @@ package struct GroupProbe: Sendable {
 
     /// Makes a group, writes its files down, and removes it again.
     private mutating func probe(_ hierarchy: Hierarchy, _ parent: String) -> Bool {
+        removeLeftovers(in: parent)
         let path = "\(parent)/\(prefix)-probe"
         guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
             reasons[hierarchy] = "\(path): \(String(cString: strerror(errno)))"
@@ -108,6 +109,17 @@ package struct GroupProbe: Sendable {
         files[hierarchy] = Set(wanted.filter { access("\(path)/\($0)", F_OK) == 0 })
         parents[hierarchy] = parent
         return true
+    }
+
+    /// Removes the probes of processes that were killed between making and removing them. `prefix` ends with this process's number, theirs with another.
+    private func removeLeftovers(in parent: String) {
+        guard let dash = prefix.lastIndex(of: "-") else { return }
+        let base = prefix[...dash]
+        for name in ProcessNote.names(in: parent) where name.hasPrefix(base) && name.hasSuffix("-probe") {
+            // Not those of a longer prefix, and not one that is at work: its process is there.
+            guard let process = Int32(name.dropFirst(base.count).dropLast("-probe".count)), kill(process, 0) != 0, errno == ESRCH else { continue }
+            rmdir("\(parent)/\(name)")
+        }
     }
 
     func has(_ file: String, _ hierarchy: Hierarchy) -> Bool { files[hierarchy]?.contains(file) == true && parents[hierarchy] != nil }
