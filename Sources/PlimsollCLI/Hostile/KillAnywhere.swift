@@ -139,6 +139,10 @@ private final class KillRun {
             expect("\(unit) stays throttled") { !fleet.isThrottled(unit) }
             expect("\(unit) stays limited") { !fleet.isLimited(unit) }
             expect("\(unit) is there \(fleet.processes(unit).count) times") { fleet.processes(unit).count == 1 }
+            // A process has written its number down only a moment after its start.
+            expect("what runs of \(unit) is not what was started last") {
+                FleetGroups.starts(of: unit, in: directory).last.map(FleetGroups.isRunning) ?? false
+            }
         }
         for unit in [KillPhase.subject, KillPhase.leftover] where !units.contains(unit) {
             let starts = FleetGroups.starts(of: unit, in: directory)
