@@ -30,7 +30,7 @@ import Testing
                 #expect(differences.isEmpty, "\(differences.joined(separator: "\n"))")
                 pairs += 1
             }
-            #expect(pairs == 13)
+            #expect(pairs == 14)
         }
     }
 

@@ -1,6 +1,7 @@
 import Glibc
 import Plimsoll
 import PlimsollTesting
+import Synchronization
 import Testing
 
 @testable import PlimsollService
@@ -53,6 +54,24 @@ import Testing
             #expect(try fixture.answer(#"{"command":"purge","all":true}"#).ok)
             #expect(fixture.rows.count == 0)
             #expect(fixture.endpoint.counts.requests == 5)
+        }
+    }
+
+    @Test func `C74 an operator's activation brings the process to the front, and is answered once it was handled there`() async throws {
+        try await AdminFixture.run { fixture in
+            let lifecycle = fixture.manager.lifecycle, seen = Mutex<[String]>([])
+            lifecycle.onActivation("links") { request in
+                let text = "\(request.name) \(String(decoding: request.payload, as: UTF8.self)) \(lifecycle.state)"
+                seen.withLock { $0.append(text) }
+            }
+            try await lifecycle.launch(into: .background)
+            let answer = try fixture.answer(#"{"command":"activate","name":"open","payload":"tenant 42"}"#)
+            #expect(answer.ok && answer.name == "open" && answer.state == "active")
+            #expect(seen.withLock { $0 } == ["open tenant 42 active"])
+            await lifecycle.terminate()
+            let refusal = try fixture.answer(#"{"command":"activate","name":"open"}"#)
+            #expect(!refusal.ok && refusal.code == "failed" && refusal.error?.contains("terminated") == true, "\(refusal.error ?? "")")
+            #expect(seen.withLock { $0.count } == 1)
         }
     }
 
@@ -143,7 +162,7 @@ import Testing
         ("", "the line is empty"), ("status", "the line is not JSON"), ("[]", "a request is a JSON object"),
         ("\"status\"", "a request is a JSON object"),
         ("{}", "a request has a \"command\""), (#"{"command":5}"#, "\"command\" is to be text"), (#"{"command":null}"#, "\"command\" is to be text"),
-        (#"{"command":"dance"}"#, "there is no command \"dance\"; there are status, caches, tasks, explain, watch, purge, simulate, limit"),
+        (#"{"command":"dance"}"#, "there is no command \"dance\"; there are status, caches, tasks, explain, watch, purge, simulate, limit, activate"),
         (#"{"command":"status","verbose":true}"#, "status does not take \"verbose\"; it takes nothing"),
         (#"{"command":"purge","byts":1}"#, "purge does not take \"byts\"; it takes \"name\", \"group\", \"tag\", \"upTo\", \"all\", \"bytes\""),
         (#"{"command":"purge"}"#, "purge of everything needs \"all\":true"), (#"{"command":"purge","all":false}"#, "needs \"all\":true"),

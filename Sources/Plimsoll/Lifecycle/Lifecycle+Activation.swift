@@ -89,6 +89,15 @@ extension Lifecycle {
         if state == .active { await deliverActivations() }
     }
 
+    /// The same for a thread that waits for the outcome: nothing of it needs the cooperative pool, which that thread's like may have filled.
+    package func activate(_ request: ActivationRequest, whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void) {
+        threads.run {
+            let outcome: Result<Void, any Error>
+            do { outcome = .success(try await self.activate(request)) } catch { outcome = .failure(error) }
+            whenDone(outcome)
+        }
+    }
+
     func deliverActivations() async {
         let deadline = alarms.heartbeat.running + policy.backgroundDeadline
         let outcome = await FanOut.call(activations.take(), .forward, until: deadline, alarms, threads)

@@ -62,3 +62,24 @@ struct PurgeCommand: ParsableCommand {
         try admin.ask(request) { $0.report.map { AdminText.purge($0) } ?? "" }
     }
 }
+
+/// Has a running service come to the front for a request.
+struct ActivateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "activate", abstract: "Bring a running service to the front, and have a request answered there.",
+        discussion: "For example: plimsoll activate tenant-42, activate open --payload https://localhost/7.")
+
+    @Argument(help: "What is asked for: the name that the service's onActivation is given.") var request: String
+    @Option(help: "What belongs to it.") var payload: String?
+    @OptionGroup var admin: AdminOptions
+
+    func validate() throws {
+        guard !request.isEmpty else { throw ValidationError("The request's name is empty.") }
+    }
+
+    func run() throws {
+        var question = AdminRequest(.activate)
+        (question.name, question.payload) = (request, payload)
+        try admin.ask(question) { "\($0.name ?? request): answered, \($0.state ?? "in an unknown state")" }
+    }
+}

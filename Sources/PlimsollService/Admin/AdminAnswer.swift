@@ -28,7 +28,9 @@ public struct AdminAnswer: Sendable, Hashable, Codable {
     /// Of `simulate`: what is pretended from now on, and for how long.
     public var level: String?
     public var seconds: Double?
-    /// Of `limit`: the cache, and the most it holds from now on.
+    /// Of `activate`: the state that the process is in now, for example `active`.
+    public var state: String?
+    /// Of `limit`: the cache, and the most it holds from now on; of `activate`: what was asked for.
     public var name: String?
     public var limitBytes: Int?
 

@@ -1,7 +1,8 @@
 import Glibc
 import Plimsoll
+import Synchronization
 
-/// Does what requests ask of a manager. Called from any thread; `purge` and `limit` take as long as the holders do.
+/// Does what requests ask of a manager. Called from any thread; `purge` and `limit` take as long as the holders do, `activate` as long as the way to the front.
 struct AdminDesk: Sendable {
     let manager: ResourceManager
     let allowsChanges: Bool
@@ -14,7 +15,7 @@ struct AdminDesk: Sendable {
 
     static let readOnly = AdminRefusal(
         .readOnly,
-        "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to let purge, simulate and limit through"
+        "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to let purge, simulate, limit and activate through"
     )
 
     /// Everything that isn't as it must be, found before anything is done.
@@ -32,6 +33,10 @@ struct AdminDesk: Sendable {
             try Self.check(request.bytes, "bytes", in: 1...Int.max)
             guard request.name != nil, request.bytes != nil else {
                 throw AdminRefusal(.malformed, "limit needs the \"name\" of a cache and \"bytes\"")
+            }
+        case .activate:
+            guard let name = request.name, !name.isEmpty else {
+                throw AdminRefusal(.malformed, "activate needs a \"name\": what is asked for")
             }
         }
     }
@@ -66,6 +71,10 @@ struct AdminDesk: Sendable {
                 let name = request.name ?? "", bytes = ByteCount(request.bytes ?? 0)
                 try setLimit(bytes, name)
                 (answer.name, answer.limitBytes) = (name, bytes.bytes)
+            case .activate:
+                let name = request.name ?? ""
+                try activate(ActivationRequest(name, payload: Array((request.payload ?? "").utf8)))
+                (answer.name, answer.state) = (name, "\(manager.lifecycle.state)")
             }
         } catch {
             return AdminAnswer(error)
@@ -135,6 +144,28 @@ struct AdminDesk: Sendable {
             try manager.setLimit(limit, ofCacheNamed: name)
         } catch {
             throw AdminRefusal(.absent, error.description)
+        }
+    }
+
+    // MARK: Activation
+
+    /// How long an answer to `activate` is waited for: the way to the front and its handlers have deadlines of their own, 5 s each as a rule.
+    private static let activationPatience = Duration.seconds(30)
+
+    /// Hands `request` to the life cycle, and waits until it was answered there. On the thread of changes: status is asked meanwhile.
+    private func activate(_ request: ActivationRequest) throws(AdminRefusal) {
+        let outcome = Mutex<Result<Void, any Error>?>(nil), parker = Parker()
+        manager.lifecycle.activate(request) { result in
+            outcome.withLock { $0 = result }
+            parker.unpark()
+        }
+        _ = parker.park(atMost: Self.activationPatience)
+        switch outcome.withLock({ $0 }) {
+        case .success: break
+        case .failure(let error): throw AdminRefusal(.failed, "\(error)")
+        case nil:
+            throw AdminRefusal(
+                .failed, "\"\(AdminRefusal.quoted(request.name))\" was handed on and not answered within \(Self.activationPatience); it may be later")
         }
     }
 }

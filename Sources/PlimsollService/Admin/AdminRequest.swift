@@ -22,10 +22,12 @@ public struct AdminRequest: Sendable, Hashable, Codable {
         case simulate
         /// Sets the limit of a cache. A change.
         case limit
+        /// Brings the process to the front and has a request answered there (C74). A change.
+        case activate
     }
 
     public var command: Command
-    /// Of `purge` and `limit`: the holder of that name.
+    /// Of `purge` and `limit`: the holder of that name; of `activate`: what is asked for.
     public var name: String?
     /// Of `purge`: what is in that group, names joined by slashes.
     public var group: String?
@@ -45,13 +47,15 @@ public struct AdminRequest: Sendable, Hashable, Codable {
     public var milliseconds: Int?
     /// Of `explain`: how many actions, the last ones; from 1 to 256; all by default.
     public var last: Int?
+    /// Of `activate`: what belongs to the request, as text; its UTF-8 bytes are handed on. Empty by default.
+    public var payload: String?
 
     /// A request without parameters; set what its command takes.
     public init(_ command: Command) { self.command = command }
 }
 
 extension AdminRequest {
-    enum CodingKeys: String, CodingKey, CaseIterable { case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last }
+    enum CodingKeys: String, CodingKey, CaseIterable { case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last, payload }
 
     private struct AnyKey: CodingKey {
         var stringValue: String
@@ -92,6 +96,7 @@ extension AdminRequest {
             try value(.bytes, "a whole number"), try value(.milliseconds, "a whole number"), try value(.last, "a whole number")
         )
         seconds = try value(.seconds, "a number")
+        payload = try value(.payload, "text")
     }
 
     private static let example = #"{"command":"status"}"#
@@ -107,6 +112,7 @@ extension AdminRequest.Command {
         case .purge: [.name, .group, .tag, .upTo, .all, .bytes]
         case .simulate: [.level, .seconds]
         case .limit: [.name, .bytes]
+        case .activate: [.name, .payload]
         }
     }
 
@@ -114,7 +120,7 @@ extension AdminRequest.Command {
     public var isChange: Bool {
         switch self {
         case .status, .caches, .tasks, .explain, .watch: false
-        case .purge, .simulate, .limit: true
+        case .purge, .simulate, .limit, .activate: true
         }
     }
 }

@@ -43,9 +43,16 @@ extension SupervisorLoop {
         if !run.isObserved { warden.forget(run.group) }
         runs[run.id] = nil
         if byName[run.unit.name] === run { byName[run.unit.name] = nil }
-        ProcessNote(directory, run.unit.name).remove()
         // One that runs on keeps the group that it was put into.
-        if run.isOurs || run.group.isEmpty { do { try run.group.remove() } catch { report(run.unit, "\(error)") } }
+        var isGone = true
+        if run.isOurs || run.group.isEmpty {
+            do { try run.group.remove() } catch {
+                report(run.unit, "\(error)")
+                isGone = !run.isOurs
+            }
+        }
+        // Last: a supervisor that is killed before has its successor know of the groups that are left.
+        if isGone { ProcessNote(directory, run.unit.name).remove() }
         // Once nothing of this one is there any more: both have the same paths.
         if let successor = run.successor { arrivals.append(successor) }
     }
