@@ -40,7 +40,8 @@ struct PlimsollCommand: ParsableCommand {
             Exit status: 0 done, 1 the thing asked failed, 64 usage, 69 a needed facility is unavailable (says which), 75 ended by pressure.
             """,
         subcommands: [
-            DemoCommand.self, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self, TasksCommand.self, PurgeCommand.self, ActivateCommand.self,
+            DemoCommand.self, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self, TasksCommand.self, PurgeCommand.self,
+            ActivateCommand.self,
             WatchCommand.self, RecordCommand.self, ReplayCommand.self, SimulateCommand.self,
             RunCommand.self, SuperviseCommand.self, ExplainCommand.self, StressCommand.self, BenchCommand.self, EnterCommand.self,
             ServiceCommand.self, LifecycleServiceCommand.self, GroupedServiceCommand.self,

@@ -59,7 +59,11 @@ private final class FleetPlay: Sendable {
         options.audit = directory + "/journal"
         options.leavesUnits = part == .subject && phase == .leave
         let made = try Supervisor(phase.units(part, directory: directory), options, source: source)
-        made.onProblem { Output.error("plimsoll: \($0)") }
+        made.onProblem { [path = directory + "/problems"] problem in
+            guard let file = fopen(path, "a") else { return }
+            fputs("\(problem)\n", file)
+            fclose(file)
+        }
         made.onRecord { [self] record in
             records.withLock { $0.append(record) }
             // Enough is free again before anything that was frozen would be ended for it, or once the throttle is on.

@@ -65,6 +65,7 @@ private final class KillRun {
         if call == -2 { problems.append("the supervisor ended by itself: \(ending)") }
         lookAlone()
         try lookAtNext()
+        if !problems.isEmpty, let said = ControlFile.text(directory + "/problems") { problems.append("the supervisors said: \(said)") }
         return .init(phase: phase, nth: nth, call: call >= 0 ? call : nil, problems: problems)
     }
 
