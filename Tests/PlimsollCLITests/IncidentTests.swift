@@ -6,7 +6,7 @@ import Testing
 /// Situations in which controllers of memory pressure have failed elsewhere have the right outcome here.
 @Suite struct IncidentTests {
     private func play(_ incident: Incident) -> IncidentRun {
-        let run = incident.run(), judgement = incident.judge(run)
+        let run = incident.run(), judgement = incident.judge(run.outcome)
         #expect(judgement.isMet, "\(incident.rawValue): expected: \(judgement.expected)")
         return run
     }

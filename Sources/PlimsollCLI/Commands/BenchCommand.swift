@@ -10,7 +10,7 @@ struct BenchCommand: ParsableCommand {
             IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
             VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self, TimersBench.self,
             LifecycleBenchCommand.self, TaskBenchCommand.self, TaskFootprintCommand.self, SupervisorBenchCommand.self,
-            PeersBenchCommand.self, HostileBenchCommand.self, ServiceBenchCommand.self, AdminBenchCommand.self,
+            PeersBenchCommand.self, HostileBenchCommand.self, IncidentBenchCommand.self, ServiceBenchCommand.self, AdminBenchCommand.self,
         ])
 }
 

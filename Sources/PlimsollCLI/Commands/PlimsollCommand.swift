@@ -46,6 +46,6 @@ struct PlimsollCommand: ParsableCommand {
             RunCommand.self, SuperviseCommand.self, ExplainCommand.self, StressCommand.self, BenchCommand.self, EnterCommand.self,
             ServiceCommand.self, LifecycleServiceCommand.self, GroupedServiceCommand.self,
             SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self, UnitCommand.self,
-            AdminServiceCommand.self, FleetCommand.self, HostileCommand.self,
+            AdminServiceCommand.self, FleetCommand.self, HostileCommand.self, IncidentPartCommand.self,
         ])
 }

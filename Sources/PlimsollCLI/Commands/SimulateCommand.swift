@@ -64,7 +64,7 @@ struct SimulateCommand: ParsableCommand {
         var wrong: [String] = []
         for incident in incidents {
             let run = incident.run(), history = History(Simulation.Outcome(steps: run.steps)), drawing = history.drawing
-            let judgement = incident.judge(run)
+            let judgement = incident.judge(run.outcome)
             Output.line("\(incident.rawValue): \(incident.summary)\nlevels   \(drawing.levels)\nactions  \(drawing.actions)")
             if incidents.count == 1, !history.changes.isEmpty { Output.line("\n" + history.table) }
             Output.line("expected: \(judgement.expected): \(judgement.isMet ? "so it is" : "it is not so")\n")

@@ -26,20 +26,21 @@ enum Incident: String, CaseIterable {
         }
     }
 
-    /// The right outcome in words, and whether `run` had it.
-    func judge(_ run: IncidentRun) -> (expected: String, isMet: Bool) {
-        let levels = run.steps.map(\.assessment.level), isCalm = levels.allSatisfy { $0 == .normal }
-        let survives = !run.group.isKilled, ends = run.steps.contains { $0.actions.contains(where: \.endsTheProcess) }
+    /// The right outcome in words, and whether `outcome` is that.
+    func judge(_ outcome: IncidentOutcome) -> (expected: String, isMet: Bool) {
+        let levels = outcome.levels, lives = outcome.survives && !levels.isEmpty
         switch self {
-        case .pageCache, .dentries: return ("the level stays normal", survives && isCalm)
-        case .heldDentries: return ("a warning comes before the kernel kills, and the service lives", survives && levels.contains { $0 >= .warning })
+        case .pageCache, .dentries: return ("the level stays normal", lives && levels.allSatisfy { $0 == .normal })
+        case .heldDentries: return ("a warning comes before the kernel kills, and the service lives", lives && levels.contains { $0 >= .warning })
         case .sealed:
-            return ("the level becomes critical and falls again by itself", survives && !ends && levels.contains(.critical) && levels.last == .normal)
+            return (
+                "the level becomes critical and falls again by itself", lives && !outcome.ends && levels.contains(.critical) && levels.last == .normal
+            )
         case .lowerFloor:
             let settled = levels.suffix(levels.count / 4).allSatisfy { $0 == .normal }
-            return ("the cache settles below the parent's limit, at the level normal", survives && settled && run.group.cache > 32 << 20)
+            return ("the cache settles below the parent's limit, at the level normal", lives && settled && outcome.cacheShare > 1.0 / 24)
         case .sockets:
-            return ("a warning narrows admission, and the service lives", survives && levels.contains { $0 >= .warning } && levels.last == .normal)
+            return ("a warning narrows admission, and the service lives", lives && levels.contains { $0 >= .warning } && levels.last == .normal)
         }
     }
 
@@ -50,6 +51,14 @@ enum Incident: String, CaseIterable {
     }
 }
 
-extension PressureAction {
-    fileprivate var endsTheProcess: Bool { if case .terminate = self { true } else { false } }
+/// How a service came through an incident.
+struct IncidentOutcome {
+    /// The level at each reading, in order.
+    var levels: [PressureLevel] = []
+    /// Whether the kernel has left it alive.
+    var survives = true
+    /// Whether its own policy would have ended it.
+    var ends = false
+    /// Of the limit that decides, the part that its caches hold at the end.
+    var cacheShare = 0.0
 }

@@ -49,6 +49,14 @@ struct IncidentRun {
         source = LinuxPressureSource(kernel: kernel)
     }
 
+    /// What came of it.
+    var outcome: IncidentOutcome {
+        IncidentOutcome(
+            levels: steps.map(\.assessment.level), survives: !group.isKilled,
+            ends: steps.contains { $0.actions.contains(where: \.endsTheProcess) },
+            cacheShare: Double(group.cache) / Double(min(group.limit, group.parentLimit)))
+    }
+
     private var ticks: Int { [.pageCache, .dentries].contains(incident) ? 6000 : 1200 }
 
     /// Lets a tenth of a second pass; false at the end.
@@ -116,4 +124,8 @@ struct IncidentRun {
             }
         shedder.quiesce(to: .narrowed(to: share))
     }
+}
+
+extension PressureAction {
+    fileprivate var endsTheProcess: Bool { if case .terminate = self { true } else { false } }
 }
