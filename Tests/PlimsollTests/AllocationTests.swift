@@ -58,6 +58,37 @@ import Testing
         #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
     }
 
+    @Test func `T27 K29 C86 the thread that tells observers, listeners and what admits work allocates nothing`() async throws {
+        // A host would log, which is not the library's own telling.
+        let manager = ResourceManager(source: ScriptedPressureSource(), isHosted: false), parts = manager.parts
+        // Counts at the end of what was told before, by the thread that tells.
+        let told = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
+        let admitting = manager.lifecycle.quiesce.add(ConcurrencyLimiter("requests", limit: 8))
+        let observing = manager.observe(from: .normal, "first") { _ in
+            let now = allocation_count()
+            told.withLock { if $0.count > 20 { $0.most = max($0.most, now - $0.before) } }
+        }
+        manager.onReport { _ in
+            let now = allocation_count()
+            told.withLock { $0 = ($0.count + 1, now, $0.most) }
+        }
+        let running = Task { try await manager.run() }
+        let report = ActionReport(eventID: 1, action: .release, level: .warning, evidence: .headroom, began: .zero)
+        for round in 1...200 {
+            let level = round % 2 == 0 ? PressureLevel.normal : .warning
+            parts.observers.post(PressureEvent(id: UInt64(round), level: level, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: .headroom))
+            _ = parts.throttle.post(level, isQuiescing: level == .warning)
+            _ = parts.journal.add(report)
+            parts.courier.request()
+            await until { told.withLock { $0.count } == round }
+        }
+        running.cancel()
+        try await running.value
+        #expect(told.withLock { $0.most } == 0, "from one event's last listener to the next event's first observer")
+        withExtendedLifetime((admitting, observing)) {}
+        #expect(told.withLock { $0.count } == 200)
+    }
+
     @Test func `T27 K29 C86 giving volatile memory back allocates nothing, for a shortage or for the margin`() async throws {
         // Each pass has a look between volatile memory and the heap.
         let source = CountingSource(warmingPasses: 2, looksPerPass: 3)

@@ -20,6 +20,7 @@ import Synchronization
 /// processes go on; only the control group knows of those, and only a supervisor can freeze them.
 public final class QuiesceSet: Sendable {
     private struct Member {
+        let id: UInt64
         let member: any Quiescable
         let gate: QuiesceGate
         let calls: CallGate
@@ -33,7 +34,8 @@ public final class QuiesceSet: Sendable {
 
     private struct State {
         var inputs = QuiesceInputs()
-        var members: [UInt64: Member] = [:]
+        /// In the order of addition, so also of their ids.
+        var members: [Member] = []
         var leases: [UInt64: Lease] = [:]
         var nextID: UInt64 = 0
         var gates: [String: QuiesceGate] = [:]
@@ -43,6 +45,30 @@ public final class QuiesceSet: Sendable {
         mutating func takeID() -> UInt64 {
             defer { nextID += 1 }
             return nextID
+        }
+
+        /// The first member from that id on that has been told more than is in force.
+        func firstNarrowed(from id: UInt64) -> Int? {
+            var index = index(from: id)
+            while index < members.count, !(members[index].gate.extent < members[index].told) { index += 1 }
+            return index < members.count ? index : nil
+        }
+
+        /// The last member before that id that has been told less than is in force.
+        func lastWidened(before id: UInt64) -> Int? {
+            var index = index(from: id) - 1
+            while index >= 0, !(members[index].gate.extent > members[index].told) { index -= 1 }
+            return index >= 0 ? index : nil
+        }
+
+        /// Where the member of that id is, or where the next later one is.
+        func index(from id: UInt64) -> Int {
+            var (low, high) = (0, members.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if members[middle].id < id { low = middle + 1 } else { high = middle }
+            }
+            return low
         }
     }
 
@@ -64,7 +90,7 @@ public final class QuiesceSet: Sendable {
 
     deinit {
         // Whoever outlives the set is not paused by it.
-        for entry in state.withLock({ $0.members.values.map { $0 } }) { Self.free(entry) }
+        for entry in state.withLock({ $0.members }) { Self.free(entry) }
     }
 
     // MARK: Members
@@ -77,7 +103,7 @@ public final class QuiesceSet: Sendable {
         let calls = CallGate(), gated = member as? any GatedMember
         let (id, gate) = state.withLock { state in
             let gate = findGate(of: member.workClass, &state), id = state.takeID()
-            state.members[id] = Member(member: member, gate: gate, calls: calls, told: .open)
+            state.members.append(Member(id: id, member: member, gate: gate, calls: calls, told: .open))
             return (id, gate)
         }
         gated?.join(gate)
@@ -87,7 +113,11 @@ public final class QuiesceSet: Sendable {
     }
 
     private func remove(_ id: UInt64) {
-        guard let entry = state.withLock({ $0.members.removeValue(forKey: id) }) else { return }
+        let removed = state.withLock { state in
+            let index = state.index(from: id)
+            return index < state.members.count && state.members[index].id == id ? state.members.remove(at: index) : nil
+        }
+        guard let entry = removed else { return }
         entry.calls.close()
         Self.free(entry)
     }
@@ -111,16 +141,16 @@ public final class QuiesceSet: Sendable {
     }
 
     /// The names of the members, in the order of addition.
-    public var members: [String] { state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.map(\.name) }
+    public var members: [String] { state.withLock { $0.members.map(\.member) }.map(\.name) }
 
     /// Those that count what they admit, in the order of addition.
     var countingMembers: [any CountingQuiescable] {
-        state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }.compactMap { $0 as? any CountingQuiescable }
+        state.withLock { $0.members.map(\.member) }.compactMap { $0 as? any CountingQuiescable }
     }
 
     /// Those that are paused and still do what they had admitted before, in the order of addition.
     var pausedWorkers: [any WorkingMember] {
-        let members = state.withLock { $0.members.sorted { $0.key < $1.key }.map(\.value.member) }
+        let members = state.withLock { $0.members.map(\.member) }
         return members.compactMap { $0 as? any WorkingMember }.filter { $0.gates.current.extent.isPaused && $0.isRunning }
     }
 
@@ -226,7 +256,7 @@ public final class QuiesceSet: Sendable {
         let members = state.withLock { state in
             state.inputs.isLate = false
             publish(state.inputs)
-            return state.members.values.map(\.member)
+            return state.members.map(\.member)
         }
         for member in members { (member as? any GatedMember)?.look() }
         // In case somebody was told meanwhile.
@@ -243,25 +273,40 @@ public final class QuiesceSet: Sendable {
             return true
         }
         guard begins else { return }
-        while let calls = state.withLock({ Self.nextCalls(&$0) }) {
-            for call in calls { _ = call.entry.calls.call { call.entry.member.quiesce(to: call.extent) } }
+        var pass = TellingPass()
+        while let call = state.withLock({ pass.next(in: &$0) }) {
+            _ = call.entry.calls.call { call.entry.member.quiesce(to: call.extent) }
         }
     }
 
-    /// Whom to tell what: first those that get less, in the order of addition, then those that get more, in reverse. `nil` when all know.
-    private static func nextCalls(_ state: inout State) -> [(entry: Member, extent: QuiesceExtent)]? {
-        var less: [(UInt64, QuiesceExtent)] = [], more: [(UInt64, QuiesceExtent)] = []
-        for (id, entry) in state.members {
-            let extent = entry.gate.extent
-            if extent < entry.told { less.append((id, extent)) } else if extent > entry.told { more.append((id, extent)) }
-        }
-        less.sort { $0.0 < $1.0 }
-        more.sort { $0.0 > $1.0 }
-        state.isTelling = !(less.isEmpty && more.isEmpty)
-        guard state.isTelling else { return nil }
-        return (less + more).compactMap { id, extent in
-            state.members[id]?.told = extent
-            return state.members[id].map { ($0, extent) }
+    /// Whom to tell what: first those that get less, in the order of addition, then those that get more, in reverse; and again from the start until all know.
+    ///
+    /// Allocates nothing: a shortage of memory is told on this way.
+    private struct TellingPass {
+        private var isNarrowing = true
+        /// The ids not yet looked at on this way through: from here on, or, on the way back, those before.
+        private var bound: UInt64 = 0
+        private var hasTold = false
+
+        /// The next member, marked as told; `nil` when all know, and then whoever makes the next change begins anew.
+        mutating func next(in state: inout State) -> (entry: Member, extent: QuiesceExtent)? {
+            while true {
+                let index = isNarrowing ? state.firstNarrowed(from: bound) : state.lastWidened(before: bound)
+                if let index {
+                    hasTold = true
+                    bound = state.members[index].id + (isNarrowing ? 1 : 0)
+                    state.members[index].told = state.members[index].gate.extent
+                    return (state.members[index], state.members[index].told)
+                }
+                if isNarrowing {
+                    (isNarrowing, bound) = (false, .max)
+                } else if hasTold {
+                    (isNarrowing, bound, hasTold) = (true, 0, false)
+                } else {
+                    state.isTelling = false
+                    return nil
+                }
+            }
         }
     }
 }
