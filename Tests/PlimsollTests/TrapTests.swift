@@ -95,4 +95,54 @@ import Testing
         _ = grows(0.1, line * 3)
         #expect(grows(0.2, line * 1.5) == .critical)
     }
+
+    @Test func `K11 silence is not the end of pressure: totals are read every second, and only they bring the level down`() async throws {
+        let source = SilentSource(stallsUntil: .seconds(40), endsAt: .seconds(120))
+        let seen = Mutex<[(at: Duration, level: PressureLevel)]>([])
+        let manager = ResourceManager(
+            source: source, time: source.clock.timekeeper, onTurn: { reading, assessment in seen.withLock { $0.append((reading.at, assessment.level)) } })
+        let running = Task { try await manager.run() }
+        await until { source.isOver }
+        running.cancel()
+        try await running.value
+        let levels = seen.withLock { $0 }
+        let first = try #require(levels.first { $0.level == .warning }?.at), last = try #require(levels.last { $0.level == .warning }?.at)
+        #expect(first < .seconds(20) && last > .seconds(40) && last < .seconds(100), "\(first) to \(last)")
+        #expect(levels.allSatisfy { $0.at < first || $0.at > last || $0.level == .warning } && levels.last?.level == .normal)
+        #expect(zip(levels, levels.dropFirst()).allSatisfy { $1.at - $0.at <= .seconds(1) })
+    }
+}
+
+/// A group that stalls for a while and whose trigger fires never: only reading its totals tells. Its clock moves while the loop waits.
+private final class SilentSource: PressureSource {
+    let clock = ManualClock()
+    private let stallsUntil: Duration
+    private let endsAt: Duration
+    private let over = Parker()
+    private let hasEnded = Mutex(false)
+
+    init(stallsUntil: Duration, endsAt: Duration) { (self.stallsUntil, self.endsAt) = (stallsUntil, endsAt) }
+
+    var isOver: Bool { hasEnded.withLock { $0 } }
+
+    var capabilities: Capabilities { Capabilities(footing: .ownGroup, signals: []) }
+    var rings: Bool { true }
+
+    func read(at: Duration) throws(PressureSourceError) -> PressureReading {
+        PressureReading(
+            at: at, boundary: .maximum, limit: .gibibytes(1), usage: .mebibytes(300), available: .mebibytes(700),
+            stall: .init(some: min(at, stallsUntil) * 0.3))
+    }
+
+    func wait(atMost limit: Duration) {
+        guard clock.timekeeper.elapsed() < endsAt else {
+            hasEnded.withLock { $0 = true }
+            over.park()
+            return
+        }
+        clock.advance(by: limit)
+    }
+
+    func wake() { over.unpark() }
+    func footprint() -> Footprint { Footprint() }
 }

@@ -4,10 +4,13 @@ import Plimsoll
 /// Says who owns malloc here, whether freed memory really comes back, and what an operator would be told.
 public enum Report {
     /// Prints one line of words for `matrix`, one for people, and ends the process: no more may be freed in a split heap.
-    public static func finish(_ more: String...) -> Never {
+    public static func finish(_ more: String...) async -> Never {
         let allocator = HeapAllocator.current
         var words = ["\(allocator.kind)", "\(allocator.ownership)", allocator.signal.isLive ? "live" : "dead"]
-        if allocator.canGiveBack { words.append(returnsFreedMemory(allocator) ? "returned" : "kept") }
+        if allocator.canGiveBack {
+            words.append(returnsFreedMemory(allocator) ? "returned" : "kept")
+            words.append(await returnsInBackground() ? "background" : "kept-in-background")
+        }
         if let sample = allocator.sample() { words.append(sample.isPlausible ? "sampled" : "nonsense \(sample)") }
         print((words + more).joined(separator: " "))
         print(allocator.signal.detail, allocator.signal.remedy.map { "; do: \($0)" } ?? "", separator: "")
@@ -15,21 +18,58 @@ public enum Report {
         _exit(0)
     }
 
-    /// Whether nine tenths of 64 MiB in blocks of a page are out of memory once they were freed and asked for.
-    private static func returnsFreedMemory(_ allocator: HeapAllocator) -> Bool {
-        let count = 16 << 10, size = 4096
+    private static let count = 16 << 10, size = 4096
+
+    /// Takes 64 MiB in blocks of a page, touches them and frees them.
+    ///
+    /// - Returns: what was resident meanwhile.
+    private static func fillAndFree() -> Int {
         let blocks = (0..<count).map { _ in malloc(size)! }
         for block in blocks { memset(block, 1, size) }
         let peak = resident
         for block in blocks { free(block) }
+        return peak
+    }
+
+    private static func isReturned(from peak: Int) -> Bool { peak - resident > count * size / 10 * 9 }
+
+    /// Whether nine tenths of that are out of memory once they were freed and asked for.
+    private static func returnsFreedMemory(_ allocator: HeapAllocator) -> Bool {
+        let peak = fillAndFree()
         allocator.giveBack(.light)
         // jemalloc's own thread may just now be at it, and what it has in hand leaves when it is done.
         for _ in 0..<10_000 {
             allocator.giveBack(.full)
-            if peak - resident > count * size / 10 * 9 { return true }
+            if isReturned(from: peak) { return true }
             sched_yield()
         }
         return false
+    }
+
+    /// Whether the same go when the process does into the background, nobody asking for it (C88).
+    private static func returnsInBackground() async -> Bool {
+        let manager = ResourceManager(source: NothingKnown())
+        do { try await manager.lifecycle.launch() } catch { return false }
+        let peak = fillAndFree()
+        for _ in 0..<1000 {
+            do {
+                try await manager.lifecycle.enterBackground(cause: .operator)
+                if isReturned(from: peak) { return true }
+                // Again, as jemalloc's own thread may have been at it.
+                try await manager.lifecycle.enterForeground(cause: .operator)
+            } catch { return false }
+        }
+        return false
+    }
+
+    /// Memory of which nothing is to be seen.
+    private struct NothingKnown: PressureSource {
+        var capabilities: Capabilities { Capabilities(footing: .inert, signals: []) }
+        var rings: Bool { false }
+        func read(at time: Duration) throws(PressureSourceError) -> PressureReading { PressureReading(at: time) }
+        func wait(atMost limit: Duration) {}
+        func wake() {}
+        func footprint() -> Footprint { Footprint() }
     }
 
     /// Resident bytes of this process.

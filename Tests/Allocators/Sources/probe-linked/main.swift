@@ -28,4 +28,4 @@ func isBackAfterFork() -> Bool {
 }
 
 let found = settings()
-Report.finish(found, isBackAfterFork() ? "back-after-fork" : "lost-by-fork")
+await Report.finish(found, isBackAfterFork() ? "back-after-fork" : "lost-by-fork")

@@ -1,3 +1,3 @@
 import Report
 
-Report.finish()
+await Report.finish()
