@@ -76,7 +76,8 @@ import Testing
         let report = ActionReport(eventID: 1, action: .release, level: .warning, evidence: .headroom, began: .zero)
         for round in 1...200 {
             let level = round % 2 == 0 ? PressureLevel.normal : .warning
-            parts.observers.post(PressureEvent(id: UInt64(round), level: level, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: .headroom))
+            parts.observers.post(
+                PressureEvent(id: UInt64(round), level: level, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: .headroom))
             _ = parts.throttle.post(level, isQuiescing: level == .warning)
             _ = parts.journal.add(report)
             parts.courier.request()

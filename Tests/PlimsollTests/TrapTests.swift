@@ -100,7 +100,8 @@ import Testing
         let source = SilentSource(stallsUntil: .seconds(40), endsAt: .seconds(120))
         let seen = Mutex<[(at: Duration, level: PressureLevel)]>([])
         let manager = ResourceManager(
-            source: source, time: source.clock.timekeeper, onTurn: { reading, assessment in seen.withLock { $0.append((reading.at, assessment.level)) } })
+            source: source, time: source.clock.timekeeper,
+            onTurn: { reading, assessment in seen.withLock { $0.append((reading.at, assessment.level)) } })
         let running = Task { try await manager.run() }
         await until { source.isOver }
         running.cancel()
