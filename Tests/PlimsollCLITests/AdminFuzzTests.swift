@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -93,10 +94,7 @@ import Testing
     }
 
     @Test func `whatever numbers and bytes an answer has, it is read and shown, or refused`() throws {
-        let environment = ProcessInfo.processInfo.environment
-        let seed = environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0 ... .max)
-        let runs = environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 400
-        print("seed \(seed)")
+        let seed = newSeed(), runs = ProcessInfo.processInfo.environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 400
         var random = SeededGenerator(seed: seed), shown = 0, refused = 0
         let extremes: [NSNumber] = [
             0, 1, -1, NSNumber(value: Int.max), NSNumber(value: Int.min), NSNumber(value: Int.max - 1),
@@ -124,6 +122,7 @@ import Testing
             _ = Self.show(answer)
             shown += 1
         }
-        #expect(shown > runs / 20 && refused > runs / 20, "seed \(seed): \(shown) shown, \(refused) refused")
+        // A few runs need not show both.
+        #expect(shown + refused == runs && (runs < 100 || min(shown, refused) > runs / 20), "seed \(seed): \(shown) shown, \(refused) refused")
     }
 }

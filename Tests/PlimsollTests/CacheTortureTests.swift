@@ -179,4 +179,15 @@ import Testing
         for key in 0..<50 { cache.insert(key, forKey: key) }
         #expect(cache.byteCount == 490)
     }
+
+    @Test func `a listener that lowers the limit while entries are let go does not wait for those that are yet to be told`() async {
+        let cache = PurgeableCache<Int, Int>("lowered within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
+        for key in 0..<50 { cache.insert(key, forKey: key) }
+        cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 20 { cache.limit = 20 } }
+        let released = Atomic64()
+        #expect(Thread.start("release") { released.add(Int(cache.release(.bytes(500)).bytes)) })
+        await until { released.value > 0 }
+        // The rest went for the limit.
+        #expect(cache.limit == 20 && cache.count == 0)
+    }
 }

@@ -229,10 +229,13 @@ extension PurgeableCache {
     func putBack(_ batch: Batch) { self.batch.withLock { $0 = batch } }
 
     func settle(_ batch: Batch) {
-        batch.drain { entry in
+        // All of them before any listener is told: one that lowers the limit waits until no more is counted than that.
+        var cost = 0
+        batch.forEach { entry in
             if entry.reason == .purged { counters.count(.purge) }
-            forget(entry.cost)
-            tell(entry)
+            cost += entry.cost
         }
+        if cost != 0 { forget(cost) }
+        batch.drain { tell($0) }
     }
 }

@@ -38,6 +38,15 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
         count += 1
     }
 
+    /// Shows each entry to `body`.
+    func forEach(_ body: (borrowing Entry) -> Void) {
+        var position = 0
+        while position < count {
+            body(entries[position])
+            position += 1
+        }
+    }
+
     /// Hands each entry to `body` and forgets it.
     func drain(_ body: (borrowing Entry) -> Void) {
         var position = 0
