@@ -49,6 +49,8 @@ final class RunningFleet: Sendable {
     var isOver: Bool { over.withLock { $0 } }
     func report(_ name: String) -> UnitReport? { supervisor.reports.first { $0.name == name } }
     func state(_ name: String) -> UnitState? { report(name)?.state }
+    /// Its first process, as noted for the next supervisor; `nil` while there is none.
+    func process(_ name: String) -> Int32? { state(name) == .running ? Int32(text("\(name).process").prefix { $0 != " " }) : nil }
     func decisions(_ name: String) -> [UnitAction] { records.filter { $0.unit == name && $0.result == nil }.map(\.action) }
 
     /// Of version 2, where there is one.

@@ -67,7 +67,7 @@ enum Workbench {
 
 /// The reading end of what a child writes.
 final class Output {
-    private let read: Int32
+    let read: Int32
     private(set) var write: Int32
 
     init() {

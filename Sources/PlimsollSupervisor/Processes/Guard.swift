@@ -187,7 +187,8 @@ package final class Guard: Sendable {
                 for pid in group.processes {
                     let file = plimsoll_pidfd_open(pid)
                     // It has ended meanwhile.
-                    guard file >= 0 else { continue }
+                    if file == -ESRCH { continue }
+                    guard file >= 0 else { return file }
                     defer { close(file) }
                     let result = add(PLIMSOLL_GUARD_STOPPED_PROCESS, file, id, &state, patience)
                     if result < 0 { return result }
