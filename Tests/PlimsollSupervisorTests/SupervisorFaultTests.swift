@@ -107,6 +107,35 @@ import Testing
         #expect(await endsWell(fleet, other))
     }
 
+    @Test(.needs(Workbench.hasVersion1Memory, "no version 1 groups here"))
+    func `a unit is started again only once the child is gone that a first kill has not reached`() async throws {
+        defer { faults_disarm() }
+        let directory = Fixture.Directory(), file = "\(directory.path)/children"
+        let fleet = try RunningFleet(
+            [.shell("web", "sleep 1000 & echo $! >> \(file); exec sleep 1000") { $0.restart = .always }],
+            root: Workbench.root(version1: [.memory]), isFaulted: true)
+        func children() -> [Int32] {
+            let text = String(decoding: (try? GroupText.read(file).get()) ?? [], as: UTF8.self)
+            return text.hasSuffix("\n") ? text.split(separator: "\n").compactMap { Int32($0) } : []
+        }
+        #expect(await fleet.waits { children().count == 1 && fleet.process("web") != nil })
+        let child = try #require(children().first), first = try #require(fleet.process("web"))
+        // Two passes each to stop and to kill it.
+        faults_arm(FAULT_PIDFD_SIGNAL, 1, 4, EPERM)
+        kill(first, SIGKILL)
+        var wasRunning = false
+        #expect(
+            await fleet.waits {
+                guard children().count > 1 else { return false }
+                // Who runs now ran when the next one was started.
+                wasRunning = RunningFleet.isRunning(child)
+                return true
+            })
+        #expect(!wasRunning && faults_count(FAULT_PIDFD_SIGNAL) > 4)
+        #expect(await fleet.stop())
+        unlink(file)
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine), arguments: [EAGAIN, EMFILE], [false, true])
     func `T32 a guard that can't be made, or that no descriptor can be had of, is made again`(number: Int32, isMade: Bool) async throws {
         defer { faults_disarm() }
