@@ -16,6 +16,7 @@ int plimsoll_queue_watch(int queue, int file, unsigned readiness, uint64_t token
     int value;
     do value = epoll_ctl(queue, EPOLL_CTL_ADD, file, &event);
     while (value < 0 && errno == EINTR);
+    if (value < 0 && errno == EEXIST) value = epoll_ctl(queue, EPOLL_CTL_MOD, file, &event);
     return result(value);
 }
 

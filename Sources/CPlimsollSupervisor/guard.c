@@ -133,6 +133,13 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *end, int *pidfd, 
     }
     // Its number is its own until it is waited for.
     int file = plimsoll_pidfd_open(child);
+    if (file < 0) {
+        // Nobody would see it end, nor could wait for it: it is none.
+        close(ends[0]);
+        kill(child, SIGKILL);
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+        return file;
+    }
     *end = ends[0], *pidfd = file, *pid = child;
     return 0;
 }

@@ -18,8 +18,9 @@ bool faults_work(void) { return false; }
 void faults_begin(long nth, int number, bool sticky) { (void)nth, (void)number, (void)sticky; }
 bool faults_end(void) { return false; }
 void faults_join(void) {}
-void faults_arm(enum fault_call call, long nth, int number) { (void)call, (void)nth, (void)number; }
-long faults_disarm(void) { return 0; }
+void faults_arm(enum fault_call call, long nth, long times, int number) { (void)call, (void)nth, (void)times, (void)number; }
+long faults_count(enum fault_call call) { return (void)call, 0; }
+void faults_disarm(void) {}
 
 #else
 
@@ -30,6 +31,7 @@ long faults_disarm(void) { return 0; }
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Zero for none. A process that this thread starts has copies, and fails on.
@@ -67,32 +69,38 @@ static long real(long number, long a, long b, long c, long d, long e, long f) {
     return call(number, a, b, c, d, e, f);
 }
 
-// Of one kind, on the thread that joined, whoever arms them. What is armed is written before `armed_call`, which publishes the rest (release, acquire).
+// On the thread that joined, whoever arms them. What is armed is written before `is_armed`, which publishes the rest (release, acquire).
 static _Thread_local bool has_joined;
-static _Atomic int armed_call = -1;
-static _Atomic long armed_nth, armed_count;
-static _Atomic int armed_number;
+static struct {
+    _Atomic bool is_armed;
+    _Atomic long nth, times, count;
+    _Atomic int number;
+} armed[FAULT_KINDS];
 
 void faults_join(void) { has_joined = true; }
 
-void faults_arm(enum fault_call call, long nth, int number) {
-    armed_nth = nth;
-    armed_count = 0;
-    armed_number = number;
-    atomic_store_explicit(&armed_call, (int)call, memory_order_release);
+void faults_arm(enum fault_call call, long nth, long times, int number) {
+    atomic_store_explicit(&armed[call].is_armed, false, memory_order_release);
+    armed[call].nth = nth;
+    armed[call].times = times;
+    armed[call].count = 0;
+    armed[call].number = number;
+    atomic_store_explicit(&armed[call].is_armed, true, memory_order_release);
 }
 
-long faults_disarm(void) {
-    atomic_store_explicit(&armed_call, -1, memory_order_release);
-    return armed_count;
+long faults_count(enum fault_call call) { return armed[call].count; }
+
+void faults_disarm(void) {
+    for (int call = 0; call < FAULT_KINDS; call++) atomic_store_explicit(&armed[call].is_armed, false, memory_order_release);
 }
 
 // 1 if this call is to fail, with errno set; -1 if it is to be cut short.
 int faults_meet(enum fault_call call) {
-    if (!has_joined || atomic_load_explicit(&armed_call, memory_order_acquire) != (int)call) return 0;
-    if (atomic_fetch_add(&armed_count, 1) + 1 != armed_nth) return 0;
-    if (armed_number == 0) return -1;
-    errno = armed_number;
+    if (!has_joined || !atomic_load_explicit(&armed[call].is_armed, memory_order_acquire)) return 0;
+    long before = atomic_fetch_add(&armed[call].count, 1) + 1 - armed[call].nth;
+    if (before < 0 || before >= armed[call].times) return 0;
+    if (armed[call].number == 0) return -1;
+    errno = armed[call].number;
     return 1;
 }
 
@@ -132,6 +140,10 @@ int mkdir(const char *path, mode_t mode) {
 
 int pipe2(int ends[2], int flags) { return fails() || faults_meet(FAULT_PIPE2) > 0 ? -1 : (int)real(SYS_pipe2, (long)ends, flags, 0, 0, 0, 0); }
 
+int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
+    return faults_meet(FAULT_WAITID) > 0 ? -1 : (int)real(SYS_waitid, (long)type, (long)id, (long)info, options, 0, 0);
+}
+
 long syscall(long number, ...) {
     va_list list;
     va_start(list, number);
@@ -139,6 +151,7 @@ long syscall(long number, ...) {
     long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
     va_end(list);
     if (number == SYS_clone3 && faults_meet(FAULT_CLONE3) > 0) return -1;
+    if (number == SYS_clone && faults_meet(FAULT_CLONE) > 0) return -1;
     if (number == SYS_pidfd_open && faults_meet(FAULT_PIDFD_OPEN) > 0) return -1;
     if (number == SYS_pidfd_send_signal && faults_meet(FAULT_PIDFD_SIGNAL) > 0) return -1;
     return real(number, a, b, c, d, e, f);

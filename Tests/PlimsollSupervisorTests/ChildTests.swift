@@ -77,6 +77,20 @@ import Testing
         #expect { _ = try Child.start(.init(["/bin/true"]), in: group) } throws: { "\($0)".contains("is frozen: thaw it first") }
     }
 
+    @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
+    func `K36 a child whose group is frozen before it is the program holds nobody, and is waited for once it runs again`() throws {
+        let group = try Workbench.root(version1: [.freezer]).make("web")
+        try group.freeze()
+        #expect { _ = try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .milliseconds(100)) } throws: {
+            "\($0)".contains("did not become the program in time")
+        }
+        let stuck = group.processes
+        #expect(stuck.count == 1)
+        try group.thaw()
+        blockUntil("nobody is left") { stuck.allSatisfy { ProcessTable.stat(of: $0) == nil } }
+        try group.remove(within: Workbench.limit)
+    }
+
     @Test func `K38 an adopted process is the one that was meant, and its end is seen`() throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")

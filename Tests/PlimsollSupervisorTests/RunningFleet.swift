@@ -18,6 +18,8 @@ final class RunningFleet: Sendable {
     private let heard = Mutex<[AuditRecord]>([])
     private let told = Mutex<[String]>([])
     private let over = Mutex(false)
+    /// What a former supervisor of this process has started, and nobody else waits for. A zombie would keep exit tests from being seen to end.
+    private let inherited: [Int32]
 
     /// - Parameters:
     ///   - former: whose directory and groups this one takes over.
@@ -27,6 +29,7 @@ final class RunningFleet: Sendable {
         _ change: (inout Supervisor.Options) -> Void = { _ in }
     ) throws {
         directory = former?.directory ?? Fixture.Directory()
+        inherited = ProcessNote.units(in: directory.path).compactMap { [path = directory.path] in ProcessNote(path, $0).read()?.pid }
         var options = Supervisor.Options(directory: directory.path)
         options.prefix = former?.supervisor.options.prefix ?? root?.prefix ?? Workbench.prefix()
         // What is not tested is not to happen meanwhile.
@@ -49,6 +52,8 @@ final class RunningFleet: Sendable {
     var isOver: Bool { over.withLock { $0 } }
     func report(_ name: String) -> UnitReport? { supervisor.reports.first { $0.name == name } }
     func state(_ name: String) -> UnitState? { report(name)?.state }
+    /// Its first process, as noted for the next supervisor; `nil` while there is none.
+    func process(_ name: String) -> Int32? { state(name) == .running ? Int32(text("\(name).process").prefix { $0 != " " }) : nil }
     func decisions(_ name: String) -> [UnitAction] { records.filter { $0.unit == name && $0.result == nil }.map(\.action) }
 
     /// Of version 2, where there is one.
@@ -86,6 +91,7 @@ final class RunningFleet: Sendable {
     func stop() async -> Bool {
         supervisor.stop()
         guard await waits({ isOver }) else { return false }
+        for pid in inherited { waitpid(pid, nil, WNOHANG) }
         clear()
         return hasNoGroups
     }

@@ -23,7 +23,8 @@ import Testing
                 polls += 1
                 return polls > 50
             })
-        #expect(fleet.state("web") == .stopped && fleet.supervisor.turns.load(ordering: .relaxed) - before < 10)
+        // A few for each try, of which a busy machine may have time for some; who spins has thousands.
+        #expect(fleet.state("web") == .stopped && fleet.supervisor.turns.load(ordering: .relaxed) - before < 50)
         #expect(await fleet.stop())
     }
 

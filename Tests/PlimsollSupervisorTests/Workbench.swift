@@ -24,8 +24,8 @@ enum Workbench {
     }
 
     /// A root as on a machine that has those version 1 hierarchies alone.
-    static func root(version1 hierarchies: [Hierarchy]) -> GroupRoot {
-        let prefix = prefix(), own = OwnGroups()
+    static func root(version1 hierarchies: [Hierarchy], prefix: String = prefix()) -> GroupRoot {
+        let own = OwnGroups()
         var probe = GroupProbe(prefix: prefix)
         for hierarchy in hierarchies { probe.version1(hierarchy, own.places[hierarchy]) }
         return GroupRoot(probe, own: own, prefix: prefix)
@@ -67,7 +67,7 @@ enum Workbench {
 
 /// The reading end of what a child writes.
 final class Output {
-    private let read: Int32
+    let read: Int32
     private(set) var write: Int32
 
     init() {

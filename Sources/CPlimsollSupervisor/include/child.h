@@ -65,7 +65,8 @@ struct plimsoll_launch {
 #define PLIMSOLL_MOST_KEPT 64
 
 /// Starts it in all its groups before its first instruction, in a session of its own, with no signal blocked, handled or ignored, and no descriptor but
-/// the first three. It outlives its parent. 0, or a negative errno with the step that failed and which of the entries it was.
+/// the first three. It outlives its parent. 0, or a negative errno with the step that failed and which of the entries it was;
+/// `pidfd` then is -1, or of a process that was killed and is still to be waited for.
 int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry);
 
 /// Lets this process open as many files as it may (RLIMIT_NOFILE), some ten for each unit; what it starts has the limit of before, as programs that use

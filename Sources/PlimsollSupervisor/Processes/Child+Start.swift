@@ -75,6 +75,7 @@ extension Child {
             }
         }
         guard result == 0 else {
+            if file >= 0 { reapLater(file) }
             let place = entered.indices.contains(Int(entry)) ? entered[Int(entry)].path : unified?.path
             throw ChildError(act, -result, detail(step, of: launch, group: place))
         }

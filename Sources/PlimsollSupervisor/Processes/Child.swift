@@ -38,14 +38,14 @@ package final class Child: Sendable {
     package let descriptor: Int32
     /// It ran before, and is another's child.
     package let isAdopted: Bool
-    /// When it was started, in clock ticks since the machine was; `nil` if it had ended before that could be read.
-    package let started: UInt64?
+    private let start: Mutex<UInt64?>
     private let outcome = Mutex<Ending?>(nil)
     /// The numbers of children whose status is still to be taken, by whoever started them.
     static let known = Mutex<Set<Int32>>([])
 
     init(pid: Int32, descriptor: Int32, isAdopted: Bool, started: UInt64?) {
-        (self.pid, self.descriptor, self.isAdopted, self.started) = (pid, descriptor, isAdopted, started)
+        (self.pid, self.descriptor, self.isAdopted) = (pid, descriptor, isAdopted)
+        start = Mutex(started)
     }
 
     deinit {
@@ -61,16 +61,26 @@ package final class Child: Sendable {
         let file = plimsoll_pidfd_open(pid)
         guard file >= 0 else { throw ChildError(.adopt(pid), -file) }
         // Read once it is held, and believed only if it has not ended since: then it was its text, and not that of the next one with its number.
-        let stat = ProcessTable.stat(of: pid)
-        guard let stat, !stat.isOver, plimsoll_ready(file, POLLIN, 0) == 0 else {
+        let stat = ProcessTable.stat(of: pid), isOver = plimsoll_ready(file, POLLIN, 0) != 0
+        guard let stat, !stat.isOver, !isOver else {
             close(file)
-            throw ChildError(.adopt(pid), ESRCH)
+            // It runs, and only its text can't be read now.
+            throw ChildError(.adopt(pid), stat == nil && !isOver ? EAGAIN : ESRCH)
         }
         guard started == nil || started == stat.started else {
             close(file)
             throw ChildError(.adopt(pid), ESRCH, "another process has that number now")
         }
         return Child(pid: pid, descriptor: file, isAdopted: true, started: stat.started)
+    }
+
+    /// When it was started, in clock ticks since the machine was; `nil` if that can't be read now, or it had ended before it could be.
+    package var started: UInt64? {
+        start.withLock { start in
+            // As long as it is not waited for, its number is its own.
+            if start == nil, !isAdopted, Self.known.withLock({ $0.contains(pid) }) { start = ProcessTable.stat(of: pid)?.started }
+            return start
+        }
     }
 
     // MARK: Its end
@@ -103,7 +113,10 @@ package final class Child: Sendable {
             case 0: return nil
             case 1: known = .exited(status)
             case 2, 3: known = .killed(signal: status, dumpedCore: result == 3)
-            default: known = .gone
+            // No child of ours, or a kernel that waits for no descriptor (before Linux 5.4).
+            case -ECHILD, -EINVAL: known = .gone
+            // To be asked again: until it is waited for, it is a zombie, and its number is no other's.
+            default: return nil
             }
             // Its number may be another's from now on.
             if !isAdopted { Self.known.withLock { _ = $0.remove(pid) } }

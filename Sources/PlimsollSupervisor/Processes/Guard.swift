@@ -140,18 +140,7 @@ package final class Guard: Sendable {
         guard pidfd >= 0 else { return }
         var status: Int32 = 0
         _ = plimsoll_ready(pidfd, POLLIN, patience)
-        if plimsoll_pidfd_wait(pidfd, 0, &status) == 0 { reapLater(pidfd) } else { close(pidfd) }
-    }
-
-    /// A machine that is busy may take longer to end it: nobody is kept waiting, and no zombie is left.
-    private static func reapLater(_ file: Int32) {
-        let isStarted = Thread.start("plimsoll-reap") {
-            var status: Int32 = 0
-            _ = plimsoll_ready(file, POLLIN, -1)
-            _ = plimsoll_pidfd_wait(file, 0, &status)
-            close(file)
-        }
-        if !isStarted { close(file) }
+        if plimsoll_pidfd_wait(pidfd, 0, &status) == 0 { Child.reapLater(pidfd) } else { close(pidfd) }
     }
 
     private func forget(_ id: ID, _ state: inout State) {
@@ -187,7 +176,8 @@ package final class Guard: Sendable {
                 for pid in group.processes {
                     let file = plimsoll_pidfd_open(pid)
                     // It has ended meanwhile.
-                    guard file >= 0 else { continue }
+                    if file == -ESRCH { continue }
+                    guard file >= 0 else { return file }
                     defer { close(file) }
                     let result = add(PLIMSOLL_GUARD_STOPPED_PROCESS, file, id, &state, patience)
                     if result < 0 { return result }

@@ -1,5 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
+import Plimsoll
 import Synchronization
 
 /// Processes whose parents have ended, where those become this process's children: in a container whose first process the supervisor is, say. Nobody else
@@ -28,5 +29,20 @@ enum Orphans {
         for stat in ProcessTable.all() where stat.parent == getpid() && stat.isOver && isOrphan(stat) {
             _ = plimsoll_reap(stat.pid)
         }
+    }
+}
+
+extension Child {
+    /// A process that was killed may take long to end, on a machine that is busy or in a group that is frozen: nobody is kept waiting, and no zombie is left.
+    ///
+    /// - Parameter file: its pidfd, closed afterwards.
+    static func reapLater(_ file: Int32) {
+        let isStarted = Thread.start("plimsoll-reap") {
+            var status: Int32 = 0
+            _ = plimsoll_ready(file, POLLIN, -1)
+            _ = plimsoll_pidfd_wait(file, 0, &status)
+            close(file)
+        }
+        if !isStarted { close(file) }
     }
 }

@@ -1,6 +1,7 @@
 import CPlimsollSupervisor
 import Glibc
 import Plimsoll
+import Synchronization
 
 /// Files that are waited for, all at once: five hundred units have some two thousand, of which hardly any is ready, so the kernel keeps the list (epoll(7)).
 ///
@@ -18,6 +19,8 @@ final class EventQueue: Sendable {
 
     private let queue: Int32
     private let bell: Int32
+    /// What the kernel has not taken yet, and is asked to take again.
+    private let unwatched = Mutex(Unwatched())
     private static let bellToken = Token.max
 
     /// - Throws: if the process may open no more files.
@@ -25,7 +28,9 @@ final class EventQueue: Sendable {
         queue = plimsoll_queue()
         bell = plimsoll_bell()
         guard queue >= 0, bell >= 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, bell))))") }
-        watch(bell, for: .readable, Self.bellToken)
+        // Without it nobody could stop what waits here.
+        let result = plimsoll_queue_watch(queue, bell, plimsoll_readable.rawValue, Self.bellToken)
+        guard result == 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-result)))") }
     }
 
     deinit {
@@ -33,14 +38,55 @@ final class EventQueue: Sendable {
         close(bell)
     }
 
-    /// From now on `wait` tells of `file` by `token`. False if the kernel watches no such file.
-    @discardableResult
-    func watch(_ file: Int32, for readiness: Readiness, _ token: Token) -> Bool {
-        plimsoll_queue_watch(queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token) == 0
+    /// From now on `wait` tells of `file` by `token`: if the kernel can't watch it now, for want of memory or of watches, as soon as it can.
+    func watch(_ file: Int32, for readiness: Readiness, _ token: Token) {
+        unwatched.withLock { $0.files[file] = (readiness, token) }
+        watchRest()
     }
 
     /// Not any more. Before it is closed: a duplicate of it elsewhere would keep it in the list.
-    func unwatch(_ file: Int32) { _ = plimsoll_queue_unwatch(queue, file) }
+    func unwatch(_ file: Int32) {
+        forget(file)
+        _ = plimsoll_queue_unwatch(queue, file)
+    }
+
+    /// `file` was closed elsewhere, so its number may be another's.
+    func forget(_ file: Int32) { unwatched.withLock { $0.files[file] = nil } }
+
+    /// Why a file can't be watched at present, once for each such time.
+    func takeTrouble() -> String? {
+        unwatched.withLock { unwatched in
+            defer { unwatched.trouble = nil }
+            return unwatched.trouble
+        }
+    }
+
+    private struct Unwatched {
+        var files: [Int32: (readiness: Readiness, token: Token)] = [:]
+        var isTroubled = false
+        var trouble: String?
+    }
+
+    /// How long until the kernel is asked again.
+    private static let restTime = Duration.milliseconds(100)
+
+    /// - Returns: whether some files are not watched still.
+    @discardableResult
+    private func watchRest() -> Bool {
+        unwatched.withLock { unwatched in
+            for (file, (readiness, token)) in unwatched.files {
+                let result = plimsoll_queue_watch(queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token)
+                if result == 0 {
+                    unwatched.files[file] = nil
+                } else if !unwatched.isTroubled {
+                    unwatched.isTroubled = true
+                    unwatched.trouble = String(cString: strerror(-result))
+                }
+            }
+            if unwatched.files.isEmpty { unwatched.isTroubled = false }
+            return !unwatched.files.isEmpty
+        }
+    }
 
     /// Ends a wait, the present one or else the next.
     func ring() {
@@ -55,6 +101,7 @@ final class EventQueue: Sendable {
     func wait(atMost limit: Duration?, _ body: (Token) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(of: Token.self, capacity: 64) { tokens in
             // Rounded up: a moment too early would be a second look for nothing.
+            let limit = watchRest() ? min(limit ?? Self.restTime, Self.restTime) : limit
             let milliseconds = limit.map { Int32(clamping: max(0, ($0.inNanoseconds + 999_999) / 1_000_000)) } ?? -1
             let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)
             var isRung = false

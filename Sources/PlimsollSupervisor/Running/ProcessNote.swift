@@ -65,27 +65,62 @@ struct ProcessNote {
         return rename(temporary, path) == 0 ? nil : errno
     }
 
-    private var lines: [Substring] {
-        guard case .success(let text) = GroupText.read(path) else { return [] }
-        return String(decoding: text, as: UTF8.self).split(separator: "\n")
+    private var lines: [Substring] { (try? openLines()) ?? [] }
+
+    /// - Throws: if there may be some that can't be read now.
+    private func openLines() throws(GroupError) -> [Substring] {
+        switch GroupText.read(path) {
+        case .success(let text): return String(decoding: text, as: UTF8.self).split(separator: "\n")
+        case .failure(let failure):
+            let error = GroupError(.find, path, .kernel(failure.number))
+            if Self.shortages.contains(error.reason) { throw error }
+            return []
+        }
     }
 
     /// `nil` if there is none that makes sense: then its group still says who runs.
-    func read() -> (pid: Int32, started: UInt64)? {
+    func read() -> (pid: Int32, started: UInt64)? { Self.process(in: lines) }
+
+    private static func process(in lines: [Substring]) -> (pid: Int32, started: UInt64)? {
         let words = (lines.first ?? "").split(separator: " ")
         guard words.count == 2, let pid = Int32(words[0]), pid > 0, let started = UInt64(words[1]), started > 0 else { return nil }
         return (pid, started)
     }
 
-    /// Its groups, as far as they are the same still: whatever else has their paths by now is somebody's own (K38).
-    var groups: [GroupDirectory] {
-        lines.dropFirst().compactMap { line in
-            let words = line.split(separator: " ", maxSplits: 3)
-            guard words.count == 4, let hierarchy = Hierarchy(rawValue: String(words[0])),
-                let directory = try? GroupDirectory(hierarchy, String(words[3]), isOurs: true)
-            else { return nil }
-            return "\(directory.identity.device)" == words[1] && "\(directory.identity.inode)" == words[2] ? directory : nil
+    /// Its process, if that runs still.
+    ///
+    /// - Throws: if that can't be found out now.
+    func process() throws -> Child? {
+        guard let (pid, started) = Self.process(in: try openLines()) else { return nil }
+        do throws(ChildError) { return try Child.adopt(pid, started: started) } catch {
+            if error.number == ESRCH { return nil }
+            throw error
         }
+    }
+
+    /// Its groups, as far as they are the same still: whatever else has their paths by now is somebody's own (K38).
+    ///
+    /// - Throws: if that can't be found out now.
+    var groups: [GroupDirectory] {
+        get throws(GroupError) { try openGroups() }
+    }
+
+    /// Any other error says that it is not there.
+    private static let shortages: [GroupError.Reason] = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].map { .kernel($0) }
+
+    private func openGroups() throws(GroupError) -> [GroupDirectory] {
+        var groups: [GroupDirectory] = []
+        for line in try openLines().dropFirst() {
+            let words = line.split(separator: " ", maxSplits: 3)
+            guard words.count == 4, let hierarchy = Hierarchy(rawValue: String(words[0])) else { continue }
+            do throws(GroupError) {
+                let directory = try GroupDirectory(hierarchy, String(words[3]), isOurs: true)
+                if "\(directory.identity.device)" == words[1], "\(directory.identity.inode)" == words[2] { groups.append(directory) }
+            } catch {
+                if Self.shortages.contains(error.reason) { throw error }
+            }
+        }
+        return groups
     }
 
     /// What is to be lifted, of groups that are the same still.

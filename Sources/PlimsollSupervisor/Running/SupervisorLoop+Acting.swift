@@ -149,18 +149,18 @@ extension SupervisorLoop {
         note(run)
     }
 
-    /// Kills it as it stands.
+    /// Kills it as it stands, and again as long as it is there: where the kernel has no `cgroup.kill`, a signal may not have reached everybody.
     func kill(_ run: UnitRun) {
         run.killAt = nil
         guard run.isAlive, !run.isObserved else { return }
         run.enter(.ending, at: now)
+        run.killAt = now + .seconds(1)
         do {
             try run.group.killAll()
             run.isKillBlocked = false
         } catch {
             // Its first process is known by a descriptor, whatever has become of its group.
             run.child?.signal(SIGKILL)
-            run.killAt = now + .seconds(1)
             if !run.isKillBlocked { report(run.unit, "\(error)") }
             run.isKillBlocked = true
         }

@@ -12,30 +12,26 @@ extension SupervisorLoop {
     }
 
     /// Looks at a unit where it runs: as its origin says or, if it has a command, where the supervisor with the same directory has it, by that one's note.
-    func observe(_ unit: ServiceUnit) {
-        do {
-            var group: UnitGroup, child: Child?
-            switch unit.origin {
-            case .group(let path): group = try supervisor.root.adopt(unit.name, at: path)
-            case .process(let pid):
-                child = try Child.adopt(pid)
-                group = try UnitGroup(unit.name, [], own: supervisor.root.own)
-            case .command:
-                let note = ProcessNote(options.directory, unit.name)
-                let directories = note.groups.compactMap { try? GroupDirectory($0.hierarchy, $0.path, isOurs: false) }
-                child = note.read().flatMap { try? Child.adopt($0.pid, started: $0.started) }
-                group = try UnitGroup(unit.name, directories, own: supervisor.root.own)
-                if directories.isEmpty, child == nil { report(unit, "it does not run, and a dry run beside a supervisor starts nothing") }
-            }
-            if let child { group.note(child.pid) }
-            let run = try keep(unit, group, isObserved: true)
-            run.child = child
-            guard !group.isEmpty else { return }
-            began(run)
-            seeStandstill(run)
-        } catch {
-            report(unit, "\(error)")
+    func observe(_ unit: ServiceUnit) throws {
+        var group: UnitGroup, child: Child?
+        switch unit.origin {
+        case .group(let path): group = try supervisor.root.adopt(unit.name, at: path)
+        case .process(let pid):
+            child = try Child.adopt(pid)
+            group = try UnitGroup(unit.name, [], own: supervisor.root.own)
+        case .command:
+            let note = ProcessNote(options.directory, unit.name)
+            let directories = try note.groups.compactMap { try? GroupDirectory($0.hierarchy, $0.path, isOurs: false) }
+            child = try note.process()
+            group = try UnitGroup(unit.name, directories, own: supervisor.root.own)
+            if directories.isEmpty, child == nil { report(unit, "it does not run, and a dry run beside a supervisor starts nothing") }
         }
+        if let child { group.note(child.pid) }
+        let run = try keep(unit, group, isObserved: true)
+        run.child = child
+        guard !group.isEmpty else { return }
+        began(run)
+        seeStandstill(run)
     }
 
     /// Another supervisor has had it stand still, or has let it go.

@@ -14,6 +14,7 @@ extension SupervisorLoop {
     func stop() {
         guard !isStopping else { return }
         isStopping = true
+        postponed = [:]
         if options.leavesUnits { return }
         stopBy = now + options.policy.grace
         for run in runs.values {
@@ -39,10 +40,7 @@ extension SupervisorLoop {
     func forget(_ run: UnitRun) {
         settle(run, failure: "it is no unit any more")
         setFree(run)
-        unwatch(run)
-        if !run.isObserved { warden.forget(run.group) }
-        runs[run.id] = nil
-        if byName[run.unit.name] === run { byName[run.unit.name] = nil }
+        letGo(run)
         // One that runs on keeps the group that it was put into.
         var isGone = true
         if run.isOurs || run.group.isEmpty {
@@ -55,6 +53,14 @@ extension SupervisorLoop {
         if isGone { ProcessNote(directory, run.unit.name).remove() }
         // Once nothing of this one is there any more: both have the same paths.
         if let successor = run.successor { arrivals.append(successor) }
+    }
+
+    /// It is none of the units any more; its group, and what runs there, stay as they are.
+    func letGo(_ run: UnitRun) {
+        unwatch(run)
+        if !run.isObserved { warden.forget(run.group) }
+        runs[run.id] = nil
+        if byName[run.unit.name] === run { byName[run.unit.name] = nil }
     }
 
     /// Takes back what keeps it from running as it likes.

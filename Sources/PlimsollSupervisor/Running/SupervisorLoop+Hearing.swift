@@ -163,14 +163,16 @@ extension SupervisorLoop {
             if wardenDue == nil { supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)") }
             wardenDue = now + .seconds(1)
         }
-        watchedWarden = 0
+        watchedWarden = (0, -1)
         watchWarden()
     }
 
     /// A guard that did not answer has been replaced by another.
     func watchWarden() {
-        guard watchedWarden != warden.pid, warden.descriptor >= 0 else { return }
-        watchedWarden = warden.pid
-        supervisor.queue.watch(warden.descriptor, for: .readable, Token.warden)
+        guard watchedWarden.pid != warden.pid, warden.descriptor >= 0 else { return }
+        // The former one's is closed.
+        supervisor.queue.forget(watchedWarden.file)
+        watchedWarden = (warden.pid, warden.descriptor)
+        supervisor.queue.watch(watchedWarden.file, for: .readable, Token.warden)
     }
 }

@@ -10,24 +10,32 @@ extension SupervisorLoop {
     func endLeftovers(beside units: [ServiceUnit]) {
         let named = Set(units.map(\.name))
         for name in ProcessNote.units(in: options.directory) where !named.contains(name) {
-            let note = ProcessNote(options.directory, name), unit = ServiceUnit(name: name, origin: .command([]))
+            let unit = ServiceUnit(name: name, origin: .command([]))
             guard !isDryRun else {
                 report(unit, "a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is")
                 continue
             }
-            let directories = note.groups
-            guard !directories.isEmpty || note.read().flatMap({ try? Child.adopt($0.pid, started: $0.started) }) != nil else {
+            endLeftover(unit)
+        }
+    }
+
+    func endLeftover(_ unit: ServiceUnit) {
+        let note = ProcessNote(options.directory, unit.name)
+        var run: UnitRun?
+        do {
+            let directories = try note.groups
+            if directories.isEmpty, try note.process() == nil {
                 note.remove()
-                continue
+            } else {
+                let kept = try keep(unit, UnitGroup(unit.name, directories, own: supervisor.root.own))
+                run = kept
+                try takeOver(kept)
+                if kept.isAlive { report(unit, "it is ended: a former supervisor left it, and it is no unit any more") }
+                dismiss(kept, within: options.policy.grace)
             }
-            do {
-                let run = try keep(unit, UnitGroup(name, directories, own: supervisor.root.own))
-                try takeOver(run)
-                if run.isAlive { report(unit, "it is ended: a former supervisor left it, and it is no unit any more") }
-                dismiss(run, within: options.policy.grace)
-            } catch {
-                report(unit, "\(error)")
-            }
+            postponed[unit.name] = nil
+        } catch {
+            if postpone(unit, isLeftover: true, for: error), let run { letGo(run) }
         }
     }
 
@@ -45,7 +53,7 @@ extension SupervisorLoop {
             run.child = child
             return began(run)
         }
-        let noted = run.isOurs ? ProcessNote(directory, run.unit.name).read().flatMap { try? Child.adopt($0.pid, started: $0.started) } : nil
+        let noted = run.isOurs ? try ProcessNote(directory, run.unit.name).process() : nil
         // Where there are no groups, only the note says who it is.
         if let noted { run.group.note(noted.pid) }
         // So that the end of a former supervisor's throttling is not missed where that one was killed; whoever comes next would be slow as well.

@@ -7,6 +7,7 @@ extension SupervisorLoop {
     /// These are the units from now on.
     func take(_ units: [ServiceUnit]) {
         arrivals = []
+        forgetPostponed(units)
         for run in runs.values { run.successor = nil }
         let change = UnitsChange(from: runs.values.filter { !$0.isLeaving }.map(\.unit), to: units)
         for unit in change.removed { if let run = byName[unit.name] { dismiss(run, within: options.policy.grace) } }
@@ -47,31 +48,41 @@ extension SupervisorLoop {
             if old.isLeaving { old.successor = unit } else { report(unit, "there are two units of that name; the second is left out") }
             return
         }
-        if isDryRun, !startsItself(unit) { return observe(unit) }
+        var made: UnitGroup?, run: UnitRun?
         do {
-            let group: UnitGroup
-            if case .group(let path) = unit.origin {
-                group = try supervisor.root.adopt(unit.name, at: path)
+            if isDryRun, !startsItself(unit) {
+                try observe(unit)
             } else {
-                group = try makeGroup(unit)
+                let group: UnitGroup
+                if case .group(let path) = unit.origin {
+                    group = try supervisor.root.adopt(unit.name, at: path)
+                } else {
+                    group = try makeGroup(unit)
+                    made = group
+                }
+                let kept = try keep(unit, group)
+                run = kept
+                shape(kept)
+                try takeOver(kept)
+                if kept.isOurs, !kept.isAlive {
+                    // Also of one that does not run: its group is there.
+                    note(kept)
+                    kept.startAt = now
+                }
             }
-            let run = try keep(unit, group)
-            shape(run)
-            try takeOver(run)
-            if run.isOurs {
-                // Also of one that does not run: its group is there.
-                if !run.isAlive { note(run) }
-                if !run.isAlive { run.startAt = now }
-            }
+            postponed[unit.name] = nil
         } catch {
-            report(unit, "\(error)")
+            guard postpone(unit, for: error) else { return }
+            if let run { letGo(run) }
+            // Nothing is left of the attempt. What runs there is found again.
+            if let made, made.isEmpty { try? made.remove() }
         }
     }
 
     /// A group for a unit. Where one of its name is there already, it is taken if a note says that a supervisor with this directory made it, and made anew if
     /// nobody is in it; any other is somebody's own.
     private func makeGroup(_ unit: ServiceUnit) throws(GroupError) -> UnitGroup {
-        var known = Set(ProcessNote(directory, unit.name).groups.map(\.identity))
+        var known = Set(try ProcessNote(directory, unit.name).groups.map(\.identity))
         if let run = byName[unit.name] { known.formUnion(run.group.directories.map(\.identity)) }
         // One that ran before keeps the group that it was put into when it was let go of.
         var process: Int32?
@@ -88,8 +99,8 @@ extension SupervisorLoop {
             if run.group.eventsFile >= 0, !run.isGroupGone { supervisor.queue.unwatch(run.group.eventsFile) }
             warden.forget(run.group)
             run.move(to: group)
-            try warden.watch(group)
             if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
+            try warden.watch(group)
             shape(run)
             note(run)
         }
@@ -129,9 +140,13 @@ extension SupervisorLoop {
     func note(_ run: UnitRun) {
         let note = ProcessNote(directory, run.unit.name)
         // Of what ran before only that is noted which has to be taken back: the next supervisor is not to end it.
+        run.noteDue = nil
         if !run.isOurs, run.throttle.isEmpty { return note.remove() }
+        let isUnknown = run.isOurs && run.child != nil && run.child?.started == nil
         let problem = run.isOurs ? note.write(run.child, run.group, run.throttle) : note.write(nil, nil, run.throttle)
         if let problem { report(run.unit, problem) }
+        // A supervisor after this one has to know it.
+        if problem != nil || isUnknown { run.noteDue = now + .seconds(1) }
     }
 
     /// Limits and shares, where they are for us to set.
@@ -190,7 +205,9 @@ extension SupervisorLoop {
         }
     }
 
-    func canStart(_ run: UnitRun) -> Bool { run.unit.dependencies.allSatisfy { byName[$0]?.state ?? .running == .running } && run.state == .stopped }
+    func canStart(_ run: UnitRun) -> Bool {
+        run.state == .stopped && run.unit.dependencies.allSatisfy { postponed[$0] == nil && byName[$0]?.state ?? .running == .running }
+    }
 
     func start(_ run: UnitRun) {
         guard run.state == .stopped, !run.isLeaving, canStart(run), case .command(let command) = run.unit.origin else { return }
@@ -217,7 +234,7 @@ extension SupervisorLoop {
         guard !run.isLeaving, !isStopping, run.isOurs, run.unit.restart == .always || run.unit.restart == .onFailure && isFailure else { return }
         let hasHeld = run.startedAt.map { now - $0 > .seconds(60) } ?? false
         run.restarts = hasHeld ? 1 : run.restarts + 1
-        run.startAt = now + min(.milliseconds(100) * (1 << min(run.restarts - 1, 9)), .seconds(30))
+        run.startAt = now + Self.pause(after: run.restarts)
     }
 
     private static let ownEnvironment: [String: String] = {

@@ -37,12 +37,14 @@ final class SupervisorLoop {
     var stopTurn = Duration.zero
     /// Units that come as soon as the former ones of their names are gone.
     var arrivals: [ServiceUnit] = []
+    /// Units that could not be taken up, by name.
+    var postponed: [String: PostponedUnit] = [:]
     /// What is left after `stopBy` was killed.
     private var hasKilledAll = false
     /// When a guard is to be made again.
     var wardenDue: Duration?
     /// The guard that the queue tells of.
-    var watchedWarden: Int32 = 0
+    var watchedWarden: (pid: Int32, file: Int32) = (0, -1)
     /// So that records can be put beside others'.
     let time = Timekeeper.machine
     var now = Duration.zero
@@ -121,6 +123,7 @@ final class SupervisorLoop {
         now = time.elapsed()
         for token in heard { hear(token) }
         watchWarden()
+        if let trouble = supervisor.queue.takeTrouble() { supervisor.tell("a file can't be watched, which is tried again: \(trouble)") }
         takeRequests()
         keepTime()
         if inheritsChildren { Orphans.reap() }
@@ -157,10 +160,12 @@ final class SupervisorLoop {
     private func wait() -> Duration? {
         var due = [next, channel.nextTurn, stopBy, wardenDue, complaints.nextDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
         for rest in resting.values { due.append(rest.until) }
+        for later in postponed.values { due.append(later.due) }
         // Nobody says when an orphan ends.
         if inheritsChildren { due.append(now + .seconds(2)) }
         for run in runs.values {
             if let killAt = run.killAt { due.append(killAt) }
+            if let noteDue = run.noteDue { due.append(noteDue) }
             if run.state == .starting, let startBy = run.startBy { due.append(startBy) }
             // One whose dependencies don't run waits for them, not for the clock.
             if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
@@ -175,6 +180,7 @@ final class SupervisorLoop {
         let arrived = arrivals
         arrivals = []
         for unit in arrived { add(unit) }
+        tryPostponed()
         wakeRested()
         tellWithheld()
         // Connections that had said too much are read again.
@@ -183,6 +189,7 @@ final class SupervisorLoop {
         for run in runs.values {
             if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
+            if let noteDue = run.noteDue, now >= noteDue { note(run) }
             // Its word may lie unread at a socket that rests.
             if isOverdue(run) { hearOut(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {

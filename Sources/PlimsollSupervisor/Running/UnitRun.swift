@@ -65,6 +65,8 @@ final class UnitRun {
     var startBy: Duration?
     /// When its first process was started or taken over; `nil` if that failed.
     var startedAt: Duration?
+    /// When its note is written again, as that has failed.
+    var noteDue: Duration?
     /// That it can't be killed was told.
     var isKillBlocked = false
     /// Its group was removed by somebody else, and is not watched any more.

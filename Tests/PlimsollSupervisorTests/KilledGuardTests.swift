@@ -1,0 +1,96 @@
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// The guard is killed while units stand still or are slowed down, and then the supervisor.
+@Suite(.serialized, .needs(Workbench.hasFreezer && Workbench.hasCharge, "no version 2 freezer, or no charges, here"))
+struct KilledGuardTests {
+    /// A control file of a unit, and what it says when the unit is free.
+    private struct Mark {
+        let path: String
+        let free: String
+
+        var isFree: Bool { text == free }
+        private var text: String { (try? GroupText.read(path).get()).map { String(decoding: $0, as: UTF8.self) } ?? "none" }
+
+        init?(of unit: String, in root: GroupRoot, _ files: [(Hierarchy, String)]) {
+            let paths = files.compactMap { hierarchy, file in root.parents[hierarchy].map { "\($0)/\(root.prefix)-\(unit)/\(file)" } }
+            guard let path = paths.first(where: { access($0, F_OK) == 0 }) else { return nil }
+            (self.path, free) = (path, (try? GroupText.read(path).get()).map { String(decoding: $0, as: UTF8.self) } ?? "")
+        }
+    }
+
+    private static let freezers = [(Hierarchy.unified, "cgroup.freeze"), (.freezer, "freezer.state")]
+    private static let quotas = [(Hierarchy.unified, "cpu.max"), (.cpu, "cpu.cfs_quota_us")]
+
+    private static func root(_ prefix: String, isVersion1: Bool) -> GroupRoot {
+        isVersion1 ? Workbench.root(version1: [.memory, .freezer], prefix: prefix) : GroupRoot(prefix: prefix)
+    }
+
+    /// Nothing is told of what goes wrong there but that it ended otherwise.
+    private static func must(_ condition: Bool) { precondition(condition) }
+
+    /// In a process of its own, which it kills: one unit stands still or is slowed down, the guard is killed, and its successor has as many files as it had.
+    private static func play(_ root: GroupRoot, isThrottled: Bool, _ directory: String) async throws {
+        let job = ServiceUnit.shell("job") {
+            ($0.role, $0.importance) = (.background, 100)
+            if isThrottled { ($0.suspension, $0.allowance) = (.never, .milliseconds(1)) }
+        }
+        let fleet = try RunningFleet([.shell("web"), job], root: root) {
+            $0.directory = directory
+            ($0.policy.leaveTime, $0.policy.leastPushOut) = (isThrottled ? .seconds(3600) : .milliseconds(50), .zero)
+        }
+        // Whoever is killed removes nothing.
+        rmdir(fleet.directory.path)
+        let source = fleet.source, wanted = isThrottled ? UnitAction.throttle(true) : .suspend
+        // Nothing more is to happen to it.
+        fleet.supervisor.onRecord { if $0.action == wanted { source.push(usage: .zero, limit: .gibibytes(1)) } }
+        must(await fleet.waits { ["web", "job"].allSatisfy { fleet.state($0) == .running } })
+        guard let mark = Mark(of: "job", in: root, isThrottled ? quotas : freezers) else { preconditionFailure("no file") }
+        fleet.push()
+        must(await fleet.waits { fleet.records.contains { $0.action == wanted && $0.result != nil && $0.result?.failure == nil } })
+        must(!mark.isFree && fleet.problems.isEmpty)
+        func files(_ pid: Int32) -> Int { RunningFleet.names(in: "/proc/\(pid)/fd").count }
+        guard let first = fleet.guardian else { preconditionFailure("no guard") }
+        let count = files(first)
+        kill(first, SIGKILL)
+        must(await fleet.waits { fleet.guardian.map { $0 != first && files($0) == count } ?? false })
+        must(!mark.isFree)
+        kill(getpid(), SIGKILL)
+    }
+
+    /// What is left of a fleet whose supervisor was killed, seen from outside.
+    private func isFree(_ root: GroupRoot, isThrottled: Bool, _ directory: String) async -> Bool {
+        defer {
+            for name in ["web", "job"] {
+                if let group = try? root.make(name) { Workbench.clear(group) }
+            }
+            for name in RunningFleet.names(in: directory) { unlink("\(directory)/\(name)") }
+        }
+        let files = isThrottled ? Self.quotas : Self.freezers, free = ["0\n", "THAWED\n", "-1\n", "max 100000\n"]
+        return await until("the job is free") { Mark(of: "job", in: root, files).map { free.contains($0.free) } ?? false }
+    }
+
+    @Test(arguments: [false, true])
+    func `T32 the guard after one that was killed lets run what stood still before`(isVersion1: Bool) async throws {
+        let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
+        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String, isVersion1 = isVersion1 as Bool] in
+            try await Self.play(Self.root(prefix, isVersion1: isVersion1), isThrottled: false, path)
+        }
+        #expect(await isFree(Self.root(prefix, isVersion1: isVersion1), isThrottled: false, path))
+    }
+
+    @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
+    func `T32 C36 the guard after one that was killed lifts what slowed a unit down before`() async throws {
+        let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
+        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
+            try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: true, path)
+        }
+        #expect(await isFree(Self.root(prefix, isVersion1: false), isThrottled: true, path))
+    }
+}

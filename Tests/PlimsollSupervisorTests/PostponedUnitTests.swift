@@ -1,0 +1,159 @@
+import CSystemCallFaults
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+extension SupervisorFaultTests {
+    /// Units that can't be taken up at first, and files that can't be watched.
+    @Suite(.serialized) struct Postponed {
+        private static let kinds = [FAULT_BIND, FAULT_CHMOD, FAULT_MKDIR, FAULT_OPENAT, FAULT_OPEN, FAULT_PIPE2, FAULT_EPOLL_CTL].map(\.rawValue)
+
+        /// Every few calls from one near the first on, until one is not come to; `PLIMSOLL_RUNS=100` comes to nearly all.
+        private func forEachPoint(of kind: fault_call, _ play: (fault_call, Int) async throws -> Bool) async throws {
+            let step = kind == FAULT_OPENAT ? 40 : 8
+            runs: for seed in seeds(0..<0) {
+                for nth in stride(from: 1 + Int(seed % UInt64(step)), through: 400, by: step) where try await !play(kind, nth) { continue runs }
+                Issue.record("still failing after 400 calls")
+            }
+        }
+
+        /// It leaves a child: that nobody is left, only the group says.
+        private let units: [ServiceUnit] = [
+            .shell("web", "sleep 1000 & exec sleep 1000") { ($0.restart, $0.dependencies) = (.always, ["base"]) },
+            .shell("base") { $0.restart = .always },
+        ]
+
+        private func areUp(_ fleet: RunningFleet) -> Bool { ["web", "base"].allSatisfy { fleet.process($0).map(RunningFleet.isRunning) ?? false } }
+
+        /// A supervisor's life in which calls of one kind fail from the `nth` on; whether it has come to that one.
+        private func live(_ kind: fault_call, _ nth: Int, _ times: Int, _ number: Int32) async throws -> Bool {
+            faults_arm(kind, nth, times, number)
+            defer { faults_disarm() }
+            let fleet = try RunningFleet(units, isFaulted: true)
+            #expect(await fleet.waits { areUp(fleet) || fleet.isOver }, "\(kind) \(nth): \(fleet.problems)")
+            let wasReached = faults_count(kind) >= nth
+            if fleet.isOver {
+                // What it works with itself could not be made.
+                #expect(!fleet.problems.isEmpty, "\(kind) \(nth)")
+                fleet.clear()
+                #expect(fleet.hasNoGroups)
+                return wasReached
+            }
+            let web = try #require(fleet.process("web")), base = fleet.process("base")
+            kill(web, SIGKILL)
+            var last = web
+            #expect(
+                await fleet.waits {
+                    last = fleet.process("web") ?? web
+                    return last != web && RunningFleet.isRunning(last)
+                }, "\(kind) \(nth): \(fleet.problems)")
+            #expect(fleet.process("base") == base)
+            fleet.supervisor.reload([units[1]])
+            #expect(await fleet.waits { fleet.report("web") == nil && !RunningFleet.isRunning(last) }, "\(kind) \(nth): \(fleet.problems)")
+            let hasEnded = await fleet.stop()
+            #expect(hasEnded && !(base.map(RunningFleet.isRunning) ?? true), "\(kind) \(nth): \(fleet.problems)")
+            return wasReached
+        }
+
+        @Test(arguments: kinds, [(EMFILE, 1), (ENOMEM, 3)])
+        func `whichever call fails, units come up, come back and end`(kind: UInt32, failure: (number: Int32, times: Int)) async throws {
+            try await forEachPoint(of: fault_call(kind)) { try await live($0, $1, failure.times, failure.number) }
+        }
+
+        /// A supervisor that takes over what another left; whether the `nth` call was come to.
+        private func takeOver(_ kind: fault_call, _ nth: Int) async throws -> Bool {
+            let first = try RunningFleet([.shell("web"), .shell("old")]) { $0.leavesUnits = true }
+            #expect(await first.waits { first.process("web") != nil && first.process("old") != nil })
+            let web = try #require(first.process("web")), old = try #require(first.process("old"))
+            defer { for pid in [web, old] { waitpid(pid, nil, 0) } }
+            first.supervisor.stop()
+            #expect(await first.waits { first.isOver })
+            let place: Comment = "\(kind) \(nth)"
+            faults_arm(kind, nth, 1, EMFILE)
+            defer { faults_disarm() }
+            var next = try RunningFleet([.shell("web")], after: first, isFaulted: true)
+            #expect(await next.waits { next.isOver || next.state("web") == .running && !RunningFleet.isRunning(old) }, place)
+            let wasReached = faults_count(kind) >= nth
+            faults_disarm()
+            if next.isOver {
+                #expect(!next.problems.isEmpty && RunningFleet.isRunning(web), place)
+                next = try RunningFleet([.shell("web")], after: first)
+                #expect(await next.waits { next.state("web") == .running && !RunningFleet.isRunning(old) }, place)
+            }
+            #expect(await next.waits { next.process("web") == web }, "\(kind) \(nth): \(next.problems)")
+            let hasEnded = await next.stop()
+            #expect(hasEnded && !RunningFleet.isRunning(web), "\(kind) \(nth): \(next.problems)")
+            return wasReached
+        }
+
+        @Test(arguments: [FAULT_OPENAT, FAULT_OPEN, FAULT_PIDFD_OPEN].map(\.rawValue))
+        func `K38 whichever call fails, what a former supervisor left is taken over, ends if it is no unit, and is not started twice`(
+            kind: UInt32
+        ) async throws {
+            try await forEachPoint(of: fault_call(kind), takeOver)
+        }
+    }
+
+    @Test(arguments: [EADDRINUSE, EMFILE])
+    func `a unit whose sockets can't be made is told once, tried again, and waited for by what depends on it`(number: Int32) async throws {
+        defer { faults_disarm() }
+        let fleet = try RunningFleet([.shell("first")], isFaulted: true)
+        #expect(await fleet.waits { fleet.state("first") == .running })
+        // Three sockets of a unit: with the third try they are there.
+        faults_arm(FAULT_BIND, 1, 2, number)
+        fleet.supervisor.reload([.shell("first"), .shell("web") { $0.dependencies = ["base"] }, .shell("base")])
+        #expect(await fleet.waits { fleet.state("web") == .running && fleet.state("base") == .running })
+        #expect(faults_count(FAULT_BIND) == 2 + 3 + 3)
+        let web = try #require(fleet.report("web")), base = try #require(fleet.report("base"))
+        #expect(base.since <= web.since)
+        #expect(fleet.problems.allSatisfy { $0.contains("listening at") } && (1...2).contains(fleet.problems.count), "\(fleet.problems)")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `a unit that can't be taken up is let go of by a units file without it, and by the end`() async throws {
+        defer { faults_disarm() }
+        let fleet = try RunningFleet([.shell("first")], isFaulted: true)
+        #expect(await fleet.waits { fleet.state("first") == .running })
+        faults_arm(FAULT_BIND, 1, 1_000_000, EMFILE)
+        fleet.supervisor.reload([.shell("first"), .shell("web")])
+        #expect(await fleet.waits { faults_count(FAULT_BIND) > 2 })
+        fleet.supervisor.reload([.shell("first") { $0.importance = 7 }])
+        #expect(await fleet.waits { fleet.report("first")?.importance == 7 })
+        fleet.supervisor.reload([.shell("first") { $0.importance = 8 }, .shell("base")])
+        #expect(await fleet.waits { fleet.problems.contains { $0.hasPrefix("base: ") } })
+        faults_disarm()
+        #expect(await fleet.stop() && fleet.report("web") == nil)
+    }
+
+    @Test func `a queue that can't hear its bell is none`() {
+        socket_faults_begin(1, ENOSPC, false)
+        #expect(throws: SupervisorError.self) { try EventQueue() }
+        #expect(socket_faults_end())
+    }
+
+    @Test func `what can't be watched is told once, and watched as soon as that works`() throws {
+        let queue = try EventQueue(), output = Output()
+        _ = write(output.write, "x", 1)
+        func heard() -> [EventQueue.Token] {
+            var heard: [EventQueue.Token] = []
+            queue.wait(atMost: .zero) { heard.append($0) }
+            return heard
+        }
+        socket_faults_begin(1, ENOSPC, true)
+        queue.watch(output.read, for: .readable, 7)
+        queue.watch(output.write, for: .changed, 8)
+        queue.unwatch(output.write)
+        #expect(socket_faults_end())
+        #expect(queue.takeTrouble() == "No space left on device" && queue.takeTrouble() == nil)
+        #expect(heard() == [7] && queue.takeTrouble() == nil)
+        // Another token for the same file takes the former one's place.
+        queue.watch(output.read, for: .readable, 9)
+        #expect(heard() == [9])
+        queue.unwatch(output.read)
+        #expect(heard().isEmpty)
+    }
+}

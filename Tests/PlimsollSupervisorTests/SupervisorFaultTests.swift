@@ -1,0 +1,157 @@
+import CSystemCallFaults
+import Glibc
+import Plimsoll
+import PlimsollLinux
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+/// A running supervisor whose calls about processes fail: once, a few times in a row, or each time.
+///
+/// One after the other, as what is to fail is armed for all threads that have joined.
+@Suite(.serialized, .needs(faults_work(), "a sanitizer has these calls for itself")) struct SupervisorFaultTests {
+    static let numbers = [EAGAIN, ENOMEM, EMFILE, EINTR, EPERM, ENOSYS, ESRCH]
+
+    private func fleet(_ change: (inout ServiceUnit) -> Void = { _ in }) async throws -> RunningFleet {
+        let fleet = try RunningFleet(
+            [.shell("web", "exec sleep 1000") { unit in (unit.restart, _) = (.always, change(&unit)) }, .shell("other")], isFaulted: true)
+        #expect(await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil })
+        return fleet
+    }
+
+    /// Kills the unit's process, and waits until another runs in its place.
+    private func isStartedAgain(_ unit: String, of fleet: RunningFleet) async throws -> Bool {
+        let first = try #require(fleet.process(unit))
+        kill(first, SIGKILL)
+        return await fleet.waits {
+            fleet.state(unit) == .running && fleet.process(unit).map { $0 != first && RunningFleet.isRunning($0) } ?? false
+        }
+    }
+
+    /// Guards that this process has started and nobody has waited for.
+    private func guards() -> [Int32] {
+        ProcessTable.all().filter { $0.parent == getpid() && $0.isOver }.map(\.pid).filter {
+            (try? GroupText.read("/proc/\($0)/comm").get()) == Array("plimsoll-guard\n".utf8)
+        }
+    }
+
+    /// It looks after its units still, and leaves none of them behind.
+    private func endsWell(_ fleet: RunningFleet, _ others: Int32?) async -> Bool {
+        faults_disarm()
+        let processes = ["web", "other"].compactMap { fleet.process($0) }
+        #expect(fleet.process("other") == others, "another unit was started again")
+        let isOver = await fleet.stop()
+        for process in processes { #expect(!RunningFleet.isRunning(process), "process \(process) is an orphan") }
+        return isOver
+    }
+
+    @Test(arguments: numbers, [1, 5])
+    func `a process that can't be made is made later, and other units go on`(number: Int32, times: Int) async throws {
+        defer { faults_disarm() }
+        let fleet = try await fleet(), other = fleet.process("other")
+        faults_arm(FAULT_CLONE3, 1, times, number)
+        // What is tried where clone3(2) is refused.
+        faults_arm(FAULT_CLONE, 1, 1, number)
+        #expect(try await isStartedAgain("web", of: fleet))
+        #expect(faults_count(FAULT_CLONE3) >= 1)
+        #expect(await endsWell(fleet, other))
+    }
+
+    @Test(arguments: numbers)
+    func `K38 a process that no descriptor can be had of is not kept, and another is started`(number: Int32) async throws {
+        defer { faults_disarm() }
+        let fleet = try await fleet(), other = fleet.process("other")
+        faults_arm(FAULT_CLONE3, 1, 4, ENOSYS)
+        faults_arm(FAULT_PIDFD_OPEN, 1, 1, number)
+        #expect(try await isStartedAgain("web", of: fleet))
+        #expect(faults_count(FAULT_PIDFD_OPEN) >= 1)
+        #expect(fleet.problems.contains { $0.contains("web: cannot start /bin/sh: no process could be made") }, "\(fleet.problems)")
+        #expect(await endsWell(fleet, other))
+    }
+
+    @Test(arguments: [EAGAIN, EINTR, EPERM, ECHILD], [1, 3])
+    func `an end whose status can't be had is seen all the same, and nobody stays a zombie`(number: Int32, times: Int) async throws {
+        defer { faults_disarm() }
+        let fleet = try await fleet(), other = fleet.process("other"), first = try #require(fleet.process("web"))
+        faults_arm(FAULT_WAITID, 1, times, number)
+        #expect(try await isStartedAgain("web", of: fleet))
+        #expect(faults_count(FAULT_WAITID) >= times || number == ECHILD)
+        // Who says that it is no child of ours is believed, and it is left to whose it is.
+        if number == ECHILD { waitpid(first, nil, 0) }
+        #expect(ProcessTable.stat(of: first).map { $0.parent != getpid() } ?? true)
+        #expect(await endsWell(fleet, other))
+    }
+
+    @Test(arguments: [EAGAIN, EPERM, ESRCH], [1, 100])
+    func `a unit that no signal reaches ends all the same`(number: Int32, times: Int) async throws {
+        defer { faults_disarm() }
+        let fleet = try await fleet { $0.restart = .never }, web = try #require(fleet.process("web")), other = fleet.process("other")
+        faults_arm(FAULT_PIDFD_SIGNAL, 1, times, number)
+        fleet.supervisor.reload([.shell("other")])
+        #expect(await fleet.waits { fleet.report("web") == nil && !RunningFleet.isRunning(web) })
+        #expect(faults_count(FAULT_PIDFD_SIGNAL) >= 1)
+        #expect(await endsWell(fleet, other))
+    }
+
+    @Test(.needs(Workbench.hasVersion1Memory, "no version 1 groups here"), arguments: [EAGAIN, EPERM, EMFILE])
+    func `a unit that a kill has not reached is killed again`(number: Int32) async throws {
+        defer { faults_disarm() }
+        let fleet = try RunningFleet([.shell("web"), .shell("other")], root: Workbench.root(version1: [.memory]), isFaulted: true)
+        #expect(await fleet.waits { fleet.process("web") != nil && fleet.process("other") != nil })
+        let web = try #require(fleet.process("web")), other = fleet.process("other")
+        // All that the request to end and the first kill try.
+        faults_arm(number == EMFILE ? FAULT_PIDFD_OPEN : FAULT_PIDFD_SIGNAL, 1, number == EMFILE ? 4 : 5, number)
+        fleet.supervisor.reload([.shell("other")])
+        #expect(await fleet.waits { fleet.report("web") == nil && !RunningFleet.isRunning(web) })
+        #expect(await endsWell(fleet, other))
+    }
+
+    @Test(.needs(Workbench.hasVersion1Memory, "no version 1 groups here"))
+    func `a unit is started again only once the child is gone that a first kill has not reached`() async throws {
+        defer { faults_disarm() }
+        let directory = Fixture.Directory(), file = "\(directory.path)/children"
+        let fleet = try RunningFleet(
+            [.shell("web", "sleep 1000 & echo $! >> \(file); exec sleep 1000") { $0.restart = .always }],
+            root: Workbench.root(version1: [.memory]), isFaulted: true)
+        func children() -> [Int32] {
+            let text = String(decoding: (try? GroupText.read(file).get()) ?? [], as: UTF8.self)
+            return text.hasSuffix("\n") ? text.split(separator: "\n").compactMap { Int32($0) } : []
+        }
+        #expect(await fleet.waits { children().count == 1 && fleet.process("web") != nil })
+        let child = try #require(children().first), first = try #require(fleet.process("web"))
+        // Two passes each to stop and to kill it.
+        faults_arm(FAULT_PIDFD_SIGNAL, 1, 4, EPERM)
+        kill(first, SIGKILL)
+        var wasRunning = false
+        #expect(
+            await fleet.waits {
+                guard children().count > 1 else { return false }
+                // Who runs now ran when the next one was started.
+                wasRunning = RunningFleet.isRunning(child)
+                return true
+            })
+        #expect(!wasRunning && faults_count(FAULT_PIDFD_SIGNAL) > 4)
+        #expect(await fleet.stop())
+        unlink(file)
+    }
+
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine), arguments: [EAGAIN, EMFILE], [false, true])
+    func `T32 a guard that can't be made, or that no descriptor can be had of, is made again`(number: Int32, isMade: Bool) async throws {
+        defer { faults_disarm() }
+        let fleet = try RunningFleet([.shell("web"), .shell("other"), .shell("hog") { $0.role = .background }], isFaulted: true) {
+            $0.policy.leaveTime = .milliseconds(50)
+        }
+        #expect(await fleet.waits { fleet.process("hog") != nil && fleet.process("other") != nil })
+        let other = fleet.process("other"), first = try #require(fleet.guardian)
+        // Of itself, for the guard to watch, and of the guard.
+        if isMade { faults_arm(FAULT_PIDFD_OPEN, 1, 2, number) } else { faults_arm(FAULT_CLONE, 1, 1, number) }
+        kill(first, SIGKILL)
+        #expect(await fleet.waits { fleet.guardian.map { $0 != first } ?? false })
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result?.failure == nil && $0.result != nil } })
+        #expect(fleet.problems.contains { $0.contains("the guard can't be started again") }, "\(fleet.problems)")
+        #expect(await endsWell(fleet, other))
+        #expect(await fleet.waits { guards().isEmpty })
+    }
+}
