@@ -22,8 +22,8 @@ struct KillAnywhereTests {
     /// Those that wait for a shortage to pass take seconds.
     private static let samples = [
         Sample(phases: [.start], calls: 900), Sample(phases: [.takeOver], calls: 1250), Sample(phases: [.restart], calls: 300),
-        Sample(phases: [.guard], calls: 200), Sample(phases: [.contain], calls: 300), Sample(phases: [.reload], calls: 300),
-        Sample(phases: [.stop], calls: 420), Sample(phases: [.leave], calls: 300), Sample(phases: [.freeze, .throttle], calls: 500, points: 1),
+        Sample(phases: [.guard], calls: 200), Sample(phases: [.contain], calls: 160), Sample(phases: [.reload], calls: 300),
+        Sample(phases: [.stop], calls: 250), Sample(phases: [.leave], calls: 300), Sample(phases: [.freeze, .throttle], calls: 500, points: 1),
     ]
 
     /// Why no thread can be traced here; `nil` if one can.
