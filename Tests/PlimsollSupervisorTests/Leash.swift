@@ -1,4 +1,5 @@
 import Glibc
+import Plimsoll
 
 @testable import PlimsollSupervisor
 
@@ -14,9 +15,21 @@ enum Leash {
     static let mark: String = {
         let mark = "\(getpid())-\(ProcessTable.stat(of: getpid())?.started ?? 0)"
         setenv(variable, mark, 1)
-        guard start(mark) else { fatalError("no shell could be started that ends what tests leave behind") }
+        guard start(mark), startReaper() else { fatalError("no shell could be started that ends what tests leave behind") }
         return mark
     }()
+
+    /// Waits for children of tests that nobody else waits for: what a supervisor has left to run, and has ended since. Beside a zombie Swift Testing does not see
+    /// its exit tests end.
+    private static func startReaper() -> Bool {
+        Thread.start("reaper") {
+            let pause = Parker()
+            while true {
+                pause.park(atMost: .milliseconds(100))
+                Orphans.reap()
+            }
+        }
+    }
 
     /// Waits for the end of its standard input, which is this process's end.
     private static let script = """
