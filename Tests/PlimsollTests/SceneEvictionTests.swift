@@ -34,10 +34,10 @@ import Testing
         try #require(stage.manager.parts.purgeables.snapshot.first { $0.purgeable is SceneEviction && $0.name.contains(state) }).purgeable
     }
 
-    /// Brings `scene` to the front and blocks until it is there.
+    /// Brings `scene` to the front and blocks until it is there. Off the cooperative pool, whose threads tests like this one block.
     private static func bringToFront(_ scene: Scene) {
         let done = Parker()
-        Task {
+        scene.lifecycle.threads.run {
             _ = try? await scene.enterForeground(cause: .operator)
             done.unpark()
         }
