@@ -2,6 +2,7 @@ import Foundation
 import Plimsoll
 import PlimsollSupervisor
 import PlimsollTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -164,8 +165,13 @@ import Testing
         link.look()
         let messages = said()
         #expect(messages.contains { $0.isStopping && $0.status != nil } && messages.contains { $0.isAlive })
-        // Somebody takes what lies there a moment after it was found full.
+        // While it stays full, it is tried again: at once would be too soon.
         fill()
+        let complaints = Mutex(0)
+        let patient = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { _ in complaints.withLock { $0 += 1 } }
+        let took = ContinuousClock().measure { patient.look() }
+        #expect(took >= .milliseconds(100) && complaints.withLock { $0 } == 1)
+        // Somebody takes what lies there a moment after it was found full.
         let looked = Thread { link.look() }
         looked.start()
         var heard: [NotifyMessage] = []

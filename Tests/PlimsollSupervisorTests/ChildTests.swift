@@ -1,4 +1,6 @@
 import Glibc
+import Plimsoll
+import Synchronization
 import TestSupport
 import Testing
 
@@ -125,11 +127,24 @@ import Testing
             var action = sigaction()
             action.__sigaction_handler.sa_handler = { _ in }
             precondition(sigaction(SIGALRM, &action, nil) == 0)
-            let every = timeval(tv_sec: 0, tv_usec: 300)
-            var timer = itimerval(it_interval: every, it_value: every)
-            precondition(setitimer(__itimer_which_t(ITIMER_REAL.rawValue), &timer, nil) == 0)
+            // To this very thread, which the pool has made with signals blocked: the kernel would give a process's signals to another.
+            var signals = sigset_t()
+            sigemptyset(&signals)
+            sigaddset(&signals, SIGALRM)
+            pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+            let thread = pthread_self(), isOver = Mutex(false)
+            let isSending = Plimsoll.Thread.start("signals") {
+                blockUntil("the end") {
+                    isOver.withLock { isOver in
+                        if !isOver { pthread_kill(thread, SIGALRM) }
+                        return isOver
+                    }
+                }
+            }
+            precondition(isSending)
+            defer { isOver.withLock { $0 = true } }
             let guardian = try Guard()
-            for _ in 0..<50 {
+            for _ in 0..<200 {
                 let child = try Child.start(.init(["/bin/sleep", "1000"]))
                 try guardian.watch(child)
                 child.signal(SIGKILL)

@@ -183,6 +183,35 @@ import Testing
         #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
     }
 
+    @Test func `T32 a guard that does not answer is replaced by one that knows of the processes that were stopped`() throws {
+        let (child, output) = try busy(in: nil), (other, words) = try busy(in: nil)
+        defer {
+            for child in [child, other] {
+                child.signal(SIGKILL)
+                child.waitForEnd()
+            }
+        }
+        #expect(output.line() == "x" && words.line() == "x")
+        var guardian: Guard? = try Guard(patience: .milliseconds(200))
+        try guardian!.watch(child)
+        let former = try Child.adopt(guardian!.pid)
+        former.signal(SIGSTOP)
+        try guardian!.watch(other)
+        #expect(guardian!.isAlive && guardian!.pid != former.pid && former.waitForEnd(within: Workbench.limit) != nil)
+        // Also when it is told to forget.
+        let next = try Child.adopt(guardian!.pid)
+        next.signal(SIGSTOP)
+        guardian!.forget(other)
+        #expect(guardian!.isAlive && guardian!.pid != next.pid && next.waitForEnd(within: Workbench.limit) != nil)
+        for child in [child, other] {
+            child.signal(SIGSTOP)
+            blockUntil("the stop") { ProcessTable.stat(of: child.pid)?.state == UInt8(ascii: "T") }
+        }
+        guardian = nil
+        #expect(writes(output))
+        #expect(ProcessTable.stat(of: other.pid)?.state == UInt8(ascii: "T"))
+    }
+
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
     func `T32 a guard that does not answer is replaced by one that knows everything, and thaws nothing later`() throws {
         let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")

@@ -44,7 +44,7 @@ struct RunningSpeakersTests {
     private func has(_ name: String) -> Bool { access("\(directory.path)/\(name)", F_OK) == 0 }
     private func clear() { for name in RunningFleet.names(in: directory.path) { unlink("\(directory.path)/\(name)") } }
 
-    /// A worker of another user says all that could harm its unit, by both channels, and ends.
+    /// A worker of another user says all that could harm its unit, by both channels, and stays: of a process that has ended nobody can say whose it was.
     private var hostileWorker: String {
         """
         if (!fork) {
@@ -52,7 +52,7 @@ struct RunningSpeakersTests {
             say_it("MAINPID=$$"); say_it("STOPPING=1"); say_it("WATCHDOG=trigger"); say_it("FDSTOREREMOVE=1\\nFDNAME=x"); say_it("WATCHDOG_USEC=1000");
             my $l = eval { link_up() };
             if ($l) { syswrite($l, "2 saved is=yes\\n"); sysread($l, my $t, 100); open(my $f, '>', '\(directory.path)/heard'); print $f $t; close $f }
-            mark('\(directory.path)/worker'); exit 0;
+            mark('\(directory.path)/worker'); sleep 1000 while 1;
         }
         """
     }
@@ -73,7 +73,7 @@ struct RunningSpeakersTests {
     }
 
     @Test func `with notifyAccess all a worker speaks for its unit, with none nobody does`() async throws {
-        // The worker stays: of a process that has ended nobody can say whose it was.
+        // The worker stays here, too.
         let ready = "if (!fork) { become(65534); say_it('READY=1'); sleep 1000 while 1 } sleep 1000 while 1"
         let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
         let mute = perl("mute", "say_it('STOPPING=1'); mark('\(directory.path)/said'); sleep 1000 while 1") { $0.notifyAccess = .none }

@@ -84,9 +84,13 @@ import Testing
         #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
         var guardian: Guard? = try Guard(keeping: [file], patience: .milliseconds(100))
         // One answer: its descriptors are in place.
-        let group = try UnitGroup("loose", [], own: OwnGroups())
-        try guardian!.watch(group)
-        guardian!.forget(group)
+        let child = try Child.start(.init(["/bin/sleep", "1000"]))
+        defer {
+            child.signal(SIGKILL)
+            child.waitForEnd()
+        }
+        try guardian!.watch(child)
+        guardian!.forget(child)
         let process = try Child.adopt(guardian!.pid)
         process.signal(SIGSTOP)
         close(file)

@@ -100,12 +100,13 @@ import Testing
     }
 
     @Test func `C46 what a wake did after it was told is saved and erased when it is to stand still again`() async throws {
-        let key = lifecycle.keep(try SecretTests.secret()), saved = Log<Int>(), value = Counter()
-        let store = MemoryStateStore()
+        let key = lifecycle.keep(try SecretTests.secret()), saved = Log<Int>(), arrivals = Log<Bool?>(), value = Counter()
+        let store = MemoryStateStore(), lifecycle = lifecycle
         lifecycle.preserve(
             "value", in: store,
             snapshot: {
                 saved.add(value.value)
+                arrivals.add(lifecycle.arrival)
                 return [UInt8(value.value)]
             }, restore: { _ in })
         try await lifecycle.launch()
@@ -118,6 +119,8 @@ import Testing
         try await lifecycle.enterBackground(cause: .supervisor, within: .seconds(5))
         #expect(key.isWiped && SecretTests.isZero(key) && saved.all.last == 1 && store.writes == writes + 1)
         #expect(lifecycle.arrival == true && lifecycle.lastScrub?.reason == .wake)
+        // While it is saved again it has not arrived: frozen now, it would lose that.
+        #expect(arrivals.all == [nil, nil, nil])
         // By a task: saved once that has ended, and erased then.
         let task = stage.manager.beginBackgroundTask("poll") { task, _ in task.end() }
         try key.refill { SecretTests.fill(&$0, 2) }

@@ -89,6 +89,8 @@ import Testing
     private final class Last: Sendable {
         let cache = CacheSeatTests.cache()
         let isGiven = Atomic(false)
+        /// Where its seat is.
+        let seat = Atomic<UInt>(0)
     }
 
     @Test func `a thread that ends inside a borrow keeps no writer waiting`() async {
@@ -105,6 +107,7 @@ import Testing
                     last.cache.withValue(forKey: 1) { _ in
                         // Writing has the thread be given a reference, which it never takes.
                         last.cache.insert(Object(2), forKey: 2)
+                        last.seat.store(UInt(bitPattern: ThreadSeat.current?.base), ordering: .relaxed)
                         last.isGiven.store((ThreadSeat.current?.given.pointee.load(ordering: .relaxed) ?? 0) != 0, ordering: .relaxed)
                         pthread_exit(nil)
                     }
@@ -116,7 +119,12 @@ import Testing
             _ = crew.start(1) { _ in
                 cache.insert(Object(3, alive: alive), forKey: 3)
                 while !Self.isOpen(cache) { _ = cache.value(forKey: 3) }
-                cache.withValue(forKey: 3) { _ in cache.removeAll() }
+                guard UInt(bitPattern: ThreadSeat.current?.base) == last.seat.load(ordering: .relaxed) else { exit(4) }
+                cache.withValue(forKey: 3) { _ in
+                    // It borrows, as if nobody had sat there before.
+                    guard ThreadSeat.current?.lender.pointee.load(ordering: .relaxed) != 0 else { exit(5) }
+                    cache.removeAll()
+                }
             }
             crew.waitForEnd()
             exit(cache.count == 0 && alive.value == 0 ? 0 : 3)

@@ -54,6 +54,47 @@ import Testing
         }
     }
 
+    @Test func `C26 a handler that begins while the deadline passes is cancelled, too`() async {
+        let clock = ManualClock(), begun = Counter(), cancelled = Counter(), outcomes = Log<FanOut.Outcome>()
+        let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
+        let running = Counter(), isArmed = Mutex(false), isOver = Switch()
+        // The first thread started for the ninth handler runs it, and its task has still to be noted, when the deadline comes.
+        let threads = HandlerThreads(startThread: { name, body in
+            running.add(1)
+            let isStarted = Thread.start(name) {
+                body()
+                running.add(-1)
+            }
+            let isFirst = isArmed.withLock { isArmed in
+                defer { isArmed = false }
+                return isArmed
+            }
+            if isFirst {
+                blockUntil("the ninth has begun") { begun.value > 8 }
+                clock.advance(by: .seconds(1))
+            }
+            return isStarted
+        })
+        let handlers = (0..<9).map { index in
+            FanOut.Handler(name: "\(index)") {
+                begun.add(1)
+                // Keeps its thread, so that another is started for the next.
+                blockUntil("the end") { Task.isCancelled || isOver.isOn }
+                if Task.isCancelled { cancelled.add(1) }
+            }
+        }
+        Task { outcomes.add(await FanOut.call(handlers, .forward, until: .seconds(1), alarms, threads)) }
+        await until("eight are called, and no thread stands by") { begun.value == 8 && running.value == 8 }
+        isArmed.withLock { $0 = true }
+        // At the second look without progress another is called beside them.
+        clock.advance(by: Alarms.stride * 3)
+        await until("the call ends") { !outcomes.all.isEmpty }
+        await until("eight are cancelled") { cancelled.value >= 8 }
+        isOver.turnOn()
+        await until("all have ended") { threads.busy == 0 }
+        #expect(begun.value == 9 && cancelled.value == 9 && outcomes.all.first?.overran.count == 9)
+    }
+
     @Test func `C23 C26 T6 after an overrun each further step has a deadline, and other observers are still called`() async throws {
         for round in 0..<10 {
             let policy = LifecyclePolicy(backgroundDeadline: .milliseconds(50), terminationDeadline: .milliseconds(50))
@@ -102,6 +143,52 @@ import Testing
             guard await until("round \(round): all \(waiters) are answered", { answered.all.count == waiters }) else { return }
             #expect(answered.all.max() == tasks.count && tasks.allSatisfy { !$0.isActive } && !registry.isExpiring)
             registry.detach()
+        }
+    }
+
+    @Test func `C23 C28 who joins while the rest is given up leaves nothing behind that nobody will give up`() async {
+        let alarms = alarms
+        for round in 0..<400 {
+            let registry = BackgroundTaskRegistry(time: .running, alarms: alarms, threads: threads)
+            registry.enterBackground()
+            registry.expire(
+                .allowance, within: .seconds(600),
+                if: { gate in
+                    gate.sweep = TaskGate.Sweep(number: 1_000, reason: .allowance, deadline: .seconds(600), askers: 1)
+                    return true
+                })
+            registry.enterForeground()
+            // Begun in the middle of a sweep that does not mean them: only who joins it asks them to end.
+            let tasks = Mutex<[BackgroundTask]>([]), ready = Counter()
+            for _ in 0..<4 {
+                #expect(
+                    Thread.start("begin") {
+                        let begun = (0..<50).map { registry.begin("late \($0)", #fileID, #line, handler: nil) }
+                        tasks.withLock { $0 += begun }
+                        ready.add(1)
+                    })
+            }
+            await until("all are begun") { ready.value == 4 }
+            let answered = Log<Int>(), done = Counter(), starts = [Parker(), Parker()]
+            for (part, start) in starts.enumerated() {
+                #expect(
+                    Thread.start("race") {
+                        start.park()
+                        if part == 0 {
+                            _ = registry.giveUpStragglers()
+                        } else {
+                            registry.expire(.shutdown, within: .seconds(600)) { answered.add($0.count) }
+                        }
+                        done.add(1)
+                    })
+            }
+            for start in starts { start.unpark() }
+            await until("round \(round): both are done") { done.value == 2 }
+            // It has come too late to be meant.
+            if answered.all.isEmpty { _ = registry.giveUpStragglers() }
+            #expect(answered.all == [200] && !registry.isExpiring && tasks.withLock { $0.allSatisfy { !$0.isActive } }, "round \(round)")
+            registry.detach()
+            guard answered.all == [200] else { return }
         }
     }
 

@@ -43,6 +43,18 @@ import Testing
         manager.parts.hands.stop()
     }
 
+    @Test func `C85 a process ends itself when its last purge brought nothing, whatever is still held`() async throws {
+        var (manager, response) = make()
+        (source.available, source.fall) = (.mebibytes(20), .zero)
+        turn(0, &response, shortfall: .mebibytes(20))
+        await until("the pass has ended") { source.wakes > 0 && cache.count <= 80 }
+        turn(1, &response)
+        #expect(!manager.parts.inbox.isStopped && cache.count > 0, "two seconds have not passed")
+        turn(2, &response)
+        #expect(manager.parts.inbox.isStopped && exits.first?.status == 75)
+        manager.parts.hands.stop()
+    }
+
     @Test func `C85 a process does not end itself when a second reading shows room`() async throws {
         var (manager, response) = make()
         cache.removeAll()
@@ -60,13 +72,17 @@ import Testing
         manager.parts.hands.stop()
     }
 
-    /// Says what is available when it is asked once more, and that each pass brought 50 MiB.
+    /// Says what is available when it is asked once more, and that each pass brought 50 MiB, or less.
     private final class PassSource: PressureSource {
-        private let state = Mutex((available: ByteCount.zero, reads: 0, wakes: 0, looks: 0))
+        private let state = Mutex((available: ByteCount.zero, fall: ByteCount.mebibytes(50), reads: 0, wakes: 0, looks: 0))
 
         var available: ByteCount {
             get { state.withLock { $0.available } }
             set { state.withLock { $0.available = newValue } }
+        }
+        var fall: ByteCount {
+            get { state.withLock { $0.fall } }
+            set { state.withLock { $0.fall = newValue } }
         }
         var reads: Int { state.withLock { $0.reads } }
         var wakes: Int { state.withLock { $0.wakes } }
@@ -85,7 +101,7 @@ import Testing
         func footprint() -> Footprint {
             state.withLock { state in
                 state.looks += 1
-                return Footprint(resident: .gibibytes(1) - .mebibytes(50 * state.looks), usage: .mebibytes(500))
+                return Footprint(resident: .gibibytes(1) - state.fall * Double(state.looks), usage: .mebibytes(500))
             }
         }
     }

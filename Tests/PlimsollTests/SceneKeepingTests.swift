@@ -91,7 +91,7 @@ import Testing
         await a.connected()
         let report = try await a.enterBackground(cause: .idle)
         #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the front: "))
-        #expect(lifecycle.arrival == true)
+        #expect(lifecycle.arrival == true && a.unit.engine.arrival == true)
         #expect(try store.read("scene-a") == [7])
     }
 

@@ -117,6 +117,56 @@ import Testing
         }
     }
 
+    /// What waits for a deadline, on a thread of its own.
+    enum Wait: String, CaseIterable, Codable { case calls, scrub, environment, saving }
+
+    @Test(arguments: Wait.allCases)
+    func `T6 C26 who waits for a deadline makes the calls of alarms where no thread can be started and the pool is taken`(wait: Wait) async {
+        await #expect(processExitsWith: .success) { [wait = wait as Wait] in
+            let blockade = Blockade(), width = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+            // What the pool has beside the thread that runs this; nothing here waits for it.
+            for _ in 0..<width * 2 { Task { @concurrent in blockade.wait() } }
+            blockUntil("the pool is taken", limit: .seconds(10)) { blockade.count >= width - 1 }
+            let problems = Log<String?>()
+            guard Thread.start("waits", { problems.add(ThreadRefusalTests.problem(of: wait, blockade)) }) else { exit(2) }
+            blockUntil("its end", limit: .seconds(10)) { !problems.all.isEmpty }
+            exit(problems.all == [nil] ? 0 : 3)
+        }
+    }
+
+    /// Has something wait for its deadline, while whatever it waits for is held up; what is wrong with how that ended.
+    private static func problem(of wait: Wait, _ blockade: Blockade) -> String? {
+        let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: { _, _ in false })
+        let none = HandlerThreads(startThread: { _, _ in false }), threads = HandlerThreads(), limit = Duration.milliseconds(50)
+        switch wait {
+        case .calls:
+            let outcomes = BoundedCalls.run(blocking: [{ blockade.wait() }], within: limit, alarms: alarms, threads: none)
+            return outcomes == [.late] ? nil : "\(outcomes)"
+        case .scrub:
+            let set = ScrubSet(alarms: alarms, threads: threads)
+            guard let secret = try? SecretTests.secret() else { return "there is no secret" }
+            set.secrets.add(secret)
+            let inside = Blockade()
+            guard Thread.start("inside", { secret.withBytes { _ in inside.wait() } }) else { return "there is no thread" }
+            blockUntil("somebody is inside", limit: .seconds(5)) { inside.count == 1 }
+            let report = set.run(.background, within: limit)
+            return report.inUse.count == 1 ? nil : "\(report)"
+        case .environment:
+            let settlement = Environment(source: ScriptedPressureSource(), alarms: alarms, threads: none).settle(within: limit)
+            return settlement.late == ["sources"] ? nil : "\(settlement)"
+        case .saving:
+            let snapshot: @Sendable () -> [UInt8] = {
+                blockade.wait()
+                return []
+            }
+            let closures = PreservedItem.Closures(snapshot: snapshot, restore: { _, _ in }, apply: nil, reset: nil)
+            let item = PreservedItem(name: "stuck", store: ShelfStore(), version: 1, closures: closures, threads: threads)
+            _ = item.restore(cleanStartReason: nil)
+            let failures = Preservation(alarms: alarms, threads: threads).save([item], within: limit)
+            return failures.map(\.name) == ["stuck"] ? nil : "\(failures)"
+        }
+    }
+
     @Test func `C26 where the process may start no more threads all that is asked of the manager still returns`() async {
         await #expect(processExitsWith: .success) {
             // Root is not held to the limit.
