@@ -76,13 +76,21 @@ struct KilledGuardTests {
         return await until("the job is free") { Mark(of: "job", in: root, files).map { free.contains($0.free) } ?? false }
     }
 
-    @Test(arguments: [false, true])
-    func `T32 the guard after one that was killed lets run what stood still before`(isVersion1: Bool) async throws {
+    @Test func `T32 the guard after one that was killed lets run what stood still before`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
-        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String, isVersion1 = isVersion1 as Bool] in
-            try await Self.play(Self.root(prefix, isVersion1: isVersion1), isThrottled: false, path)
+        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
+            try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: false, path)
         }
-        #expect(await isFree(Self.root(prefix, isVersion1: isVersion1), isThrottled: false, path))
+        #expect(await isFree(Self.root(prefix, isVersion1: false), isThrottled: false, path))
+    }
+
+    @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
+    func `T32 the guard after one that was killed lets run what version 1's freezer held before`() async throws {
+        let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
+        await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
+            try await Self.play(Self.root(prefix, isVersion1: true), isThrottled: false, path)
+        }
+        #expect(await isFree(Self.root(prefix, isVersion1: true), isThrottled: false, path))
     }
 
     @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))

@@ -46,6 +46,11 @@ extension ResourceManager {
         parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
     }
 
+    /// How many background tasks have ended so far, those of the scenes there are included. Where it has changed, some may have changed what is to be saved.
+    package var endedTasks: UInt64 {
+        parts.lifecycle.scenes.reduce(UInt64(parts.tasks.tally.ended)) { $0 &+ UInt64($1.tasks.tally.ended) }
+    }
+
     /// That part of the status alone.
     package var tasksStatus: TasksStatus {
         let books = [parts.tasks] + parts.lifecycle.scenes.map(\.tasks)

@@ -14,7 +14,9 @@ final class LinkOrders: Sendable {
         /// Background tasks were alive after the last save, and may have changed what is to be saved.
         var hasWorked = false
         var isSavingAgain = false
-        /// Grows with each look that sees work going on.
+        /// How many background tasks had ended at the last look: short ones come and go between two.
+        var ended: UInt64 = 0
+        /// Grows with each look that sees that work went on.
         var work: UInt64 = 0
     }
 
@@ -117,7 +119,7 @@ final class LinkOrders: Sendable {
     /// All there is to tell now, the state last: what it means is known then.
     func look() -> Sight {
         let lifecycle = manager.lifecycle
-        let (tasks, until) = work()
+        let (tasks, until) = work(), ended = manager.endedTasks
         let current = lifecycle.state
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
         let arrival = isInBackground ? lifecycle.arrival : nil
@@ -125,8 +127,10 @@ final class LinkOrders: Sendable {
             // In the foreground and on the way there work goes on, and what is saved is so for a moment.
             let seen = state
             if arrival == nil { state.checkpoint = nil }
-            state.hasWorked = arrival != nil && (tasks > 0 || state.hasWorked)
-            if arrival == nil || tasks > 0 { state.work &+= 1 }
+            let hasWorked = tasks > 0 || ended != state.ended
+            state.ended = ended
+            state.hasWorked = arrival != nil && (hasWorked || state.hasWorked)
+            if arrival == nil || hasWorked { state.work &+= 1 }
             let needsSave = state.hasWorked && tasks == 0 && !state.isSavingAgain
             if needsSave { state.isSavingAgain = true }
             state.isAwaited = false

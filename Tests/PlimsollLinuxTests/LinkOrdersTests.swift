@@ -1,0 +1,38 @@
+import Plimsoll
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import PlimsollLinux
+
+/// What a link sees of its service, and says.
+@Suite struct LinkOrdersTests {
+    @Test(arguments: [false, true])
+    func `C43 T33 a background task that ends between two looks has what it left saved before that is said`(isOfScene: Bool) async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
+        let work = Mutex<UInt8>(0)
+        lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
+        try await lifecycle.launch()
+        let scene = lifecycle.connectScene("tenant", reason: .userRequest) { _ in }
+        await scene.connected()
+        let orders = LinkOrders(manager, onEnding: nil)
+        #expect(orders.look().messages.contains(.state(.foreground)))
+        // Nobody looks from here to the task's end.
+        let task =
+            isOfScene
+            ? scene.beginBackgroundTask("flush", onExpiration: { _, _ in }) : manager.beginBackgroundTask("flush", onExpiration: { _, _ in })
+        try await lifecycle.enterBackground(cause: .operator)
+        #expect(try store.read("state")?.last == 0)
+        work.withLock { $0 = 7 }
+        task.end()
+        let sight = orders.look()
+        #expect(sight.needsSave && sight.messages.contains(.saved(false)) && sight.messages.contains(.state(.background)), "\(sight)")
+        let isDone = Mutex(false)
+        orders.saveAgain { isDone.withLock { $0 = true } }
+        await until("it is saved again") { isDone.withLock { $0 } }
+        let last = orders.look()
+        #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
+        #expect(try store.read("state")?.last == 7)
+    }
+}
