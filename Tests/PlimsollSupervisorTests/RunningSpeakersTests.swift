@@ -16,6 +16,8 @@ struct RunningSpeakersTests {
     /// `say_it(TEXT)` by sd_notify(3), again while the queue is full; `link_up` returns a link that has said hello; `become(USER)` for good; `await_file(PATH)`.
     private static let words = #"""
         $| = 1;
+        # A link that was refused is closed while more is said.
+        $SIG{PIPE} = 'IGNORE';
         sub say_it { socket(my $s, AF_UNIX, SOCK_DGRAM, 0); send($s, $_[0], 0, sockaddr_un($ENV{NOTIFY_SOCKET})) }
         sub link_up { socket(my $l, AF_UNIX, SOCK_STREAM, 0); connect($l, sockaddr_un($ENV{PLIMSOLL_SUPERVISOR})) or die $!; syswrite($l, "1 hello v=1\n"); $l }
         sub become { $( = $) = "$_[0] $_[0]"; $< = $> = $_[0]; die unless $> == $_[0] }
