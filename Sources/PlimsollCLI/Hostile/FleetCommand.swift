@@ -132,7 +132,7 @@ private final class FleetPlay: Sendable {
 
     /// Ends the process where nothing comes: whoever waits for it sees that.
     private func wait(_ condition: () -> Bool) {
-        let deadline = SteadyClock.now + .seconds(20)
+        let deadline = SteadyClock.now + .seconds(60)
         while !condition() {
             guard SteadyClock.now < deadline else {
                 Output.error("plimsoll: \(phase.rawValue) does not come to its end: \(reports.map { "\($0.name) \($0.state)" })")

@@ -12,7 +12,7 @@ struct KillAnywhere {
     /// What holds `_fleet`.
     var program = ChildProcess.itself
     /// How long anything may stay as the killed supervisor left it.
-    static let bound = Duration.seconds(5)
+    var bound = Duration.seconds(5)
 
     /// One kill, and what came of it.
     struct Point {
@@ -32,7 +32,7 @@ struct KillAnywhere {
         return try ScratchDirectory.with(name) { directory in
             let fleet = FleetGroups(prefix: "plimsoll-\(getpid())-\(name)", directory: directory)
             defer { fleet.clear() }
-            let run = KillRun(phase: phase, program: program, fleet: fleet, directory: directory)
+            let run = KillRun(phase: phase, program: program, fleet: fleet, directory: directory, bound: bound)
             return try run.play(nth)
         }
     }
@@ -44,10 +44,11 @@ private final class KillRun {
     let program: String
     let fleet: FleetGroups
     let directory: String
+    let bound: Duration
     private var problems: [String] = []
 
-    init(phase: KillPhase, program: String, fleet: FleetGroups, directory: String) {
-        (self.phase, self.program, self.fleet, self.directory) = (phase, program, fleet, directory)
+    init(phase: KillPhase, program: String, fleet: FleetGroups, directory: String, bound: Duration) {
+        (self.phase, self.program, self.fleet, self.directory, self.bound) = (phase, program, fleet, directory, bound)
     }
 
     private var units: [String] { phase.units(.next, directory: directory).map(\.name) }
@@ -75,7 +76,7 @@ private final class KillRun {
             [
                 "plimsoll", "_fleet", "--directory", directory, "--prefix", fleet.prefix, "--phase", phase.rawValue, "--part", part.rawValue,
             ], readsOutput: true, leashed: true)
-        let deadline = SteadyClock.now + .seconds(30)
+        let deadline = SteadyClock.now + bound * 6
         while child.output?.lines().contains("ready") != true {
             guard child.poll() == nil, SteadyClock.now < deadline else {
                 child.end(within: .zero)
@@ -97,12 +98,12 @@ private final class KillRun {
     }
 
     private func waitFor(_ what: String, _ condition: () -> Bool) throws {
-        guard holds(condition) else { throw Failure.failed("\(phase.rawValue): not within \(KillAnywhere.bound): \(what)") }
+        guard holds(condition) else { throw Failure.failed("\(phase.rawValue): not within \(bound): \(what)") }
     }
 
     /// Whether it comes to hold within the bound.
     private func holds(_ condition: () -> Bool) -> Bool {
-        let deadline = SteadyClock.now + KillAnywhere.bound
+        let deadline = SteadyClock.now + bound
         while !condition() {
             guard SteadyClock.now < deadline else { return false }
             SteadyClock.sleep(.milliseconds(1))
@@ -151,7 +152,7 @@ private final class KillRun {
         }
         for unit in units { count(unit) }
         let seen = units.map { FleetGroups.starts(of: $0, in: directory) }
-        guard next.end(within: .seconds(10)) == .exited(0) else {
+        guard next.end(within: bound * 2) == .exited(0) else {
             problems.append("the next supervisor did not end well")
             return
         }
