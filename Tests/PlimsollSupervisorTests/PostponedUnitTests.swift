@@ -148,12 +148,26 @@ extension SupervisorFaultTests {
         queue.watch(output.write, for: .changed, 8)
         queue.unwatch(output.write)
         #expect(socket_faults_end())
-        #expect(queue.takeTrouble() == "No space left on device" && queue.takeTrouble() == nil)
+        #expect(queue.takeTrouble() == "a file can't be watched, which is tried again: No space left on device" && queue.takeTrouble() == nil)
         #expect(heard() == [7] && queue.takeTrouble() == nil)
         // Another token for the same file takes the former one's place.
         queue.watch(output.read, for: .readable, 9)
         #expect(heard() == [9])
         queue.unwatch(output.read)
         #expect(heard().isEmpty)
+    }
+
+    @Test func `a file that can never be watched is told once, and wakes nobody again`() throws {
+        let queue = try EventQueue(), directory = Fixture.Directory(), path = directory.path + "/plain"
+        // A plain file: epoll refuses those with EPERM.
+        let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        defer {
+            close(file)
+            unlink(path)
+        }
+        try #require(file >= 0)
+        queue.watch(file, for: .readable, 7)
+        #expect(queue.takeTrouble() == "a file can't be watched: Operation not permitted")
+        #expect(!queue.hasUnwatched && queue.takeTrouble() == nil)
     }
 }

@@ -53,13 +53,16 @@ final class EventQueue: Sendable {
     /// `file` was closed elsewhere, so its number may be another's.
     func forget(_ file: Int32) { unwatched.withLock { $0.files[file] = nil } }
 
-    /// Why a file can't be watched at present, once for each such time.
+    /// That a file can't be watched, and why, once for each such time.
     func takeTrouble() -> String? {
         unwatched.withLock { unwatched in
             defer { unwatched.trouble = nil }
             return unwatched.trouble
         }
     }
+
+    /// Whether the kernel is to be asked again. For tests.
+    var hasUnwatched: Bool { unwatched.withLock { !$0.files.isEmpty } }
 
     private struct Unwatched {
         var files: [Int32: (readiness: Readiness, token: Token)] = [:]
@@ -76,11 +79,12 @@ final class EventQueue: Sendable {
         unwatched.withLock { unwatched in
             for (file, (readiness, token)) in unwatched.files {
                 let result = plimsoll_queue_watch(queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token)
-                if result == 0 {
-                    unwatched.files[file] = nil
-                } else if !unwatched.isTroubled {
+                // These say that such a file can't be watched at all (epoll_ctl(2)).
+                let mayPass = result != 0 && ![EPERM, EBADF, EINVAL].contains(-result)
+                if !mayPass { unwatched.files[file] = nil }
+                if result != 0, !unwatched.isTroubled {
                     unwatched.isTroubled = true
-                    unwatched.trouble = String(cString: strerror(-result))
+                    unwatched.trouble = "a file can't be watched\(mayPass ? ", which is tried again" : ""): \(String(cString: strerror(-result)))"
                 }
             }
             if unwatched.files.isEmpty { unwatched.isTroubled = false }

@@ -123,7 +123,7 @@ final class SupervisorLoop {
         now = time.elapsed()
         for token in heard { hear(token) }
         watchWarden()
-        if let trouble = supervisor.queue.takeTrouble() { supervisor.tell("a file can't be watched, which is tried again: \(trouble)") }
+        if let trouble = supervisor.queue.takeTrouble() { supervisor.tell(trouble) }
         takeRequests()
         keepTime()
         if inheritsChildren { Orphans.reap() }
