@@ -156,4 +156,25 @@ import Testing
         #expect(await endsWell(fleet, other))
         #expect(await fleet.waits { guards().isEmpty })
     }
+
+    @Test(.needs(Workbench.found.parents[.unified] != nil, "no version 2 groups here"))
+    func `T33 a process that can't be put into its unit's group again is not started outside of it`() throws {
+        let root = GroupRoot(prefix: Workbench.prefix()), group = try root.make("web")
+        let (first, _) = try Workbench.shell("exec sleep 1000", in: group)
+        // From now on processes enter by themselves.
+        try group.killAll()
+        #expect(first.waitForEnd() == .killed(signal: SIGKILL, dumpedCore: false))
+        faults_join()
+        defer { faults_disarm() }
+        for nth in 1...8 {
+            faults_arm(FAULT_OPENAT, nth, 1, EMFILE)
+            guard let child = try? Child.start(.init(["/bin/sleep", "1000"]), in: group) else { continue }
+            faults_disarm()
+            #expect(group.processes.contains(child.pid) && !group.isEmpty, "openat \(nth)")
+            child.signal(SIGKILL)
+            _ = child.waitForEnd()
+        }
+        faults_disarm()
+        try group.remove(within: Workbench.limit)
+    }
 }

@@ -65,14 +65,29 @@ package final class GroupDirectory: Sendable {
         if let number = GroupText.write(text, to: name, in: descriptor) { throw GroupError(act, "\(path)/\(name)", .kernel(number)) }
     }
 
-    /// All processes in it and below it. Groups come and go meanwhile: what can't be read any more is passed over.
-    func processes(depth: Int = 12) -> Set<Int32> { Self.processes(descriptor, depth) }
+    /// All processes in it and below it, as far as they can be read now. Groups come and go meanwhile: what is not there any more is passed over.
+    func processes(depth: Int = 12) -> Set<Int32> { Self.processes(descriptor, depth).pids }
 
-    private static func processes(_ directory: Int32, _ depth: Int) -> Set<Int32> {
-        guard case .success(let text) = GroupText.read("cgroup.procs", in: directory) else { return [] }
-        var pids = GroupText.pids(text)
-        forEachChild(of: directory) { child, _ in if depth > 0 { pids.formUnion(processes(child, depth - 1)) } }
-        return pids
+    /// Whether no process is left in it and below it; zombies do not count. False where that can't be read now.
+    var isEmpty: Bool {
+        let (pids, isWhole) = Self.processes(descriptor, 12)
+        return isWhole && pids.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
+    }
+
+    private static func processes(_ directory: Int32, _ depth: Int) -> (pids: Set<Int32>, isWhole: Bool) {
+        switch GroupText.read("cgroup.procs", in: directory) {
+        // Out of descriptors or memory; anything else says that it is not there.
+        case .failure(let failure): return ([], ![EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(failure.number))
+        case .success(let text):
+            var pids = GroupText.pids(text), isWhole = true
+            forEachChild(of: directory) { child, _ in
+                guard depth > 0 else { return }
+                let below = processes(child, depth - 1)
+                pids.formUnion(below.pids)
+                isWhole = isWhole && below.isWhole
+            }
+            return (pids, isWhole)
+        }
     }
 
     /// Removes the groups below it, deepest first; those that hold processes stay.

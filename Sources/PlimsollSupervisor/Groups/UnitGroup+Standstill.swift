@@ -43,6 +43,7 @@ extension UnitGroup {
     package var isEmpty: Bool {
         // A removed group's files can't be read any more (ENODEV), and only empty ones are removed.
         if eventsFile >= 0 { return !event("populated 1") }
+        if !directories.isEmpty { return directories.allSatisfy(\.isEmpty) }
         return processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
     }
 

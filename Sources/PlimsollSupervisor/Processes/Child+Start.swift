@@ -29,6 +29,11 @@ extension Child {
         let isEntered = group?.isEntered.load(ordering: .relaxed) ?? false
         let unifiedEntry = unified?.open("cgroup.procs", O_WRONLY) ?? -1
         defer { if unifiedEntry >= 0 { close(unifiedEntry) } }
+        // Without it the child might run outside: not frozen, not killed and not counted with its unit.
+        if let unified, unifiedEntry < 0 {
+            let number = errno
+            throw ChildError(act, number, "\(unified.path)/cgroup.procs can't be opened")
+        }
 
         var all = launch.environment
         if !launch.kept.isEmpty {
