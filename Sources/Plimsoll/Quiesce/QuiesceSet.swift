@@ -61,7 +61,7 @@ public final class QuiesceSet: Sendable {
             return index >= 0 ? index : nil
         }
 
-        /// Where the member of that id is, or where the next later one is.
+        /// The position of the member of that id, or of the next later one.
         func index(from id: UInt64) -> Int {
             var (low, high) = (0, members.count)
             while low < high {

@@ -46,7 +46,7 @@ extension ResourceManager {
         parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
     }
 
-    /// How many background tasks have ended so far, those of the scenes there are included. Where it has changed, some may have changed what is to be saved.
+    /// The number of background tasks that have ended so far, those of present scenes included. A changed number means that there may be something to save.
     package var endedTasks: UInt64 {
         parts.lifecycle.scenes.reduce(UInt64(parts.tasks.tally.ended)) { $0 &+ UInt64($1.tasks.tally.ended) }
     }

@@ -51,13 +51,13 @@ enum Incident: String, CaseIterable {
     }
 }
 
-/// How a service came through an incident.
+/// The outcome of an incident for its service.
 struct IncidentOutcome {
     /// The level at each reading, in order.
     var levels: [PressureLevel] = []
-    /// Whether the kernel has left it alive.
+    /// True unless the kernel has killed the service.
     var survives = true
-    /// Whether its own policy would have ended it.
+    /// True if the policy would have ended the service.
     var ends = false
     /// Of the limit that decides, the part that its caches hold at the end.
     var cacheShare = 0.0

@@ -49,7 +49,7 @@ struct IncidentRun {
         source = LinuxPressureSource(kernel: kernel)
     }
 
-    /// What came of it.
+    /// The outcome so far.
     var outcome: IncidentOutcome {
         IncidentOutcome(
             levels: steps.map(\.assessment.level), survives: !group.isKilled,

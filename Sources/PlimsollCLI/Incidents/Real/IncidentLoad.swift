@@ -23,7 +23,7 @@ final class IncidentLoad {
 
     /// Time between two steps.
     static let stride = Duration.milliseconds(100)
-    /// How long the incident lasts.
+    /// The length of the incident, in steps.
     static let ticks = 450
     /// A name of which the kernel keeps a copy beside the dentry (`DNAME_INLINE_LEN` in include/linux/dcache.h): 200 bytes take 256.
     private static let nameLength = 200

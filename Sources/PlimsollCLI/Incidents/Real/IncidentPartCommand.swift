@@ -15,7 +15,7 @@ struct IncidentPartCommand: AsyncParsableCommand {
     /// Takes the part of what shares the parent's limit: holds some memory, later more, until its standard input ends.
     @Flag var neighbour = false
 
-    /// What the service tells of itself in the end.
+    /// The service's report at its end.
     struct Result: Codable {
         /// A digit a reading: 0 for normal, 1 for warning, 2 for critical.
         var levels: String
