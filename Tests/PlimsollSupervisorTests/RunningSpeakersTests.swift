@@ -189,6 +189,77 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
+    @Test func `A7 what a unit says faster than it may is read later, and the supervisor sleeps meanwhile`() async throws {
+        let words = 1500
+        let script = """
+            await_file('\(directory.path)/go'); for (1..\(words)) { say_it('STATUS=1') or die $! } mark('\(directory.path)/said'); sleep 1000 while 1
+            """
+        let fleet = try fleet([perl("web", script)])
+        defer { clear() }
+        #expect(await fleet.waits { fleet.state("web") == .running })
+        let begin = ContinuousClock.now, before = fleet.supervisor.turns.load(ordering: .relaxed)
+        touch("go")
+        #expect(await fleet.waits { has("said") })
+        let passed = ContinuousClock.now - begin, turns = fleet.supervisor.turns.load(ordering: .relaxed) - before
+        // 512 at once and 1000 a second; what the socket holds is said, but not read.
+        let queue = (try? GroupText.read("/proc/sys/net/unix/max_dgram_qlen").get()).flatMap { Int(String(decoding: $0.dropLast(), as: UTF8.self)) }
+        let held = try #require(queue) + 2
+        #expect(passed >= .milliseconds(words - 512 - held), "\(passed)")
+        // One for each word at most, two for each rest, one for each look.
+        let most = words + 2 * Int(passed / .milliseconds(50)) + Int(passed / .milliseconds(20)) + 50
+        #expect(turns <= most, "\(turns) turns in \(passed)")
+        #expect(fleet.state("web") == .running && fleet.problems.isEmpty, "\(fleet.problems)")
+        #expect(await fleet.stop())
+    }
+
+    @Test func `A7 a word that lies at a resting socket is read before its unit is killed for silence`() async throws {
+        let path = directory.path
+        let web = """
+            say_it('WATCHDOG_USEC=2000000'); mark('\(path)/armed'); await_file('\(path)/rests');
+            say_it('WATCHDOG_USEC=3600000000'); mark('\(path)/said'); select(undef, undef, undef, 2.1); open(my $f, '>', '\(path)/late'); syswrite($f, 'x'); sleep 1000 while 1
+            """
+        let noisy = """
+            await_file('\(path)/armed'); select(undef, undef, undef, 0.1);
+            if (!fork) { become(65534); say_it('STOPPING=1'); sleep 1000 while 1 } sleep 1000 while 1
+            """
+        let pipe = "\(path)/late"
+        #expect(mkfifo(pipe, 0o666) == 0 && chmod(path, 0o777) == 0)
+        let late = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        defer { close(late) }
+        let units = [perl("web", web), perl("noisy", noisy)], fleet = try fleet(units)
+        defer { clear() }
+        let turns = Mutex<Int?>(nil)
+        fleet.supervisor.onProblem { [supervisor = fleet.supervisor, base = fleet.directory.path] problem in
+            guard problem.hasPrefix("noisy: "), turns.withLock({ $0 }) == nil else { return }
+            // On the supervisor's thread: as if the socket rested, while the thread has much else to do.
+            if let socket = Self.socket(at: "\(base)/web.notify") { supervisor.queue.unwatch(socket) }
+            close(open("\(path)/rests", O_CREAT | O_WRONLY | O_CLOEXEC, 0o644))
+            #expect(plimsoll_ready(late, POLLIN, 60_000) & POLLIN != 0)
+            turns.withLock { $0 = supervisor.turns.load(ordering: .relaxed) }
+        }
+        #expect(await fleet.waits { turns.withLock { $0 } != nil })
+        // The next turn keeps the time; the one after shows that it has come to its end.
+        let held = try #require(turns.withLock { $0 })
+        #expect(await fleet.waits { fleet.supervisor.turns.load(ordering: .relaxed) > held })
+        fleet.supervisor.reload(units)
+        #expect(await fleet.waits { fleet.supervisor.turns.load(ordering: .relaxed) > held + 1 })
+        #expect(has("said") && fleet.state("web") == .running)
+        #expect(fleet.problems.allSatisfy { $0.hasPrefix("noisy: ") }, "\(fleet.problems)")
+        #expect(await fleet.stop())
+    }
+
+    /// The descriptor of this process that listens at `path`.
+    private static func socket(at path: String) -> Int32? {
+        RunningFleet.names(in: "/proc/self/fd").lazy.compactMap { Int32($0) }.first { file in
+            var address = sockaddr_un(), length = socklen_t(MemoryLayout<sockaddr_un>.size)
+            let result = withUnsafeMutablePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(file, $0, &length) }
+            }
+            guard result == 0, address.sun_family == AF_UNIX else { return false }
+            return withUnsafeBytes(of: &address.sun_path) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) } == path
+        }
+    }
+
     @Test func `K38 a process that speaks often is looked for once, and another of its number anew`() throws {
         let cache = SpeakerCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
         var finds = 0

@@ -204,6 +204,10 @@ import Testing
             try await SQLiteTaskHandoff(path: directory.path(name)).census().expectEmpty()
             #expect(mode(name) == after, "\(name): \(String(mode(name) ?? 0, radix: 8))")
         }
+        // The files beside it hold the same data.
+        for name in ["tasks-wal", "tasks-shm"] { #expect(chmod(directory.path(name), 0o644) == 0) }
+        #expect(try await SQLiteTaskHandoff(path: directory.path("tasks")).census().held == 1)
+        for name in ["tasks-wal", "tasks-shm"] { #expect(mode(name) == 0o640, "\(name): \(String(mode(name) ?? 0, radix: 8))") }
         #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: directory.path("none/tasks")) }
         // A database in memory has no log, and is refused as before; no file of that name is made.
         #expect(throws: (any Error).self) { try SQLiteTaskHandoff(path: ":memory:") }
