@@ -1,3 +1,4 @@
+import CSystemCallFaults
 import Glibc
 import Plimsoll
 import PlimsollLinux
@@ -207,6 +208,41 @@ import Testing
         // Only as far as the files of that directory are charged at all.
         if reclaimable > .mebibytes(12) { #expect(pushed.bytes > .mebibytes(4) && pushed.isComplete) }
         #expect(try #require(group.memory?.number("memory.limit_in_bytes")) > 1 << 60)
+    }
+
+    @Test(
+        .needs(
+            Workbench.hasVersion1Memory && Workbench.hasFreezer && faults_work(),
+            "no version 1 memory controller with a freezer here, or calls that can't be made to fail"))
+    func `T31 T32 a limit that is lowered for a moment is put back, whichever calls fail and whoever ends meanwhile`() throws {
+        let group = try Workbench.root().make("web")
+        let file = "\(Workbench.directory)/\(Workbench.prefix())"
+        defer { unlink(file) }
+        let (child, output) = try Workbench.shell("head -c 32000000 /dev/zero > \(file); sync \(file); echo ready; sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        try group.setLimits(request: nil, limit: .mebibytes(64))
+        // Only as far as the files of that directory are charged at all.
+        let isCached = group.reclaimable > .mebibytes(24)
+        var (nth, wasReached, wereLowered) = (0, true, 0)
+        while wasReached, nth < 60 {
+            nth += 1
+            for isSticky in [false, true] {
+                var guardian: Guard? = try Guard()
+                faults_begin(nth, EIO, isSticky)
+                let pushed = Result { try group.pushOut(.kibibytes(256), guardian: guardian) }
+                wasReached = faults_end()
+                let limit = group.memory?.number("memory.limit_in_bytes")
+                if limit != 64 << 20 { wereLowered += 1 }
+                // A call that fails alone is made up for; where none works any more, the guard does that.
+                if !isSticky { #expect(limit == 64 << 20, "\(nth): \(pushed)") }
+                guardian = nil
+                #expect(group.memory?.number("memory.limit_in_bytes") == 64 << 20, "\(nth), sticky: \(isSticky): \(pushed)")
+            }
+        }
+        #expect(nth > 4 && nth < 60 && (wereLowered > 0 || !isCached), "\(nth), \(wereLowered)")
     }
 
     @Test func `T33 a group whose processes were killed takes others, also from who finds it there`() throws {

@@ -103,15 +103,21 @@ extension UnitGroup {
         let file = "memory.limit_in_bytes"
         guard let before = memory.number(file) else { throw GroupError(.pushOut, "\(memory.path)/\(file)", .kernel(EIO)) }
         try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .pushingOut, of: self)
-        defer { guardian?.forget(.pushingOut, of: self) }
         var isComplete = true
         do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .pushOut) } catch {
-            // No more was to be had.
-            guard error.reason == .kernel(EBUSY) || error.reason == .kernel(EINTR) else { throw error }
+            // No more was to be had. Any other error leaves the limit as it was.
+            guard error.reason == .kernel(EBUSY) || error.reason == .kernel(EINTR) else {
+                guardian?.forget(.pushingOut, of: self)
+                throw error
+            }
             isComplete = false
         }
         // What stood there is at most what fits: version 1 says 0x7ffffffffffff000 for none, and takes that back.
-        try memory.write("\(before)", to: file, for: .pushOut)
+        do throws(GroupError) { try memory.write("\(before)", to: file, for: .pushOut) } catch {
+            // Once more; after that the guard has it to put back, when this process ends.
+            try memory.write("\(before)", to: file, for: .pushOut)
+        }
+        guardian?.forget(.pushingOut, of: self)
         return isComplete
     }
 }
