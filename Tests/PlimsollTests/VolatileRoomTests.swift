@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, however often it is looked at`(milliseconds: Int) {
-        var least = RecentLeast()
+        var least = RecentLeast(span: .seconds(5))
         #expect(least.add(10, at: .seconds(100)) == 10)
         var forgotten: Double?
         for step in 1...(12_000 / milliseconds) {
@@ -114,7 +114,7 @@ import Testing
 
     @Test func `a low value counts for five seconds at least`() {
         for offset in 0..<20 {
-            var least = RecentLeast()
+            var least = RecentLeast(span: .seconds(5))
             _ = least.add(50, at: .seconds(100))
             let low = 100.0 + Double(offset) / 2
             #expect(least.add(10, at: .seconds(low)) == 10)

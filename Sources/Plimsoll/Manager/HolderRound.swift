@@ -8,6 +8,8 @@ struct HolderRound {
     let purger: Purger
     /// Upkeep gives way to a pass that waits; a pass ends when its need is gone.
     let isUpkeep: Bool
+    /// Whether a class that is dear to make again is passed over where all it holds would cover next to nothing of what is wanted.
+    var sparesSmall = false
 
     /// What holders are asked for.
     enum Part {
@@ -22,6 +24,8 @@ struct HolderRound {
     /// How it ended.
     enum End { case done, noLongerNeeded, replaced }
 
+    /// A class of less than this share of what is wanted is small: emptying it ends no shortage, and its users pay for it.
+    static let smallShare = 0.05
     /// Bytes asked for in one call. 128 MiB took 1 to 13 ms by unmapping and 30 to 100 ms from a heap (measured): steps of 64 to 256 MiB cost no more than
     /// one call for all, and leave off when memory is no longer short.
     static let stride = 128 << 20
@@ -59,6 +63,11 @@ struct HolderRound {
         // By index: iterating an array allocates a coroutine frame in debug builds, and the tests count those.
         for index in range {
             guard count(entries[index], part) else { return .replaced }
+        }
+        if sparesSmall, entries[range.lowerBound].rebuildCost >= .expensive {
+            var offered = 0
+            for index in range { offered += entries[index].offered.load(ordering: .relaxed) }
+            if Double(offered) < Double(target.bytes) * Self.smallShare { return .done }
         }
         var order = RebuildOrder(range) { entries[$0].lastRate }
         while released < target, order.advance(range, { entries[$0].lastRate }) {

@@ -195,6 +195,7 @@ final class Inbox: Sendable {
         guard let level, level > assessment.observed else { return }
         assessment.observed = level
         assessment.level = max(assessment.level, level)
+        assessment.present = max(assessment.present, level)
         assessment.evidence.insert(.simulated)
     }
 }

@@ -19,6 +19,8 @@ struct PressureResponse {
     private var saturatedSince: Duration?
 
     static let leastAsked = ByteCount.mebibytes(1)
+    /// For how long of critical readings small holders that are dear to make again are spared.
+    static let sparing = Duration.seconds(1)
 
     /// Whether holders without a meter may have something: so it is assumed until a purge gets nothing out of them.
     private var mayHoldElsewhere: Bool
@@ -44,17 +46,19 @@ struct PressureResponse {
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
         settle(assessment, reading)
-        let allowance = ramp.allowance(room: assessment.room, level: assessment.level, at: assessment.at)
+        let allowance = ramp.allowance(room: assessment.room, level: assessment.present, at: assessment.at)
         parts.meter.allow(isDryRun ? .max : allowance, since: reading.charged)
         parts.purger.publish(isNeedGone: assessment.observed == .normal && assessment.room ?? .max > .zero)
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
-        if assessment.level == .normal { isQuiescing = false }
-        if parts.throttle.post(isDryRun ? .normal : assessment.level, isQuiescing: isQuiescing) { parts.courier.request() }
+        // Work is shed by what is seen now: once memory is there again, refusing requests helps nobody.
+        if assessment.present == .normal { isQuiescing = false }
+        if parts.throttle.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) { parts.courier.request() }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
+        if assessment.present == .normal, assessment.room ?? .max > .zero { lift(assessment) }
         goAroundTheStuck(assessment)
     }
 
@@ -96,7 +100,10 @@ struct PressureResponse {
         }
         isRestricted = true
         let askedVolatile = VolatileResponse.bytesToRelease(assessment, reading, asked: report.asked)
-        parts.purger.post(.init(report: report, askedVolatile: askedVolatile, includesPrecious: assessment.level == .critical))
+        // What next to nothing comes of is spared, until nothing else has helped for a while.
+        let hasLasted = saturatedSince.map { assessment.at - $0 >= Self.sparing } ?? false
+        parts.purger.post(
+            .init(report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical, sparesSmall: !hasLasted))
         parts.hands.request()
     }
 
@@ -181,11 +188,14 @@ struct PressureResponse {
         hasRefusedToEnd = false
         governor.reset()
         mayHoldElsewhere = parts.purgeables.hasUnmetered
-        if isRestricted, !governor.isRunning, ramp.isFull {
-            isRestricted = false
-            parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))
-            parts.hands.request()
-        }
+    }
+
+    /// Lets holders without a meter grow again.
+    private mutating func lift(_ assessment: PressureAssessment) {
+        guard isRestricted, !governor.isRunning, ramp.isFull else { return }
+        isRestricted = false
+        parts.purger.post(.init(report: report(.release, assessment), includesPrecious: false, lifts: true))
+        parts.hands.request()
     }
 
     private mutating func goAroundTheStuck(_ assessment: PressureAssessment) {

@@ -9,6 +9,8 @@ final class Purger: Sendable {
         /// Volatile memory to give back, which does not count towards what the report asks for.
         var askedVolatile = ByteCount.zero
         var includesPrecious: Bool
+        /// Whether dear holders that could cover next to nothing are passed over.
+        var sparesSmall = false
         /// Lift restrictions instead of releasing.
         var lifts = false
     }
@@ -83,7 +85,7 @@ final class Purger: Sendable {
 
     private func release(_ request: Request, _ report: inout ActionReport, _ turn: Worker.Turn) -> Bool {
         let entries = registry.snapshot
-        let round = HolderRound(turn: turn, time: time, purger: self, isUpkeep: false)
+        let round = HolderRound(turn: turn, time: time, purger: self, isUpkeep: false, sparesSmall: request.sparesSmall)
         var end = round.ask(
             entries, registry.volatileRange(of: entries), for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
             released: &report.releasedVolatile)

@@ -29,7 +29,7 @@ struct VolatileResponse {
     mutating func respond(
         to assessment: PressureAssessment, _ reading: PressureReading, ramp: RefillRamp, isPurging: Bool, blank: ActionReport
     ) {
-        let verdict = room.judge(reading, growth: assessment.growth)
+        let verdict = room.judge(reading, growth: assessment.surge)
         let allowance = verdict.allowance == .max ? .max : ramp.portion(of: verdict.allowance)
         // What is to be given back is not to be taken again.
         parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
@@ -58,8 +58,8 @@ struct VolatileResponse {
 
     /// Half of the time in which the growth seen takes what is free.
     private func timeToLook(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
-        guard reading.volatile > .zero, assessment.growth > .mebibytes(1), let free = reading.idle?.free else { return .seconds(3600) }
-        return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.growth.bytes) / 2))
+        guard reading.volatile > .zero, assessment.surge > .mebibytes(1), let free = reading.idle?.free else { return .seconds(3600) }
+        return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.surge.bytes) / 2))
     }
 
     /// Reports what the keeper found and did.

@@ -1,9 +1,8 @@
-/// How fast caches may grow back after a purge: not at all while memory is short, then in steps (T24, CacheLib's rate window).
+/// How fast caches may grow back after a shortage: in steps, into the room that is measured (T24, CacheLib's rate window).
 struct RefillRamp: Sendable {
     /// Share of the room given each step.
     private var share = 1.0
     private var nextStep = Duration.zero
-    private var isShort = false
 
     /// Whether all the room is given.
     var isFull: Bool { share >= 1 }
@@ -13,11 +12,12 @@ struct RefillRamp: Sendable {
 
     /// Bytes that caches may take until the next look.
     ///
-    /// - Parameter room: what is left above the line; `nil` if no limit is known, then nothing bounds them here.
+    /// - Parameters:
+    ///   - room: what is left above the line; `nil` if no limit is known, then nothing bounds them here.
+    ///   - level: the level that readings support now.
     mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
         guard let room else { return .max }
-        isShort = level > .normal
-        if isShort {
+        if level > .normal {
             share = Self.firstShare
             nextStep = now + Self.step
         } else if share < 1, now >= nextStep {
@@ -28,5 +28,5 @@ struct RefillRamp: Sendable {
     }
 
     /// As much of another room as was given of that one last.
-    func portion(of room: ByteCount) -> ByteCount { isShort ? .zero : isFull ? room : room * share }
+    func portion(of room: ByteCount) -> ByteCount { isFull ? room : room * share }
 }

@@ -3,8 +3,11 @@
 ///
 /// The kernel would take their pages anyway before anything worse happens. The margin is for speed, not for survival, so nothing here is urgent.
 package struct VolatileRoom: Sendable {
-    private var group = RecentLeast()
-    private var machine = RecentLeast()
+    private var group = RecentLeast(span: Self.memory)
+    private var machine = RecentLeast(span: Self.memory)
+
+    /// What comes and goes within this time is not room.
+    static let memory = Duration.seconds(5)
 
     /// What follows from one reading.
     struct Verdict: Equatable, Sendable {
@@ -83,26 +86,6 @@ extension VolatileRoom.Verdict {
         }
         if idle.free < margin * 0.5 { isTight = true }
         self.margin = max(self.margin, margin)
-    }
-}
-
-/// The least of the last five to ten seconds.
-struct RecentLeast: Sendable {
-    private var (current, previous) = (ByteCount.max, ByteCount.max)
-    private var began = Duration.zero
-
-    static let span = Duration.seconds(5)
-
-    /// Takes `value` in, and returns the least.
-    mutating func add(_ value: ByteCount, at now: Duration) -> ByteCount {
-        let age = now - began
-        if age >= Self.span * 2 || age < .zero {
-            (current, previous, began) = (.max, .max, now)
-        } else if age >= Self.span {
-            (current, previous, began) = (.max, current, now)
-        }
-        current = min(current, value)
-        return min(current, previous)
     }
 }
 

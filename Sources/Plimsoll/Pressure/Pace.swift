@@ -29,7 +29,9 @@ struct Pace: Sendable {
         let near = available < thresholds.warningMargin.below(limit) * 1.5
 
         var seconds = near ? left / fastestFill : (rings ? 1 : left / ordinaryFill)
-        let timeLeft = assessment.timeLeft?.inSeconds ?? .infinity
+        // By the fastest growth seen: a burst is to be looked at although it is a usual one.
+        let surge = Double(assessment.surge.bytes)
+        let timeLeft = min(assessment.timeLeft?.inSeconds ?? .infinity, surge > 0 ? left / surge : .infinity)
         seconds = min(seconds, timeLeft / 8)
         // Nothing is coming: looking is bounded by what it costs.
         if timeLeft > 1 { seconds = max(seconds, turnCost.inSeconds / costShare) }

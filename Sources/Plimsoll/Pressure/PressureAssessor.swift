@@ -7,10 +7,14 @@ public struct PressureAssessor: Sendable {
     public let thresholds: PressureThresholds
 
     private var level = PressureLevel.normal
-    /// When a reading last supported the level in force.
-    private var lastSupported = Duration.zero
+    private var present = PressureLevel.normal
+    /// When a reading last supported the level in force, and when one last showed less available than caches leave free.
+    private var lastSupported = Duration.zero, lastTight = Duration.zero
+    /// Whether only numbers of bytes made the level in force.
+    private var isOfBytes = false
     private var previous: PressureReading?
-    private var growth = GrowthMeter()
+    private var surge = GrowthMeter()
+    private var burst = BurstMeter()
     private var stall = StallMeter()
 
     /// An assessor that has seen nothing.
@@ -26,10 +30,13 @@ public struct PressureAssessor: Sendable {
     /// Judges `reading`. Readings come in order of time; one out of order is judged without its history.
     public mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
-        growth.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
+        surge.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
+        burst.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         stall.add(reading.stall?.some, at: reading.at)
 
-        var result = PressureAssessment(at: reading.at, growth: growth.perSecond, stallShare: stall.share)
+        // A burst larger than those of late is growth that may last; of others only what outlasts them is.
+        let growth = burst.isUnusual ? max(surge.perSecond, burst.lasting.perSecond) : burst.lasting.perSecond
+        var result = PressureAssessment(at: reading.at, growth: growth, surge: surge.perSecond, burst: burst.usual, stallShare: stall.share)
         observe(reading, into: &result)
         hold(reading, into: &result)
         previous = reading
@@ -38,14 +45,15 @@ public struct PressureAssessor: Sendable {
 
     private mutating func forgetAfterGap(before reading: PressureReading) {
         guard let last = previous?.at else {
-            lastSupported = reading.at
+            (lastSupported, lastTight) = (reading.at, reading.at)
             return
         }
         if reading.at - last > Self.longestGap || reading.at < last {
-            growth = GrowthMeter()
+            surge = GrowthMeter()
+            burst.restart()
             stall = StallMeter()
             previous = nil
-            lastSupported = reading.at
+            (lastSupported, lastTight) = (reading.at, reading.at)
         }
     }
 
@@ -69,8 +77,8 @@ public struct PressureAssessor: Sendable {
             raise(to: .warning, because: .headroom)
         }
 
-        if growth.perSecond > .zero {
-            let timeLeft = Duration.seconds(Double(max(available, .zero).bytes) / Double(growth.perSecond.bytes))
+        if result.growth > .zero {
+            let timeLeft = Duration.seconds(Double(max(available, .zero).bytes) / Double(result.growth.bytes))
             result.timeLeft = timeLeft
             if available < thresholds.growthFloor.below(limit) {
                 if timeLeft < thresholds.criticalTimeLeft {
@@ -92,22 +100,43 @@ public struct PressureAssessor: Sendable {
 
         // Free enough to be well clear of the line where the level falls, and what the growth seen takes meanwhile:
         // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
-        let line = warningMargin * (thresholds.fallFactor * Self.clearance)
-        let reserve = min(growth.perSecond * 0.25, warningMargin)
+        let line = line(below: limit)
+        // In a usual burst, or before one: what is still to come of it, above the margin. Its end gives back the rest.
+        let toCome = min(burst.toCome, limit * Self.mostReserved), forBursts = warningMargin * Self.burstClearance + toCome
         if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
-            result.shortfall = max(.zero, line + reserve - available)
+            let isUsual = !burst.isUnusual && burst.rise > burst.usual * 0.25
+            let reserve = min(result.growth * 0.25, warningMargin)
+            result.shortfall = max(.zero, (isUsual ? min(forBursts, line + reserve) : line + reserve) - available)
         }
-        result.room = max(.zero, available - line)
+        result.room = max(.zero, available - max(line, forBursts))
     }
 
-    /// Up at once; down one step when the lower line has held.
+    /// What caches leave free of a limit.
+    private func line(below limit: ByteCount) -> ByteCount { thresholds.warningMargin.below(limit) * (thresholds.fallFactor * Self.clearance) }
+
+    /// No more than this share of the limit is kept free for bursts: one that takes more cannot be prepared for.
+    static let mostReserved = 0.5
+    /// At the height of a usual burst this many times the warning margin is free, so that no level rises.
+    static let burstClearance = 1.1
+
+    /// Up at once; down one step when the lower line has held: soon where as much is free as caches leave.
     private mutating func hold(_ reading: PressureReading, into result: inout PressureAssessment) {
+        present = max(present, result.observed)
+        while present > result.observed, isClear(of: present, reading) { present = present.below }
+        result.present = present
+
         if result.observed >= level || !isClear(of: level, reading) { lastSupported = reading.at }
+        if let limit = reading.limit, let available = reading.available, available < line(below: limit) { lastTight = reading.at }
+        // Stall and announcements know no bytes, so no reading of bytes says that they are over.
+        if result.observed >= level { isOfBytes = result.evidence.isDisjoint(with: .withoutBytes) }
         if result.observed > level {
             level = result.observed
-        } else if level > .normal, reading.at - lastSupported >= thresholds.fallHold {
-            level = level.below
-            lastSupported = reading.at
+        } else if level > .normal {
+            let isClearlyOver = isOfBytes && level > present && reading.at - lastTight >= thresholds.recoveryHold
+            if reading.at - lastSupported >= (isClearlyOver ? min(thresholds.recoveryHold, thresholds.fallHold) : thresholds.fallHold) {
+                level = level.below
+                lastSupported = reading.at
+            }
         }
         result.level = level
     }
@@ -122,7 +151,7 @@ public struct PressureAssessor: Sendable {
     }
 }
 
-/// Growth of what cannot be reclaimed, less what registered caches added themselves, smoothed over about 50 ms so that a kernel's per-processor batches are not taken for a burst.
+/// Growth of what cannot be reclaimed, less what registered caches added themselves.
 struct GrowthMeter: Sendable {
     private var last: (pinned: ByteCount, charged: ByteCount, at: Duration)?
     private var rate = 0.0
@@ -130,7 +159,10 @@ struct GrowthMeter: Sendable {
     /// Bytes a second, never negative.
     var perSecond: ByteCount { ByteCount(rate < 1 ? 0 : Int(min(rate, 1e15))) }
 
-    private static let smoothing = 0.05
+    private let smoothing: Double
+
+    /// - Parameter smoothing: over about how many seconds; with 0.05 a kernel's per-processor batches are not taken for a burst.
+    init(smoothing: Double = 0.05) { self.smoothing = smoothing }
 
     mutating func add(pinned: ByteCount?, charged: ByteCount, at: Duration) {
         guard let pinned else {
@@ -146,7 +178,7 @@ struct GrowthMeter: Sendable {
         // Only what caches took: what they give back need not have reached the kernel, and would look like growth.
         let own = max(.zero, charged - last.charged)
         let present = Double((pinned - last.pinned - own).bytes) / seconds
-        rate = max(0, rate + (present - rate) * (seconds / (Self.smoothing + seconds)))
+        rate = max(0, rate + (present - rate) * (seconds / (smoothing + seconds)))
         self.last = (pinned, charged, at)
     }
 }

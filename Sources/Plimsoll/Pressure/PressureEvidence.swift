@@ -23,6 +23,8 @@ public struct PressureEvidence: OptionSet, Sendable, Hashable, Codable {
     // Made once: a literal of several kinds is an array first, and the path that frees memory takes none.
     /// Kinds that know how many bytes are short.
     static let ofBytes: PressureEvidence = [.headroom, .growth]
+    /// Kinds that no number of bytes makes or ends.
+    static let withoutBytes: PressureEvidence = [.stall, .announced, .simulated]
     /// Kinds that know a level but no bytes.
     static let ofLevel: PressureEvidence = [.announced, .simulated]
 

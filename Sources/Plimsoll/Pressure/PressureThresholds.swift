@@ -11,6 +11,9 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
     public var fallFactor: Double
     /// And must stay exceeded this long.
     public var fallHold: Duration
+    /// A level that bytes alone have made falls after this long where as much is free as caches leave, 1.15 times what makes a warning fall: a burst has ended.
+    /// More than `fallHold` counts as that.
+    public var recoveryHold: Duration
     /// Each level is announced to observers at most once in this time.
     public var announcementRest: Duration
     /// Less time than this to the limit at the present growth is a warning, once past `growthFloor`.
@@ -31,6 +34,7 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         criticalMargin: Margin = Margin(share: 0.10, atMost: .mebibytes(512)),
         fallFactor: Double = 1.2,
         fallHold: Duration = .seconds(5),
+        recoveryHold: Duration = .milliseconds(400),
         announcementRest: Duration = .seconds(25),
         warningTimeLeft: Duration = .seconds(2),
         criticalTimeLeft: Duration = .milliseconds(250),
@@ -42,6 +46,7 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         self.criticalMargin = criticalMargin
         self.fallFactor = fallFactor
         self.fallHold = fallHold
+        self.recoveryHold = recoveryHold
         self.announcementRest = announcementRest
         self.warningTimeLeft = warningTimeLeft
         self.criticalTimeLeft = criticalTimeLeft
