@@ -54,7 +54,7 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
     public func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        if let refusal = shedder.begin(priority(request, context), isExempt: { isExempt(request) }) { return Self.answer(refusal) }
+        if let refusal = await shedder.admit(priority(request, context), isExempt: { isExempt(request) }) { return Self.answer(refusal) }
         do {
             let response = try await next(request, context)
             if response.body.contentLength == nil { return untilSent(response) }

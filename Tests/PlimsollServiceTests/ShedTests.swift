@@ -30,7 +30,10 @@ struct ShedTests {
         (QuiesceExtent.Share.whole, [1000, 1000, 1000]), (.half, [500, 1000, 1000]), (.quarter, [0, 500, 1000]), (.least, [0, 250, 1000]),
     ])
     func `each share of memory leaves each priority its share of arrivals`(share: QuiesceExtent.Share, expected: [Int]) {
-        let shedder = shedder()
+        var policy = SheddingPolicy(seed: 7)
+        policy[.sheddable, .half] = .init(arrivals: 0.5)
+        (policy[.normal, .quarter], policy[.normal, .least]) = (.init(arrivals: 0.5), .init(arrivals: 0.25))
+        let shedder = RequestShedder(policy: policy)
         shedder.quiesce(to: .narrowed(to: share))
         for (priority, expected) in zip(RequestPriority.allCases, expected) {
             #expect(abs(admitted(1000, priority, by: shedder) - expected) <= 2, "\(priority) at \(share)")
@@ -64,7 +67,10 @@ struct ShedTests {
 
     @Test func `a fixed seed decides alike and another one otherwise`() {
         func decisions(_ seed: UInt64) -> [Int?] {
-            let shedder = shedder(seed: seed)
+            var policy = SheddingPolicy(seed: seed)
+            policy[.normal, .quarter] = .init(arrivals: 0.5, concurrency: 0.25)
+            policy[retryAfter: .quarter] = 5...20
+            let shedder = RequestShedder(policy: policy)
             shedder.quiesce(to: .narrowed(to: .quarter))
             return (0..<200).map { _ in
                 defer { if shedder.statistics.running > 0 { shedder.end() } }
@@ -77,7 +83,10 @@ struct ShedTests {
 
     @Test(arguments: QuiesceExtent.Share.allCases)
     func `who is refused is told to come again in its range and not together`(share: QuiesceExtent.Share) {
-        let shedder = shedder(limit: 1), range = shedder.policy[retryAfter: share]
+        var policy = SheddingPolicy(limit: 1, seed: 7)
+        let range = 2...8
+        policy[retryAfter: share] = range
+        let shedder = RequestShedder(policy: policy)
         shedder.quiesce(to: .narrowed(to: share))
         #expect(shedder.begin(.critical) == nil)
         var seen: [Int: Int] = [:]

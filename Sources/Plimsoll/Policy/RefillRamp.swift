@@ -1,8 +1,9 @@
-/// How fast caches may grow back after a shortage: in steps, into the room that is measured (T24, CacheLib's rate window).
+/// How fast caches may grow back after a shortage: not at all while readings show one, then in steps (T24, CacheLib's rate window).
 struct RefillRamp: Sendable {
     /// Share of the room given each step.
     private var share = 1.0
     private var nextStep = Duration.zero
+    private var isShort = false
 
     /// Whether all the room is given.
     var isFull: Bool { share >= 1 }
@@ -17,7 +18,8 @@ struct RefillRamp: Sendable {
     ///   - level: the level that readings support now.
     mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
         guard let room else { return .max }
-        if level > .normal {
+        isShort = level > .normal
+        if isShort {
             share = Self.firstShare
             nextStep = now + Self.step
         } else if share < 1, now >= nextStep {
@@ -28,5 +30,5 @@ struct RefillRamp: Sendable {
     }
 
     /// As much of another room as was given of that one last.
-    func portion(of room: ByteCount) -> ByteCount { isFull ? room : room * share }
+    func portion(of room: ByteCount) -> ByteCount { isShort ? .zero : isFull ? room : room * share }
 }

@@ -8,9 +8,9 @@ import Synchronization
 ///     if let refusal = shedder.begin(.normal) { return serviceUnavailable(refusal) }
 ///     defer { shedder.end() }
 ///
-/// It never lets anybody wait: a request that waits holds its memory. While memory is plentiful a decision is three atomic operations, and no lock is ever
-/// taken. Of what is thinned, the shares are kept to within a request or two over any stretch, evenly spread, so that a pattern in what arrives (every second
-/// request of one kind) does not decide who is refused.
+/// `begin` never waits. `admit` waits for a moment first, in the order of priority and then of arrival, as most shortages are over within a second. While memory is
+/// plentiful a decision is three atomic operations, and no lock is taken. Of what is thinned, the shares are kept to within a request or two over any stretch, evenly
+/// spread, so that a pattern in what arrives (every second request of one kind) does not decide who is refused.
 public final class RequestShedder: CountingQuiescable {
     public let name: String
     /// What it decides by.
@@ -28,6 +28,8 @@ public final class RequestShedder: CountingQuiescable {
     /// What shares of concurrency are of while memory is short.
     private let usual = Atomic<Int>(.max)
     private let refusals = Atomic<UInt64>(0)
+    let queue: RequestQueue
+    private let recovery: RecoveryMeter
 
     /// Below this many at once it is not concurrency that takes the memory.
     private static let leastUsual = 8
@@ -46,11 +48,24 @@ public final class RequestShedder: CountingQuiescable {
     /// A shedder that decides by `policy`; it sheds nothing but what is over its limit until it is in a quiesce set, or told by `quiesce(to:)`.
     ///
     /// - Precondition: the policy makes sense (`SheddingPolicy.problem`).
-    public init(_ name: String = "http", policy: SheddingPolicy = SheddingPolicy()) {
+    public convenience init(_ name: String = "http", policy: SheddingPolicy = SheddingPolicy()) {
+        let began = ContinuousClock.now
+        self.init(name, policy: policy, elapsed: { ContinuousClock.now - began }, sleep: { try? await Task.sleep(for: $0) })
+    }
+
+    /// - Parameters:
+    ///   - elapsed: the time, from any start.
+    ///   - sleep: returns after so long, or when the task is cancelled.
+    package init(
+        _ name: String, policy: SheddingPolicy, elapsed: @escaping @Sendable () -> Duration,
+        sleep: @escaping @Sendable (Duration) async -> Void
+    ) {
         if let problem = policy.problem { preconditionFailure("shedder \"\(name)\": \(problem)") }
         self.name = name
         self.policy = policy
         terms = policy.terms
+        queue = RequestQueue(capacity: policy.mostWaiting, sleep: sleep)
+        recovery = RecoveryMeter(elapsed)
         starts = (0...UInt64(RequestPriority.allCases.count)).map { Spread.start($0, seed: policy.seed) }
     }
 
@@ -71,14 +86,45 @@ public final class RequestShedder: CountingQuiescable {
         return refuse(priority, lane, bits, reason, isExempt)
     }
 
-    /// A request that was admitted is done.
-    public func end() { running.subtract(1, ordering: .relaxed) }
+    /// Admits a request, waiting for its turn for `policy.patience` at most, or says why not. Who is admitted calls `end()` when it is done, whatever came of it.
+    ///
+    /// Cancelled while it waits, it is refused.
+    ///
+    /// - Returns: `nil` if it is admitted.
+    public func admit(_ priority: RequestPriority, isExempt: () -> Bool = { false }) async -> RequestRefusal? {
+        let lane = lane(priority), bits = published.load(ordering: .relaxed)
+        guard let reason = reserve(priority, lane, bits) else {
+            lane.admitted.add(1, ordering: .relaxed)
+            return nil
+        }
+        // A limit that memory has nothing to do with queues nothing, and a process that is held takes nothing on.
+        if bits != ExtentWord.open, reason != .paused, policy.patience > .zero, !isExempt() {
+            let isAdmitted = await queue.wait(priority, atMost: policy.patience) { [self] in
+                reserve(priority, lane, published.load(ordering: .relaxed)) == nil
+            }
+            if isAdmitted {
+                lane.admitted.add(1, ordering: .relaxed)
+                return nil
+            }
+        }
+        return refuse(priority, lane, published.load(ordering: .relaxed), reason, isExempt)
+    }
 
-    /// Runs `body` if the request is admitted.
+    /// A request that was admitted is done.
+    public func end() {
+        // Sequentially consistent, as is the count of those who wait: either this sees a waiter, or that waiter sees the place.
+        running.subtract(1, ordering: .sequentiallyConsistent)
+        queue.admitNext()
+    }
+
+    /// How many wait for their turn now.
+    public var waiting: Int { queue.count }
+
+    /// Runs `body` if the request is admitted, waiting as `admit` does.
     ///
     /// - Throws: `RequestRefusal` if it is not; what `body` throws.
     public func run<Result>(_ priority: RequestPriority, isExempt: () -> Bool = { false }, _ body: () async throws -> Result) async throws -> Result {
-        if let refusal = begin(priority, isExempt: isExempt) { throw refusal }
+        if let refusal = await admit(priority, isExempt: isExempt) { throw refusal }
         defer { end() }
         return try await body()
     }
@@ -95,7 +141,7 @@ public final class RequestShedder: CountingQuiescable {
             most = terms.room(of: usual.load(ordering: .relaxed))
         }
         // Two that come at once may both be turned away where one had fitted; never are more admitted than fit.
-        let now = running.add(1, ordering: .relaxed).newValue
+        let now = running.add(1, ordering: .sequentiallyConsistent).newValue
         if now > most {
             running.subtract(1, ordering: .relaxed)
             return .concurrency
@@ -118,7 +164,7 @@ public final class RequestShedder: CountingQuiescable {
         case .arrivals: lane.thinned.add(1, ordering: .relaxed)
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
-        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent.share]
+        let extent = ExtentWord.read(bits), range = policy[retryAfter: extent.share] ?? recovery.range
         let word = Spread.word(refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
         return RequestRefusal(shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
@@ -142,7 +188,9 @@ public final class RequestShedder: CountingQuiescable {
             usual.store(policy.limit ?? max(Self.leastUsual, peak.load(ordering: .relaxed)), ordering: .relaxed)
         }
         if bits == ExtentWord.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
-        published.store(bits, ordering: .relaxed)
+        published.store(bits, ordering: .sequentiallyConsistent)
+        recovery.note(isShort: bits != ExtentWord.open)
+        queue.admitAll()
     }
 
     /// How much may go on, as it was told last.
@@ -158,7 +206,7 @@ public final class RequestShedder: CountingQuiescable {
             limit = ExtentWord.row(bits).map { terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed)) } ?? 0
         }
         return .init(
-            running: running.load(ordering: .relaxed), waiting: 0, limit: limit, admitted: counts.admitted.values.reduce(0, +),
+            running: running.load(ordering: .relaxed), waiting: waiting, limit: limit, admitted: counts.admitted.values.reduce(0, +),
             refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0)
     }
 

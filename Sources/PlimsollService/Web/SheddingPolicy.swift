@@ -5,9 +5,12 @@ public import Plimsoll
 /// | memory | `critical` | `normal` | `sheddable` |
 /// |---|---|---|---|
 /// | plentiful | all | all | all |
-/// | `warning` | all | at most ½ at once | every 2nd, at most ¼ at once |
-/// | `critical` | all | every 2nd, at most ¼ at once | none |
-/// | the ladder quiesces; in the background | at most ½ at once | every 4th, at most ⅛ at once | none |
+/// | `warning` | all | at most ½ at once | at most ¼ at once |
+/// | `critical` | all | at most ¼ at once | none |
+/// | the ladder quiesces; in the background | at most ½ at once | at most ⅛ at once | none |
+///
+/// Who is over that waits for `patience` at most (`RequestShedder.admit`), and is refused only then: most shortages are over sooner. What a request costs in memory
+/// nobody can tell from outside, so requests that cost much of it are to be `sheddable`.
 ///
 /// "At once" is of `limit`, or, without one, of the most requests that ran at once while memory was plentiful: what the service is used to.
 public struct SheddingPolicy: Sendable, Hashable {
@@ -34,21 +37,26 @@ public struct SheddingPolicy: Sendable, Hashable {
     public var limit: Int?
     /// Varies which requests are refused and for how long, among instances of a service. By default random; a fixed one makes both repeatable.
     public var seed: UInt64
+    /// How long a request waits at most for its turn while memory is short, before it is refused; zero refuses at once. Waiting requests hold their connections, and
+    /// what came of their bodies.
+    public var patience: Duration
+    /// Requests that wait at once at most; one more is refused.
+    public var mostWaiting: Int
     private var rows: [QuiesceExtent.Share: [RequestPriority: Admission]]
-    private var waits: [QuiesceExtent.Share: ClosedRange<Int>]
+    private var waits: [QuiesceExtent.Share: ClosedRange<Int>] = [:]
 
     /// The table above.
-    public init(limit: Int? = nil, seed: UInt64 = .random(in: .min ... .max)) {
+    public init(
+        limit: Int? = nil, seed: UInt64 = .random(in: .min ... .max), patience: Duration = .seconds(1), mostWaiting: Int = 256
+    ) {
         self.limit = limit
         self.seed = seed
+        (self.patience, self.mostWaiting) = (patience, mostWaiting)
         rows = [
-            .half: [.normal: .init(concurrency: 0.5), .sheddable: .init(arrivals: 0.5, concurrency: 0.25)],
-            .quarter: [.normal: .init(arrivals: 0.5, concurrency: 0.25), .sheddable: .none],
-            .least: [.critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.25, concurrency: 0.125), .sheddable: .none],
+            .half: [.normal: .init(concurrency: 0.5), .sheddable: .init(concurrency: 0.25)],
+            .quarter: [.normal: .init(concurrency: 0.25), .sheddable: .none],
+            .least: [.critical: .init(concurrency: 0.5), .normal: .init(concurrency: 0.125), .sheddable: .none],
         ]
-        // A warning is over in 5 s at the earliest (`PressureThresholds`), a critical level falls by two such steps; the spread is wider than the wait, so
-        // that what comes back is thinner than what was refused.
-        waits = [.whole: 1...3, .half: 2...8, .quarter: 5...20, .least: 10...40]
     }
 
     /// What is served of `priority` while a shortage leaves `share`.
@@ -57,14 +65,16 @@ public struct SheddingPolicy: Sendable, Hashable {
         set { rows[share, default: [:]][priority] = newValue }
     }
 
-    /// Seconds after which those who are refused at `share` are asked to come again, each with another number of the range.
-    public subscript(retryAfter share: QuiesceExtent.Share) -> ClosedRange<Int> {
-        get { waits[share] ?? 1...3 }
+    /// Seconds after which those who are refused at `share` are asked to come again, each with another number of the range; `nil`, as by default, for what recovery
+    /// took so far.
+    public subscript(retryAfter share: QuiesceExtent.Share) -> ClosedRange<Int>? {
+        get { waits[share] }
         set { waits[share] = newValue }
     }
 
     /// What makes no sense about it, with what is allowed; `nil` if it does make sense.
     public var problem: String? {
+        if patience < .zero || mostWaiting < 0 { return "patience is \(patience) and mostWaiting \(mostWaiting), allowed is 0 and more" }
         if let limit, limit < 1 { return "limit is \(limit), allowed is 1 and more, or nil for no limit" }
         for (share, row) in rows {
             for (priority, admission) in row where !(0...1).contains(admission.arrivals) || !(0...1).contains(admission.concurrency) {

@@ -1,0 +1,109 @@
+import Plimsoll
+import Synchronization
+
+/// Requests that wait for a moment until there is room for them: the most important first, of those the first to come.
+///
+/// While nobody waits, looking for who is next is one atomic load.
+final class RequestQueue: Sendable {
+    private struct Waiter {
+        let number: UInt64
+        let priority: RequestPriority
+        let reserve: @Sendable () -> Bool
+        let resume: CheckedContinuation<Bool, Never>
+    }
+
+    private struct State {
+        var next: UInt64 = 0
+        /// In the order in which they are admitted.
+        var waiters: [Waiter] = []
+        /// Of those that are about to be in the queue, whether they have given up meanwhile.
+        var arriving: [UInt64: Bool] = [:]
+    }
+
+    private let state = Mutex(State())
+    private let waiting = Atomic<Int>(0)
+    private let capacity: Int
+    private let sleep: @Sendable (Duration) async -> Void
+
+    init(capacity: Int, sleep: @escaping @Sendable (Duration) async -> Void) { (self.capacity, self.sleep) = (capacity, sleep) }
+
+    /// How many wait.
+    var count: Int { waiting.load(ordering: .sequentiallyConsistent) }
+
+    /// How many of them have their place in the queue.
+    var queued: Int { state.withLock { $0.waiters.count } }
+
+    /// Waits until `reserve` has found room; false if it has not within `limit`, if the task was cancelled, or if too many wait.
+    func wait(_ priority: RequestPriority, atMost limit: Duration, _ reserve: @escaping @Sendable () -> Bool) async -> Bool {
+        guard let number = enter() else { return false }
+        let alarm = Task { [self, sleep] in
+            await sleep(limit)
+            giveUp(number)
+        }
+        defer { alarm.cancel() }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isGone = state.withLock { state in
+                    if state.arriving.removeValue(forKey: number) == true { return true }
+                    let place = state.waiters.firstIndex { $0.priority < priority } ?? state.waiters.endIndex
+                    state.waiters.insert(Waiter(number: number, priority: priority, reserve: reserve, resume: continuation), at: place)
+                    return false
+                }
+                // Room may have come since it was asked for.
+                if isGone { leave(continuation, isAdmitted: false) } else { admitAll() }
+            }
+        } onCancel: {
+            giveUp(number)
+        }
+    }
+
+    /// Admits the next, if there is room for it.
+    func admitNext() { admit(most: 1) }
+    /// Admits all that there is room for.
+    func admitAll() { admit(most: .max) }
+
+    private func admit(most: Int) {
+        guard waiting.load(ordering: .sequentiallyConsistent) > 0 else { return }
+        var left = most
+        while left > 0, let continuation = takeNext() {
+            left -= 1
+            leave(continuation, isAdmitted: true)
+        }
+    }
+
+    /// Takes out the first that there is room for. `reserve` counts and calls nobody, so it may run under the lock.
+    private func takeNext() -> CheckedContinuation<Bool, Never>? {
+        state.withLock { state in
+            guard let place = state.waiters.firstIndex(where: { $0.reserve() }) else { return nil }
+            return state.waiters.remove(at: place).resume
+        }
+    }
+
+    private func enter() -> UInt64? {
+        guard waiting.add(1, ordering: .sequentiallyConsistent).newValue <= capacity else {
+            waiting.subtract(1, ordering: .sequentiallyConsistent)
+            return nil
+        }
+        return state.withLock { state in
+            state.next += 1
+            state.arriving[state.next] = false
+            return state.next
+        }
+    }
+
+    private func giveUp(_ number: UInt64) {
+        let continuation: CheckedContinuation<Bool, Never>? = state.withLock { state in
+            guard let place = state.waiters.firstIndex(where: { $0.number == number }) else {
+                if state.arriving[number] != nil { state.arriving[number] = true }
+                return nil
+            }
+            return state.waiters.remove(at: place).resume
+        }
+        if let continuation { leave(continuation, isAdmitted: false) }
+    }
+
+    private func leave(_ continuation: CheckedContinuation<Bool, Never>, isAdmitted: Bool) {
+        waiting.subtract(1, ordering: .sequentiallyConsistent)
+        continuation.resume(returning: isAdmitted)
+    }
+}

@@ -1,0 +1,175 @@
+import Plimsoll
+@testable import PlimsollService
+import Synchronization
+import TestSupport
+import Testing
+
+/// Requests that wait for a moment while memory is short.
+struct ShedWaitingTests {
+    /// Time that passes when a test says so.
+    private final class Hands: Sendable {
+        let now = Mutex(Duration.zero)
+        private let sleepers = Mutex<[CheckedContinuation<Void, Never>]>([])
+
+        func sleep() async {
+            // Cancelled or not, it sleeps until `passPatience`: what comes too late must do no harm.
+            await withCheckedContinuation { continuation in sleepers.withLock { $0.append(continuation) } }
+        }
+        var count: Int { sleepers.withLock { $0.count } }
+        func passPatience() {
+            for sleeper in sleepers.withLock({ sleepers in
+                defer { sleepers = [] }
+                return sleepers
+            }) { sleeper.resume() }
+        }
+    }
+
+    private final class Order: Sendable {
+        let names = Mutex<[String]>([])
+        let count = Atomic(0)
+    }
+
+    private let hands = Hands()
+
+    private func shedder(_ change: (inout SheddingPolicy) -> Void = { _ in }) -> RequestShedder {
+        var policy = SheddingPolicy(limit: 8, seed: 7)
+        change(&policy)
+        return RequestShedder("test", policy: policy, elapsed: { [hands] in hands.now.withLock { $0 } }, sleep: { [hands] _ in await hands.sleep() })
+    }
+
+    private func waiters(_ shedder: RequestShedder, _ count: Int) async {
+        await until("\(count) wait") { shedder.queue.queued == count && hands.count >= count }
+    }
+
+    @Test func `a request that memory has no room for is admitted as soon as the shortage is over`() async {
+        let shedder = shedder()
+        shedder.quiesce(to: .narrowed(to: .quarter))
+        async let refusal = shedder.admit(.sheddable)
+        await waiters(shedder, 1)
+        #expect(shedder.statistics.waiting == 1 && shedder.statistics.running == 0)
+        shedder.quiesce(to: .narrowed(to: .half))
+        #expect(await refusal == nil)
+        #expect(shedder.statistics.running == 1 && shedder.counts.admitted["sheddable"] == 1 && shedder.waiting == 0)
+        shedder.end()
+        hands.passPatience()
+        #expect(shedder.statistics.running == 0 && shedder.statistics.refused == 0)
+    }
+
+    @Test func `a request waits for another to end, the more important first, of those the first to come`() async {
+        let shedder = shedder()
+        shedder.quiesce(to: .narrowed(to: .quarter))
+        #expect(shedder.begin(.normal) == nil && shedder.begin(.normal) == nil && shedder.begin(.normal)?.reason == .concurrency)
+        shedder.quiesce(to: .narrowed(to: .least))
+        let order = Order()
+        await withTaskGroup { group in
+            for (number, (name, priority)) in [("first", RequestPriority.normal), ("second", .normal)].enumerated() {
+                group.addTask {
+                    if await shedder.admit(priority) == nil { order.names.withLock { $0.append(name) } }
+                    shedder.end()
+                }
+                await waiters(shedder, number + 1)
+            }
+            for _ in 0..<2 { #expect(shedder.begin(.critical) == nil) }
+            group.addTask {
+                if await shedder.admit(.critical) == nil { order.names.withLock { $0.append("critical") } }
+                shedder.end()
+            }
+            await waiters(shedder, 3)
+            for _ in 0..<4 { shedder.end() }
+        }
+        #expect(order.names.withLock { $0 } == ["critical", "first", "second"])
+        #expect(shedder.statistics.running == 0 && shedder.waiting == 0)
+        hands.passPatience()
+    }
+
+    @Test func `a request that waits for longer than its patience is refused and counted once`() async {
+        let shedder = shedder()
+        shedder.quiesce(to: .narrowed(to: .least))
+        async let refusal = shedder.admit(.sheddable)
+        await waiters(shedder, 1)
+        hands.passPatience()
+        #expect(await refusal?.reason == .arrivals)
+        #expect(shedder.waiting == 0 && shedder.statistics.refused == 1 && shedder.statistics.running == 0)
+        shedder.quiesce(to: .open)
+        #expect(shedder.statistics.running == 0)
+    }
+
+    @Test func `a request that is cancelled while it waits is refused`() async {
+        let shedder = shedder()
+        shedder.quiesce(to: .narrowed(to: .least))
+        let task = Task { await shedder.admit(.sheddable) }
+        await waiters(shedder, 1)
+        task.cancel()
+        #expect(await task.value != nil && shedder.waiting == 0)
+        // And one that was cancelled before.
+        let late = Task {
+            try? await untilCancelled()
+            return await shedder.admit(.sheddable)
+        }
+        late.cancel()
+        #expect(await late.value != nil && shedder.waiting == 0 && shedder.statistics.running == 0)
+        hands.passPatience()
+    }
+
+    @Test func `no more wait than may, without patience nobody does, and what is exempt is served at once`() async {
+        let narrow = shedder { $0.mostWaiting = 1 }
+        narrow.quiesce(to: .narrowed(to: .least))
+        async let first = narrow.admit(.sheddable)
+        await waiters(narrow, 1)
+        #expect(await narrow.admit(.sheddable) != nil)
+        #expect(await narrow.admit(.sheddable, isExempt: { true }) == nil)
+        narrow.quiesce(to: .open)
+        #expect(await first == nil && narrow.statistics.running == 2)
+
+        let hasty = shedder { $0.patience = .zero }
+        hasty.quiesce(to: .narrowed(to: .least))
+        #expect(await hasty.admit(.sheddable)?.reason == .arrivals)
+        // A limit of its own is no shortage, and a process that is held takes nothing on: both refuse at once.
+        let full = shedder { $0.limit = 1 }
+        #expect(full.begin(.normal) == nil)
+        #expect(await full.admit(.normal)?.reason == .concurrency)
+        full.quiesce(to: QuiesceExtent(profile: .paused, isHeld: true))
+        #expect(await full.admit(.critical)?.reason == .paused)
+        hands.passPatience()
+    }
+
+    @Test func `when to come again follows what shortages took`() {
+        let shedder = shedder()
+        func refused(after seconds: Double) -> Int {
+            hands.now.withLock { $0 += .seconds(100) }
+            shedder.quiesce(to: .narrowed(to: .least))
+            hands.now.withLock { $0 += .seconds(seconds) }
+            let seen = (0..<50).compactMap { _ in shedder.begin(.sheddable)?.retryAfterSeconds }
+            shedder.quiesce(to: .open)
+            return seen.max() ?? 0
+        }
+        for _ in 0..<20 { _ = refused(after: 0.3) }
+        #expect(refused(after: 0.3) <= 2)
+        #expect((20...40).contains(refused(after: 10)))
+        #expect(refused(after: 1000) <= 60)
+    }
+
+    @Test func `storms of waiting requests lose none and admit none twice`() async {
+        for seed in seeds(0..<5) {
+            let shedder = shedder { $0.limit = 4 }, admitted = Order()
+            await withTaskGroup { group in
+                for task in 0..<50 {
+                    group.addTask {
+                        for step in 0..<20 {
+                            if task == 0 { shedder.quiesce(to: .narrowed(to: QuiesceExtent.Share.allCases[(step + Int(seed)) % 4])) }
+                            guard await shedder.admit(task % 3 == 0 ? .critical : .normal) == nil else { continue }
+                            // Relaxed: counted here and read when all have ended.
+                            admitted.count.add(1, ordering: .relaxed)
+                            await Task.yield()
+                            shedder.end()
+                        }
+                        if task == 0 { shedder.quiesce(to: .narrowed(to: .half)) }
+                    }
+                }
+            }
+            #expect(shedder.statistics.running == 0 && shedder.waiting == 0, "seed \(seed)")
+            #expect(shedder.statistics.admitted == UInt64(admitted.count.load(ordering: .relaxed)), "seed \(seed)")
+            hands.passPatience()
+        }
+    }
+}
