@@ -1,0 +1,39 @@
+/// All runs of a comparison, in the order in which they are made.
+public struct Comparison: Sendable {
+    public var limits: [Int]
+    public var loads: [String]
+    public var variants: [String]
+    public var runs: Int
+    public var seconds: Double
+    public var rate: Double
+    public var seed: UInt64
+
+    public init(limits: [Int], loads: [String], variants: [String], runs: Int, seconds: Double, rate: Double, seed: UInt64) {
+        self.limits = limits
+        self.loads = loads
+        self.variants = variants
+        self.runs = runs
+        self.seconds = seconds
+        self.rate = rate
+        self.seed = seed
+    }
+
+    /// The runs to make, one variant after another so that whatever disturbs the machine for a while disturbs them alike. The order of variants is turned from run to
+    /// run, so that none is always first.
+    public var plans: [RunRecord] {
+        var plans: [RunRecord] = []
+        for run in 1...max(1, runs) {
+            for limit in limits {
+                for load in loads {
+                    for index in variants.indices {
+                        let variant = variants[(index + run - 1) % variants.count]
+                        plans.append(
+                            RunRecord(
+                                limitBytes: limit, load: load, variant: variant, run: run, seed: seed &+ UInt64(run), rate: rate, seconds: seconds))
+                    }
+                }
+            }
+        }
+        return plans
+    }
+}

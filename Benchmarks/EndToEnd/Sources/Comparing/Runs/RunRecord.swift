@@ -1,0 +1,33 @@
+/// One run of one variant, as a line of JSON.
+public struct RunRecord: Codable, Sendable {
+    public var limitBytes: Int
+    public var load: String
+    public var variant: String
+    /// From 1; runs of the same number have the same seed, so the same trace.
+    public var run: Int
+    public var seed: UInt64
+    public var rate: Double
+    public var seconds: Double
+    /// What came of the requests; `nil` if the server never listened or the load broke off.
+    public var result: LoadResult?
+    /// What the server said at its end; `nil` if it was killed.
+    public var server: ServerSummary?
+    /// Processes the kernel killed for want of memory.
+    public var oomKills = 0
+    /// Seconds from the beginning of the load until the server was gone; `nil` if it stayed.
+    public var goneAfterSeconds: Double?
+    /// Resident bytes, looked at five times a second.
+    public var meanResidentBytes = 0.0
+    public var peakResidentBytes = 0
+    /// The most that was charged to the group, page cache included.
+    public var groupPeakBytes: Int?
+    /// Processor time the server took during the load, in seconds.
+    public var processorSeconds: Double?
+    /// Whatever else went wrong.
+    public var problem: String?
+
+    /// Whether the server did not live to its end.
+    public var wasKilled: Bool { oomKills > 0 || goneAfterSeconds != nil }
+    /// Good answers a second over the whole load, also when the server did not live through it.
+    public var goodPerSecond: Double { result?.goodPerSecond ?? 0 }
+}

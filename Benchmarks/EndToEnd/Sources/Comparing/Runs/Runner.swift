@@ -1,0 +1,108 @@
+import Foundation
+import Glibc
+
+/// Runs one variant under one load at a time: the server in a group of its own with a limit, the load in a process beside it.
+public struct Runner {
+    /// This program, the `plimsoll` command, and `libjemalloc.so.2` where it is.
+    public var program: String
+    public var plimsoll: String
+    public var jemalloc: String?
+
+    private static let startTime = 15.0
+    private static let endTime = 30.0
+
+    public init(program: String, plimsoll: String, jemalloc: String?) {
+        self.program = program
+        self.plimsoll = plimsoll
+        self.jemalloc = jemalloc
+    }
+
+    /// Makes the run that `plan` describes and returns it with what came of it.
+    public func run(_ plan: RunRecord) throws -> RunRecord {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-\(getpid())-\(UInt32.random(in: 0 ... .max))")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+
+        var record = plan
+        let server = try Child("server", try serverCommand(plan), in: directory)
+        guard let (port, id) = listening(server) else {
+            record.problem = "cannot load the server because it did not listen: \(server.errors.suffix(500))"
+            try end(server, nil)
+            return record
+        }
+        let load = try Child("load", loadCommand(plan, port), in: directory)
+        var watch = ServerWatch(id)
+        let before = watch.processorSeconds
+        var processor = before
+        let isDone = load.wait(seconds: plan.seconds + 60) {
+            watch.look()
+            processor = watch.processorSeconds ?? processor
+        }
+        if !isDone {
+            record.problem = "the load did not end"
+            load.signal(SIGKILL)
+        }
+        record.meanResidentBytes = watch.mean
+        record.peakResidentBytes = watch.peak
+        record.goneAfterSeconds = watch.goneAfter
+        record.processorSeconds = processor.flatMap { after in before.map { after - $0 } }
+        record.result = lastLine(load.output)
+        if record.result == nil, record.problem == nil { record.problem = "the load said: \(load.errors.suffix(500))" }
+
+        try end(server, id)
+        record.server = lastLine(server.output)
+        if let group: GroupReport = lastLine(server.errors) {
+            record.oomKills = group.oomKills
+            record.groupPeakBytes = group.peakBytes
+        }
+        return record
+    }
+
+    private func serverCommand(_ plan: RunRecord) throws -> [String] {
+        var command = [program, "serve", "--variant", plan.variant, "--limit", "\(plan.limitBytes)", "--port", "0"]
+        if plan.variant.hasPrefix("jemalloc") {
+            guard let jemalloc else { throw RunProblem("cannot run \(plan.variant) because libjemalloc.so.2 is not installed; do: leave the variant out") }
+            command = ["/usr/bin/env", "LD_PRELOAD=" + jemalloc] + command
+        }
+        return [plimsoll, "run", "--json", "--memory-max", "\(plan.limitBytes)", "--"] + command
+    }
+
+    private func loadCommand(_ plan: RunRecord, _ port: Int) -> [String] {
+        [
+            program, "load", "--port", "\(port)", "--seed", "\(plan.seed)", "--seconds", "\(plan.seconds)", "--limit", "\(plan.limitBytes)",
+            "--load", plan.load, "--rate", "\(plan.rate)",
+        ]
+    }
+
+    /// Waits for the line that says where the server listens, and what its process's id is.
+    private func listening(_ server: Child) -> (port: Int, id: Int32)? {
+        let end = Date().addingTimeInterval(Self.startTime)
+        while server.isRunning, Date() < end {
+            let line = server.output.split(separator: "\n").first { $0.hasPrefix("listening ") }
+            if let words = line?.split(separator: " "), words.count == 3, let port = Int(words[1]), let id = Int32(words[2]) { return (port, id) }
+            Thread.sleep(forTimeInterval: 0.02)
+        }
+        return nil
+    }
+
+    /// Ends the server by its group's process, which passes the signal on; by force, and by its id, if that doesn't help.
+    private func end(_ server: Child, _ id: Int32?) throws {
+        server.signal(SIGTERM)
+        if server.wait(seconds: Self.endTime) { return }
+        if let id { kill(id, SIGKILL) }
+        if server.wait(seconds: Self.endTime) { return }
+        server.signal(SIGKILL)
+        throw RunProblem("cannot go on because a server did not end; do: look for processes of e2e-bench that are left")
+    }
+
+    private func lastLine<Value: Decodable>(_ text: String) -> Value? {
+        guard let line = text.split(separator: "\n").last(where: { $0.hasPrefix("{") }) else { return nil }
+        return try? JSONDecoder().decode(Value.self, from: Data(line.utf8))
+    }
+
+    /// What `plimsoll run --json` says of the group.
+    private struct GroupReport: Decodable {
+        var oomKills: Int
+        var peakBytes: Int
+    }
+}

@@ -1,0 +1,73 @@
+import Foundation
+
+/// All requests of a load, the same for each seed: made before anything is sent, so that no answer changes what is asked for.
+public struct Trace: Sendable {
+    /// In the order in which they are due.
+    public let arrivals: [Arrival]
+
+    /// How many pictures and sessions there are to ask for, and how unevenly they are.
+    private static let pictures = (count: 20_000, skew: 0.9), sessions = (count: 2_000, skew: 0.7)
+    /// Share of look-ups that are for pictures.
+    private static let pictureShare = 0.8
+    /// What an upload holds, as a share of the limit; how long it is held; and the uploader's pause after that. Seconds.
+    private static let uploadShare = 0.08..<0.23, uploadTime = 0.3, pause = 0.3..<1.5
+    /// Of exports: how large as a share of the limit, how often, the first, and how long one takes. Seconds.
+    private static let exportShare = 0.10, exportEvery = 15.0, firstExport = 5.0, exportTime = 4.0
+    /// Of the leak: share of the limit added each second, and the share at which it is emptied.
+    private static let leakShare = 0.01, leakMost = 0.30
+
+    /// Makes a trace of look-ups that arrive at random (a Poisson process), `rate` a second on average, for `seconds`, and of what else `kind` asks for.
+    ///
+    /// - Parameters:
+    ///   - kind: what is asked for beside look-ups.
+    ///   - limit: the service's memory limit in bytes, of which uploads, exports and leaks are shares.
+    ///   - rate: look-ups a second.
+    ///   - seconds: length of the trace.
+    ///   - seed: what makes it the same again.
+    public init(_ kind: LoadKind, limit: Int, rate: Double, seconds: Double, seed: UInt64) {
+        // Each part has random numbers of its own, so that look-ups are the same under every kind of load.
+        var arrivals = Self.lookUps(rate, seconds, SeededRandom(seed))
+        for uploader in 0..<kind.uploaders {
+            arrivals += Self.uploads(limit, seconds, SeededRandom(seed &+ 0x1000 &* UInt64(uploader + 1)))
+        }
+        if kind.exports {
+            let bytes = Int(Double(limit) * Self.exportShare)
+            arrivals += stride(from: Self.firstExport, to: seconds - Self.exportTime - 0.5, by: Self.exportEvery)
+                .map { Arrival(at: $0, route: .export, number: bytes) }
+        }
+        if kind.leaks {
+            let bytes = Int(Double(limit) * Self.leakShare), most = Int(Double(limit) * Self.leakMost)
+            arrivals += stride(from: 0.5, to: seconds, by: 1).map { Arrival(at: $0, route: .leak, number: bytes, most: most) }
+        }
+        self.arrivals = arrivals.sorted { $0.at < $1.at }
+    }
+
+    private static func lookUps(_ rate: Double, _ seconds: Double, _ random: SeededRandom) -> [Arrival] {
+        var random = random, arrivals: [Arrival] = []
+        var pictures = Popularity(count: pictures.count, skew: pictures.skew, using: &random)
+        let sessions = Popularity(count: sessions.count, skew: sessions.skew, using: &random)
+        var at = 0.0, hasShifted = false
+        while true {
+            at -= log(1 - random.share()) / rate
+            guard at < seconds else { return arrivals }
+            if at >= seconds / 2, !hasShifted {
+                pictures.shift(using: &random)
+                hasShifted = true
+            }
+            let isPicture = random.share() < pictureShare
+            arrivals.append(
+                Arrival(at: at, route: isPicture ? .picture : .session, number: (isPicture ? pictures : sessions).next(using: &random)))
+        }
+    }
+
+    private static func uploads(_ limit: Int, _ seconds: Double, _ random: SeededRandom) -> [Arrival] {
+        var random = random, arrivals: [Arrival] = []
+        func between(_ range: Range<Double>) -> Double { range.lowerBound + random.share() * (range.upperBound - range.lowerBound) }
+        var at = between(0.5..<2)
+        while at < seconds - uploadTime - 0.2 {
+            arrivals.append(Arrival(at: at, route: .upload, number: Int(Double(limit) * between(uploadShare))))
+            at += uploadTime + between(pause)
+        }
+        return arrivals
+    }
+}

@@ -1,0 +1,65 @@
+import ArgumentParser
+import Comparing
+import Foundation
+import Glibc
+import Plimsoll
+
+/// Runs variants under loads and limits, one after another, and keeps each run as a line of JSON.
+struct CompareCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "compare", abstract: "Run variants in turn, each in a group with a limit, and append every run to a file.",
+        discussion: "Exit status 69 if no group can be made.")
+
+    @Option(help: "Memory limits, comma separated.") var limits = "128M,256M,512M"
+    @Option(help: "Loads, comma separated: \(LoadKind.all.map(\.name).joined(separator: ", ")).") var loads = "calm,burst-1,burst-2,leak"
+    @Option(help: "Variants, comma separated: \(Variant.names).")
+    var variants = "none,nscache-25,nscache-40,fixed-10,fixed-15,fixed-25,fixed-40,fixed-60,jemalloc-25,jemalloc-40,plimsoll,plimsoll-heap,plimsoll-unshed"
+    @Option(help: "Runs of each.") var runs = 5
+    @Option(help: "Length of a run.") var seconds = 30.0
+    @Option(help: "Look-ups a second.") var rate = 1500.0
+    @Option(help: "Seed of the first run; each further run has the next.") var seed: UInt64 = 1
+    @Option(help: "File to append runs to.") var json = "out/end-to-end.jsonl"
+    @Option(help: "The plimsoll command.") var plimsoll = ".build/release/plimsoll"
+
+    func validate() throws {
+        for limit in Self.list(limits) {
+            guard let bytes = ByteCount(limit), bytes >= .mebibytes(64) else {
+                throw ValidationError("--limits has \(limit); allowed is 64M and more, for example 256M.")
+            }
+        }
+        for load in Self.list(loads) where LoadKind.named(load) == nil {
+            throw ValidationError("--loads has \(load); allowed is \(LoadKind.all.map(\.name).joined(separator: ", ")).")
+        }
+        for variant in Self.list(variants) where Variant(variant) == nil { throw ValidationError("--variants has \(variant); allowed is \(Variant.names).") }
+        guard (1...1000).contains(runs) else { throw ValidationError("--runs is \(runs); allowed is 1 to 1000.") }
+        guard (5...3600).contains(seconds) else { throw ValidationError("--seconds is \(seconds); allowed is 5 to 3600.") }
+        guard (1...100_000).contains(rate) else { throw ValidationError("--rate is \(rate); allowed is 1 to 100000.") }
+    }
+
+    func run() throws {
+        let runner = Runner(program: "/proc/self/exe".resolved, plimsoll: plimsoll, jemalloc: Self.jemalloc), file = RecordFile(json)
+        let plans = Comparison(
+            limits: Self.list(limits).map { ByteCount($0)!.bytes }, loads: Self.list(loads), variants: Self.list(variants), runs: runs, seconds: seconds,
+            rate: rate, seed: seed
+        ).plans
+        for (index, plan) in plans.enumerated() {
+            let record = try runner.run(plan)
+            try file.append(record)
+            print("\(index + 1)/\(plans.count) " + record.line)
+            fflush(nil)
+        }
+    }
+
+    private static func list(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
+
+    /// The library where distributions put it.
+    private static var jemalloc: String? {
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map { $0 + "/libjemalloc.so.2" }
+            .first { FileManager.default.fileExists(atPath: $0) }
+    }
+}
+
+extension String {
+    /// What a symbolic link points to.
+    fileprivate var resolved: String { (try? FileManager.default.destinationOfSymbolicLink(atPath: self)) ?? self }
+}

@@ -1,0 +1,15 @@
+import ArgumentParser
+import Comparing
+
+/// Prints the tables and figures of runs that were kept.
+struct ReportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "report", abstract: "Print tables as Markdown, and figures, of the runs in a file.")
+
+    @Option(help: "File that `compare` appended runs to.") var json = "out/end-to-end.jsonl"
+
+    func run() throws {
+        let report = Report(try RecordFile(json).records())
+        print(report.tables)
+        for figure in report.figures { print(figure) }
+    }
+}
