@@ -8,15 +8,16 @@ import Plimsoll
 struct CompareCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "compare", abstract: "Run variants in turn, each in a group with a limit, and append every run to a file.",
-        discussion: "Exit status 69 if no group can be made.")
+        discussion: "Runs that the file has already are not made again. Exit status 69 if no group can be made.")
 
     @Option(help: "Memory limits, comma separated.") var limits = "128M,256M,512M"
     @Option(help: "Loads, comma separated: \(LoadKind.all.map(\.name).joined(separator: ", ")).") var loads = "calm,burst-1,burst-2,leak"
     @Option(help: "Variants, comma separated: \(Variant.names).")
-    var variants = "none,nscache-25,nscache-40,fixed-10,fixed-15,fixed-25,fixed-40,fixed-60,jemalloc-25,jemalloc-40,plimsoll,plimsoll-heap,plimsoll-unshed"
+    var variants =
+        "none,nscache-25,nscache-40,fixed-10,fixed-15,fixed-25,fixed-40,fixed-60,jemalloc-25,jemalloc-40,plimsoll,plimsoll-heap,plimsoll-unshed"
     @Option(help: "Runs of each.") var runs = 5
     @Option(help: "Length of a run.") var seconds = 30.0
-    @Option(help: "Look-ups a second.") var rate = 1500.0
+    @Option(help: "Look-ups a second.") var rate = 1200.0
     @Option(help: "Seed of the first run; each further run has the next.") var seed: UInt64 = 1
     @Option(help: "File to append runs to.") var json = "out/end-to-end.jsonl"
     @Option(help: "The plimsoll command.") var plimsoll = ".build/release/plimsoll"
@@ -30,7 +31,9 @@ struct CompareCommand: ParsableCommand {
         for load in Self.list(loads) where LoadKind.named(load) == nil {
             throw ValidationError("--loads has \(load); allowed is \(LoadKind.all.map(\.name).joined(separator: ", ")).")
         }
-        for variant in Self.list(variants) where Variant(variant) == nil { throw ValidationError("--variants has \(variant); allowed is \(Variant.names).") }
+        for variant in Self.list(variants) where Variant(variant) == nil {
+            throw ValidationError("--variants has \(variant); allowed is \(Variant.names).")
+        }
         guard (1...1000).contains(runs) else { throw ValidationError("--runs is \(runs); allowed is 1 to 1000.") }
         guard (5...3600).contains(seconds) else { throw ValidationError("--seconds is \(seconds); allowed is 5 to 3600.") }
         guard (1...100_000).contains(rate) else { throw ValidationError("--rate is \(rate); allowed is 1 to 100000.") }
@@ -38,17 +41,34 @@ struct CompareCommand: ParsableCommand {
 
     func run() throws {
         let runner = Runner(program: "/proc/self/exe".resolved, plimsoll: plimsoll, jemalloc: Self.jemalloc), file = RecordFile(json)
+        do { try runner.check() } catch {
+            FileHandle.standardError.write(Data("\(error)\n".utf8))
+            throw ExitCode(69)
+        }
+        Interruption.listen()
         let plans = Comparison(
-            limits: Self.list(limits).map { ByteCount($0)!.bytes }, loads: Self.list(loads), variants: Self.list(variants), runs: runs, seconds: seconds,
+            limits: Self.list(limits).map { ByteCount($0)!.bytes }, loads: Self.list(loads), variants: Self.list(variants), runs: runs,
+            seconds: seconds,
             rate: rate, seed: seed
-        ).plans
+        ).plans(after: try file.records())
+        var failures = 0
         for (index, plan) in plans.enumerated() {
             let record = try runner.run(plan)
-            try file.append(record)
             print("\(index + 1)/\(plans.count) " + record.line)
             fflush(nil)
+            // Not kept, so that the same comparison makes it again.
+            if record.result == nil {
+                failures += 1
+                if failures == Self.mostFailures { break }
+            } else {
+                try file.append(record)
+            }
         }
+        if failures > 0 { throw ExitCode.failure }
     }
+
+    /// Runs that came to nothing, after which the rest is not tried.
+    private static let mostFailures = 3
 
     private static func list(_ text: String) -> [String] { text.split(separator: ",").map { String($0) } }
 

@@ -5,5 +5,5 @@ import ArgumentParser
 struct EndToEnd: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "e2e-bench", abstract: "Goodput of one service with and without Plimsoll under a memory limit.",
-        subcommands: [ServeCommand.self, LoadCommand.self, CompareCommand.self, ReportCommand.self])
+        subcommands: [ServeCommand.self, LoadCommand.self, CompareCommand.self, ReportCommand.self, CostCommand.self])
 }

@@ -12,7 +12,7 @@ struct LoadCommand: ParsableCommand {
     @Option(help: "Length of the load.") var seconds = 30.0
     @Option(help: "The server's memory limit in bytes, of which uploads are shares.") var limit: Int
     @Option(help: "calm, burst-1, burst-2, burst-3 or leak.") var load = "burst-1"
-    @Option(help: "Look-ups a second.") var rate = 1500.0
+    @Option(help: "Look-ups a second.") var rate = 1200.0
     @Option(help: "The most requests in flight.") var connections = 256
 
     func validate() throws {

@@ -8,7 +8,11 @@ struct ReportCommand: ParsableCommand {
     @Option(help: "File that `compare` appended runs to.") var json = "out/end-to-end.jsonl"
 
     func run() throws {
-        let report = Report(try RecordFile(json).records())
+        let records = try RecordFile(json).records()
+        guard !records.isEmpty else {
+            throw ValidationError("--json is \(json), in which there are no runs; `e2e-bench compare --json \(json)` makes some.")
+        }
+        let report = Report(records)
         print(report.tables)
         for figure in report.figures { print(figure) }
     }

@@ -34,8 +34,10 @@ struct MarkdownTable {
         let due = cell.sum(variant, Route.allCases, \.due)
         let whenKilled = Statistics.median(killed.compactMap { $0.goneAfterSeconds ?? $0.result?.goneAtSeconds })
         return [
-            "\(number(0) { $0.goodPerSecond }), \(Figures.text(cell.worst(variant) { $0.goodPerSecond }, 0))", perSecond(.picture), perSecond(.session),
-            served(.upload), served(.export), share(cell.sum(variant, Route.allCases, \.refused), due), share(cell.sum(variant, Route.allCases, \.late), due),
+            "\(number(0) { $0.goodPerSecond }), \(Figures.text(cell.worst(variant) { $0.goodPerSecond }, 0))", perSecond(.picture),
+            perSecond(.session),
+            served(.upload), served(.export), share(cell.sum(variant, Route.allCases, \.refused), due),
+            share(cell.sum(variant, Route.allCases, \.late), due),
             "\(killed.count) of \(runs.count)" + (killed.isEmpty ? "" : ", after \(Figures.text(whenKilled, 0)) s"),
             "\(number(1) { $0.result?[.picture].p50 }) / \(number(0) { $0.result?[.picture].p99 })", number(0) { $0.result?[.session].p99 },
             "\(hits(.picture)); \(hits(.session))",

@@ -22,7 +22,9 @@ public struct Report {
         let goodput = pairs.compactMap { ratio($0, variant, $1) { $0.goodPerSecond } }
         figure("goodput.\(variant)-to-best-tuned", Statistics.median(goodput), "times")
         figure("goodput.\(variant)-to-best-tuned.worst", goodput.min(), "times")
-        let safe = self.pairs(variant) { $0.bestTuned(among: safelyTuned(at: $0.limitBytes)) }.compactMap { ratio($0, variant, $1) { $0.goodPerSecond } }
+        let safe = self.pairs(variant) { $0.bestTuned(among: safelyTuned(at: $0.limitBytes)) }.compactMap {
+            ratio($0, variant, $1) { $0.goodPerSecond }
+        }
         figure("goodput.\(variant)-to-safe-tuned", Statistics.median(safe), "times")
         let fixed = self.pairs(variant) { $0.runs["fixed-40"] == nil ? nil : "fixed-40" }.compactMap { ratio($0, variant, $1) { $0.goodPerSecond } }
         figure("goodput.\(variant)-to-fixed-40", Statistics.median(fixed), "times")

@@ -23,7 +23,7 @@ extension RunRecord {
 }
 
 /// Numbers as text.
-enum Figures {
+public enum Figures {
     /// A number with so many decimals; a dash for none.
-    static func text(_ value: Double?, _ decimals: Int) -> String { value.map { String(format: "%.\(decimals)f", $0) } ?? "-" }
+    public static func text(_ value: Double?, _ decimals: Int) -> String { value.map { String(format: "%.\(decimals)f", $0) } ?? "-" }
 }

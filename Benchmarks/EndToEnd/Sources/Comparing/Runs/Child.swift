@@ -7,7 +7,7 @@ final class Child {
     private let directory: URL
     private let name: String
 
-    /// Starts `command` with `environment` added to this process's own.
+    /// Starts `command`, with outputs in files of `directory`.
     init(_ name: String, _ command: [String], in directory: URL) throws {
         self.name = name
         self.directory = directory
@@ -20,6 +20,8 @@ final class Child {
     }
 
     var isRunning: Bool { process.isRunning }
+    /// Exit status of a process that has ended.
+    var status: Int32 { process.terminationStatus }
     var output: String { text(".out") }
     var errors: String { text(".err") }
 

@@ -36,4 +36,7 @@ public struct Comparison: Sendable {
         }
         return plans
     }
+
+    /// The runs that are still to be made where `done` have been.
+    public func plans(after done: [RunRecord]) -> [RunRecord] { plans.filter { plan in !done.contains { $0.isSamePlan(as: plan) } } }
 }

@@ -15,18 +15,16 @@ public struct RecordFile {
         if !FileManager.default.fileExists(atPath: path) { try Data().write(to: URL(fileURLWithPath: path)) }
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         defer { try? file.close() }
-        try file.seekToEnd()
+        // What broke off within a line loses that line alone.
+        if try file.seekToEnd() > 0 { line.insert(10, at: line.startIndex) }
         try file.write(contentsOf: line)
     }
 
-    /// Returns all runs. A last line that was not written to its end is left out.
+    /// Returns all runs, none if there is no file yet. A line that was not written to its end is left out.
     public func records() throws -> [RunRecord] {
-        let lines = try Data(contentsOf: URL(fileURLWithPath: path)).split(separator: 10)
-        return try lines.enumerated().compactMap { index, line in
-            do { return try JSONDecoder().decode(RunRecord.self, from: Data(line)) } catch {
-                if index == lines.count - 1 { return nil }
-                throw RunProblem("cannot read line \(index + 1) of \(path) because \(error); do: remove that line")
-            }
+        guard FileManager.default.fileExists(atPath: path) else { return [] }
+        return try Data(contentsOf: URL(fileURLWithPath: path)).split(separator: 10).compactMap {
+            try? JSONDecoder().decode(RunRecord.self, from: Data($0))
         }
     }
 }

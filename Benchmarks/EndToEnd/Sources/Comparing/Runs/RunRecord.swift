@@ -26,6 +26,13 @@ public struct RunRecord: Codable, Sendable {
     /// Whatever else went wrong.
     public var problem: String?
 
+    /// Whether both are runs of one plan.
+    func isSamePlan(as other: RunRecord) -> Bool {
+        limitBytes == other.limitBytes && load == other.load && variant == other.variant && run == other.run && seed == other.seed
+            && rate == other.rate
+            && seconds == other.seconds
+    }
+
     /// Whether the server did not live to its end.
     public var wasKilled: Bool { oomKills > 0 || goneAfterSeconds != nil }
     /// Good answers a second over the whole load, also when the server did not live through it.

@@ -17,12 +17,20 @@ public struct Runner {
         self.jemalloc = jemalloc
     }
 
-    /// Makes the run that `plan` describes and returns it with what came of it.
-    public func run(_ plan: RunRecord) throws -> RunRecord {
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-\(getpid())-\(UInt32.random(in: 0 ... .max))")
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: directory) }
+    /// Tries whether a group with a limit can be made here, which no run can do without.
+    public func check() throws {
+        try inDirectory { directory in
+            let child = try Child("check", [plimsoll, "run", "--memory-max", "64M", "--", "/bin/true"], in: directory)
+            guard child.wait(seconds: Self.startTime), child.status == 0 else {
+                throw RunProblem("cannot compare because `\(plimsoll) run --memory-max 64M -- /bin/true` failed: \(child.errors)")
+            }
+        }
+    }
 
+    /// Makes the run that `plan` describes and returns it with what came of it.
+    public func run(_ plan: RunRecord) throws -> RunRecord { try inDirectory { try run(plan, in: $0) } }
+
+    private func run(_ plan: RunRecord, in directory: URL) throws -> RunRecord {
         var record = plan
         let server = try Child("server", try serverCommand(plan), in: directory)
         guard let (port, id) = listening(server) else {
@@ -35,12 +43,17 @@ public struct Runner {
         let before = watch.processorSeconds
         var processor = before
         let isDone = load.wait(seconds: plan.seconds + 60) {
+            if Interruption.isAsked { load.signal(SIGTERM) }
             watch.look()
             processor = watch.processorSeconds ?? processor
         }
         if !isDone {
             record.problem = "the load did not end"
             load.signal(SIGKILL)
+        }
+        if Interruption.isAsked {
+            try end(server, id)
+            throw RunProblem("interrupted; the runs before are kept, and `compare` with the same options goes on from there")
         }
         record.meanResidentBytes = watch.mean
         record.peakResidentBytes = watch.peak
@@ -58,10 +71,20 @@ public struct Runner {
         return record
     }
 
+    /// Gives `body` a directory for outputs, which is removed after.
+    private func inDirectory<Result>(_ body: (URL) throws -> Result) throws -> Result {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-\(getpid())-\(UInt32.random(in: 0 ... .max))")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        return try body(directory)
+    }
+
     private func serverCommand(_ plan: RunRecord) throws -> [String] {
         var command = [program, "serve", "--variant", plan.variant, "--limit", "\(plan.limitBytes)", "--port", "0"]
         if plan.variant.hasPrefix("jemalloc") {
-            guard let jemalloc else { throw RunProblem("cannot run \(plan.variant) because libjemalloc.so.2 is not installed; do: leave the variant out") }
+            guard let jemalloc else {
+                throw RunProblem("cannot run \(plan.variant) because libjemalloc.so.2 is not installed; do: leave the variant out")
+            }
             command = ["/usr/bin/env", "LD_PRELOAD=" + jemalloc] + command
         }
         return [plimsoll, "run", "--json", "--memory-max", "\(plan.limitBytes)", "--"] + command
@@ -77,7 +100,7 @@ public struct Runner {
     /// Waits for the line that says where the server listens, and what its process's id is.
     private func listening(_ server: Child) -> (port: Int, id: Int32)? {
         let end = Date().addingTimeInterval(Self.startTime)
-        while server.isRunning, Date() < end {
+        while server.isRunning, Date() < end, !Interruption.isAsked {
             let line = server.output.split(separator: "\n").first { $0.hasPrefix("listening ") }
             if let words = line?.split(separator: " "), words.count == 3, let port = Int(words[1]), let id = Int32(words[2]) { return (port, id) }
             Thread.sleep(forTimeInterval: 0.02)

@@ -5,9 +5,9 @@ enum Making {
     /// Bytes of a session.
     static let sessionSize = 2 << 10
 
-    // Some 2 ms and 6 ms of a 2024 server core: each step waits for the one before (multiplication and two shifts, about six cycles).
-    private static let picturePasses = 200
-    private static let sessionPasses = 12_000
+    // Some 2 ms and 6 ms of processor time (`e2e-bench cost`): each step waits for the one before, so that no processor does several at once.
+    private static let picturePasses = 220
+    private static let sessionPasses = 13_400
 
     /// Makes the picture `id`.
     static func picture(_ id: Int) -> [UInt8] { bytes(id, count: pictureSize, passes: picturePasses) }

@@ -17,7 +17,9 @@ struct TouchedMemory: ~Copyable {
 
     /// Writes to every page.
     func touch() {
-        for offset in stride(from: 0, to: count, by: 4096) { start.storeBytes(of: UInt8(truncatingIfNeeded: offset >> 12), toByteOffset: offset, as: UInt8.self) }
+        for offset in stride(from: 0, to: count, by: 4096) {
+            start.storeBytes(of: UInt8(truncatingIfNeeded: offset >> 12), toByteOffset: offset, as: UInt8.self)
+        }
     }
 }
 
