@@ -17,6 +17,7 @@ struct CompareCommand: ParsableCommand {
         "none,nscache-25,nscache-40,fixed-10,fixed-15,fixed-25,fixed-40,fixed-60,jemalloc-25,jemalloc-40,plimsoll,plimsoll-heap,plimsoll-unshed"
     @Option(help: "Runs of each.") var runs = 5
     @Option(help: "Length of a run.") var seconds = 30.0
+    @Option(help: "Seconds before that, with look-ups alone at half the rate, which count nowhere.") var warmUp = 5.0
     @Option(help: "Look-ups a second.") var rate = 1200.0
     @Option(help: "Seed of the first run; each further run has the next.") var seed: UInt64 = 1
     @Option(help: "File to append runs to.") var json = "out/end-to-end.jsonl"
@@ -36,6 +37,7 @@ struct CompareCommand: ParsableCommand {
         }
         guard (1...1000).contains(runs) else { throw ValidationError("--runs is \(runs); allowed is 1 to 1000.") }
         guard (5...3600).contains(seconds) else { throw ValidationError("--seconds is \(seconds); allowed is 5 to 3600.") }
+        guard (0...600).contains(warmUp) else { throw ValidationError("--warm-up is \(warmUp); allowed is 0 to 600.") }
         guard (1...100_000).contains(rate) else { throw ValidationError("--rate is \(rate); allowed is 1 to 100000.") }
     }
 
@@ -49,7 +51,7 @@ struct CompareCommand: ParsableCommand {
         let plans = Comparison(
             limits: Self.list(limits).map { ByteCount($0)!.bytes }, loads: Self.list(loads), variants: Self.list(variants), runs: runs,
             seconds: seconds,
-            rate: rate, seed: seed
+            warmUp: warmUp, rate: rate, seed: seed
         ).plans(after: try file.records())
         var failures = 0
         for (index, plan) in plans.enumerated() {

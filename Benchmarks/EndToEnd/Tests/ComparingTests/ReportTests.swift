@@ -13,7 +13,7 @@ import Testing
         picture.refused = refused
         picture.p99 = 50
         result.routes = ["picture": picture]
-        var record = RunRecord(limitBytes: 256 << 20, load: load, variant: variant, run: run, seed: UInt64(run), rate: 100, seconds: 10)
+        var record = RunRecord(limitBytes: 256 << 20, load: load, variant: variant, run: run, seed: UInt64(run), rate: 100, seconds: 10, warmUp: 0)
         record.result = result
         record.goneAfterSeconds = killed
         if let held {
@@ -78,7 +78,7 @@ import Testing
     }
 
     @Test func `variants take turns, and runs that were made are left out`() {
-        let comparison = Comparison(limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, rate: 10, seed: 1)
+        let comparison = Comparison(limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, warmUp: 1, rate: 10, seed: 1)
         let plans = comparison.plans
         #expect(
             plans.map { "\($0.run) \($0.load) \($0.variant)" } == [

@@ -53,6 +53,13 @@ import Testing
         #expect(leaks.allSatisfy { $0.number == Self.limit / 100 && $0.most == Int(Double(Self.limit) * 0.30) })
     }
 
+    @Test func `a warm-up asks for look-ups alone at half the rate`() {
+        let trace = Trace(LoadKind.named("burst-1")!, limit: Self.limit, rate: 1000, seconds: 20, warmUp: 10, seed: 7)
+        let before = trace.arrivals.filter { $0.at < 0 }
+        #expect((4_500...5_500).contains(before.count))
+        #expect(before.allSatisfy { $0.at >= -10 && ($0.route == .picture || $0.route == .session) })
+    }
+
     @Test func `requests are written as HTTP`() {
         #expect(Arrival(at: 0, route: .picture, number: 5).request == "GET /picture/5 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         #expect(

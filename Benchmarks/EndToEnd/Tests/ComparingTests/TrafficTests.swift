@@ -33,7 +33,7 @@ import Testing
 
     @Test func `all requests have failed where nobody listens`() throws {
         let trace = Trace(LoadKind.named("burst-1")!, limit: 64 << 20, rate: 1000, seconds: 3, seed: 1)
-        let result = LoadGenerator(trace, port: try freePort()).run(seconds: 3)
+        let result = LoadGenerator(trace, port: try freePort()).run()
         #expect(result.goneAtSeconds != nil)
         #expect(result.good == 0)
         #expect(result.routes.values.reduce(0) { $0 + $1.failed } == trace.arrivals.count)

@@ -6,7 +6,8 @@ struct MarkdownTable {
 
     private static let titles = [
         "variant", "good/s, worst", "pictures/s", "sessions/s", "uploads", "exports", "refused", "late", "killed", "p50 / p99 ms, pictures",
-        "p99 ms, sessions", "hit % pictures; sessions", "mean / peak MiB", "processors",
+        "p99 ms, sessions", "hit % pictures; sessions", "mean / peak MiB", "processors; neighbours",
+        "s at warning; critical", "changes of level",
     ]
 
     var text: String {
@@ -23,6 +24,11 @@ struct MarkdownTable {
 
     /// By name, numbers by size: fixed-5 before fixed-10.
     private static func precedes(_ one: String, _ other: String) -> Bool { one.compare(other, options: .numeric) == .orderedAscending }
+
+    /// Seconds of a run at a level; `nil` without a manager.
+    private func secondsAt(_ level: String, _ run: RunRecord) -> Double? {
+        run.server.flatMap { $0.transitions == nil ? nil : $0.secondsAtLevel[level] ?? 0 }
+    }
 
     private func row(_ variant: String) -> [String] {
         func number(_ decimals: Int, _ value: (RunRecord) -> Double?) -> String { Figures.text(cell.median(variant, value), decimals) }
@@ -42,7 +48,9 @@ struct MarkdownTable {
             "\(number(1) { $0.result?[.picture].p50 }) / \(number(0) { $0.result?[.picture].p99 })", number(0) { $0.result?[.session].p99 },
             "\(hits(.picture)); \(hits(.session))",
             "\(number(0) { $0.meanResidentBytes / 1_048_576 }) / \(number(0) { Double($0.peakResidentBytes) / 1_048_576 })",
-            number(2) { run in run.processorSeconds.map { $0 / run.seconds } },
+            "\(number(2) { $0.processors }); \(number(2) { $0.neighbours })",
+            "\(number(1) { secondsAt("warning", $0) }); \(number(1) { secondsAt("critical", $0) })",
+            number(0) { $0.server?.transitions.map { Double($0) } },
         ]
     }
 }

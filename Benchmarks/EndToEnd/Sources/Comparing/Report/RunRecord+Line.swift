@@ -15,7 +15,7 @@ extension RunRecord {
         parts.append("refused \(result.routes.values.reduce(0) { $0 + $1.refused })")
         parts.append("late \(result.routes.values.reduce(0) { $0 + $1.late })")
         parts.append("resident \(Figures.text(meanResidentBytes / 1048576, 0))/\(peakResidentBytes >> 20) MiB")
-        if let processorSeconds { parts.append("cpu \(Figures.text(processorSeconds / seconds, 2))") }
+        parts.append("processors \(Figures.text(processors, 2)), neighbours \(Figures.text(neighbours, 2))")
         if let held = server?.heldSeconds { parts.append("held \(Figures.text(held, 1)) s") }
         if let problem { parts.append(problem) }
         return parts.joined(separator: " ")

@@ -5,15 +5,17 @@ public struct Comparison: Sendable {
     public var variants: [String]
     public var runs: Int
     public var seconds: Double
+    public var warmUp: Double
     public var rate: Double
     public var seed: UInt64
 
-    public init(limits: [Int], loads: [String], variants: [String], runs: Int, seconds: Double, rate: Double, seed: UInt64) {
+    public init(limits: [Int], loads: [String], variants: [String], runs: Int, seconds: Double, warmUp: Double, rate: Double, seed: UInt64) {
         self.limits = limits
         self.loads = loads
         self.variants = variants
         self.runs = runs
         self.seconds = seconds
+        self.warmUp = warmUp
         self.rate = rate
         self.seed = seed
     }
@@ -29,7 +31,8 @@ public struct Comparison: Sendable {
                         let variant = variants[(index + run - 1) % variants.count]
                         plans.append(
                             RunRecord(
-                                limitBytes: limit, load: load, variant: variant, run: run, seed: seed &+ UInt64(run), rate: rate, seconds: seconds))
+                                limitBytes: limit, load: load, variant: variant, run: run, seed: seed &+ UInt64(run), rate: rate, seconds: seconds,
+                                warmUp: warmUp))
                     }
                 }
             }

@@ -13,5 +13,6 @@ public enum Interruption {
         for number in [SIGINT, SIGTERM] { signal(number) { _ in Interruption.asked.store(true, ordering: .relaxed) } }
     }
 
+    /// Whether one of them has come.
     static var isAsked: Bool { asked.load(ordering: .relaxed) }
 }

@@ -8,21 +8,25 @@ public struct RunRecord: Codable, Sendable {
     public var seed: UInt64
     public var rate: Double
     public var seconds: Double
+    /// Seconds before, which count nowhere.
+    public var warmUp: Double
     /// What came of the requests; `nil` if the server never listened or the load broke off.
     public var result: LoadResult?
     /// What the server said at its end; `nil` if it was killed.
     public var server: ServerSummary?
     /// Processes the kernel killed for want of memory.
     public var oomKills = 0
-    /// Seconds from the beginning of the load until the server was gone; `nil` if it stayed.
+    /// Seconds from the end of the warm-up until the server was gone; `nil` if it stayed.
     public var goneAfterSeconds: Double?
     /// Resident bytes, looked at five times a second.
     public var meanResidentBytes = 0.0
     public var peakResidentBytes = 0
     /// The most that was charged to the group, page cache included.
     public var groupPeakBytes: Int?
-    /// Processor time the server took during the load, in seconds.
-    public var processorSeconds: Double?
+    /// Processors the server used on average, warm-up included.
+    public var processors: Double?
+    /// Processors that others used meanwhile, the load and the kernel's host apart: what disturbed the run.
+    public var neighbours: Double?
     /// Whatever else went wrong.
     public var problem: String?
 
@@ -30,7 +34,7 @@ public struct RunRecord: Codable, Sendable {
     func isSamePlan(as other: RunRecord) -> Bool {
         limitBytes == other.limitBytes && load == other.load && variant == other.variant && run == other.run && seed == other.seed
             && rate == other.rate
-            && seconds == other.seconds
+            && seconds == other.seconds && warmUp == other.warmUp
     }
 
     /// Whether the server did not live to its end.

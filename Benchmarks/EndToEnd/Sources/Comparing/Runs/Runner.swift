@@ -40,12 +40,10 @@ public struct Runner {
         }
         let load = try Child("load", loadCommand(plan, port), in: directory)
         var watch = ServerWatch(id)
-        let before = watch.processorSeconds
-        var processor = before
-        let isDone = load.wait(seconds: plan.seconds + 60) {
+        let began = Date(), busyBefore = ProcessorTime.busy
+        let isDone = load.wait(seconds: plan.warmUp + plan.seconds + 60) {
             if Interruption.isAsked { load.signal(SIGTERM) }
             watch.look()
-            processor = watch.processorSeconds ?? processor
         }
         if !isDone {
             record.problem = "the load did not end"
@@ -57,9 +55,13 @@ public struct Runner {
         }
         record.meanResidentBytes = watch.mean
         record.peakResidentBytes = watch.peak
-        record.goneAfterSeconds = watch.goneAfter
-        record.processorSeconds = processor.flatMap { after in before.map { after - $0 } }
+        record.goneAfterSeconds = watch.goneAfter.map { $0 - plan.warmUp }
         record.result = lastLine(load.output)
+        let passed = Date().timeIntervalSince(began)
+        record.processors = watch.processorSeconds / passed
+        record.neighbours = ProcessorTime.busy.flatMap { after in
+            busyBefore.map { (after - $0 - watch.processorSeconds - (record.result?.processorSeconds ?? 0)) / passed }
+        }
         if record.result == nil, record.problem == nil { record.problem = "the load said: \(load.errors.suffix(500))" }
 
         try end(server, id)
@@ -92,7 +94,8 @@ public struct Runner {
 
     private func loadCommand(_ plan: RunRecord, _ port: Int) -> [String] {
         [
-            program, "load", "--port", "\(port)", "--seed", "\(plan.seed)", "--seconds", "\(plan.seconds)", "--limit", "\(plan.limitBytes)",
+            program, "load", "--port", "\(port)", "--seed", "\(plan.seed)", "--seconds", "\(plan.seconds)", "--warm-up", "\(plan.warmUp)", "--limit",
+            "\(plan.limitBytes)",
             "--load", plan.load, "--rate", "\(plan.rate)",
         ]
     }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Looks at a server from outside during a load: what is resident, and when it is gone.
+/// Looks at a server from outside during a load: what is resident, what it computes, and when it is gone.
 struct ServerWatch {
     private let id: Int32
     private let began = Date()
@@ -9,10 +9,15 @@ struct ServerWatch {
     private var looks = 0
     private(set) var peak = 0
     private(set) var goneAfter: Double?
+    private let processorBefore: Double
+    private(set) var processorSeconds = 0.0
 
     private static let interval = 0.2
 
-    init(_ id: Int32) { self.id = id }
+    init(_ id: Int32) {
+        self.id = id
+        processorBefore = ProcessorTime.of(id) ?? 0
+    }
 
     var mean: Double { looks == 0 ? 0 : sum / Double(looks) }
 
@@ -25,17 +30,9 @@ struct ServerWatch {
             goneAfter = now.timeIntervalSince(began)
             return
         }
+        if let seconds = ProcessorTime.of(id) { processorSeconds = seconds - processorBefore }
         sum += Double(bytes)
         looks += 1
         peak = max(peak, bytes)
-    }
-
-    /// Processor time the process has taken so far, in seconds; `nil` once it is gone.
-    var processorSeconds: Double? {
-        guard let text = try? String(contentsOfFile: "/proc/\(id)/stat", encoding: .utf8), let end = text.lastIndex(of: ")") else { return nil }
-        let fields = text[text.index(after: end)...].split(separator: " ")
-        guard fields.count > 12, let user = Double(fields[11]), let system = Double(fields[12]) else { return nil }
-        // USER_HZ, which is 100 on every architecture Swift has.
-        return (user + system) / 100
     }
 }

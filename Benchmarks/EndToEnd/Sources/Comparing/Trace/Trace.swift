@@ -2,13 +2,19 @@ import Foundation
 
 /// All requests of a load, the same for each seed: made before anything is sent, so that no answer changes what is asked for.
 public struct Trace: Sendable {
-    /// In the order in which they are due.
+    /// In the order in which they are due. Those before 0 warm the service up and count nowhere.
     public let arrivals: [Arrival]
+    /// Length of the part that counts, in seconds.
+    public let seconds: Double
+    /// Seconds before it in which look-ups alone are sent.
+    public let warmUp: Double
 
     /// How many pictures and sessions there are to ask for, and how unevenly they are.
     private static let pictures = (count: 20_000, skew: 0.9), sessions = (count: 2_000, skew: 0.7)
     /// Share of look-ups that are for pictures.
     private static let pictureShare = 0.8
+    /// Rate of the warm-up as a share of the rate: with empty caches each look-up costs several times as much as later.
+    private static let warmUpShare = 0.5
     /// What an upload holds, as a share of the limit; how long it is held; and the uploader's pause after that. Seconds.
     private static let uploadShare = 0.08..<0.23, uploadTime = 0.3, pause = 0.3..<1.5
     /// Of exports: how large as a share of the limit, how often, the first, and how long one takes. Seconds.
@@ -22,11 +28,14 @@ public struct Trace: Sendable {
     ///   - kind: what is asked for beside look-ups.
     ///   - limit: the service's memory limit in bytes, of which uploads, exports and leaks are shares.
     ///   - rate: look-ups a second.
-    ///   - seconds: length of the trace.
+    ///   - seconds: length of the part that counts.
+    ///   - warmUp: seconds before that, with look-ups alone at half the rate.
     ///   - seed: what makes it the same again.
-    public init(_ kind: LoadKind, limit: Int, rate: Double, seconds: Double, seed: UInt64) {
+    public init(_ kind: LoadKind, limit: Int, rate: Double, seconds: Double, warmUp: Double = 0, seed: UInt64) {
+        self.seconds = seconds
+        self.warmUp = warmUp
         // Each part has random numbers of its own, so that look-ups are the same under every kind of load.
-        var arrivals = Self.lookUps(rate, seconds, SeededRandom(seed))
+        var arrivals = Self.lookUps(rate, seconds, warmUp, SeededRandom(seed))
         for uploader in 0..<kind.uploaders {
             arrivals += Self.uploads(limit, seconds, SeededRandom(seed &+ 0x1000 &* UInt64(uploader + 1)))
         }
@@ -42,13 +51,13 @@ public struct Trace: Sendable {
         self.arrivals = arrivals.sorted { $0.at < $1.at }
     }
 
-    private static func lookUps(_ rate: Double, _ seconds: Double, _ random: SeededRandom) -> [Arrival] {
+    private static func lookUps(_ rate: Double, _ seconds: Double, _ warmUp: Double, _ random: SeededRandom) -> [Arrival] {
         var random = random, arrivals: [Arrival] = []
         var pictures = Popularity(count: pictures.count, skew: pictures.skew, using: &random)
         let sessions = Popularity(count: sessions.count, skew: sessions.skew, using: &random)
-        var at = 0.0, hasShifted = false
+        var at = -warmUp, hasShifted = false
         while true {
-            at -= log(1 - random.share()) / rate
+            at -= log(1 - random.share()) / (at < 0 ? rate * warmUpShare : rate)
             guard at < seconds else { return arrivals }
             if at >= seconds / 2, !hasShifted {
                 pictures.shift(using: &random)

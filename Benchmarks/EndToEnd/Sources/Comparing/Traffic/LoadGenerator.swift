@@ -16,8 +16,9 @@ public final class LoadGenerator {
     private var waitingFrom = 0
     private var tally: Tally
     private var goneAt: Double?
-    private var worstSendDelay = 0.0
-    private let start = LoadGenerator.clock
+    private var worstWakeDelay = 0.0
+    /// Where the part that counts begins.
+    private let start: Double
 
     /// Seconds for which a request waits for a connection.
     private static let mostWait = 1.0
@@ -40,15 +41,17 @@ public final class LoadGenerator {
         self.connections = Array(repeating: Connection(), count: connections)
         idle = Array((0..<connections).reversed())
         tally = Tally(trace)
+        start = Self.clock + trace.warmUp
     }
 
     /// Sends everything and waits for the answers, or until the server is gone.
-    public func run(seconds: Double) -> LoadResult {
-        var next = 0, swept = 0.0
+    public func run() -> LoadResult {
+        var next = 0, swept = -Double.infinity
         var keys = [UInt32](repeating: 0, count: 256)
         while goneAt == nil, next < trace.arrivals.count || waitingFrom < waiting.count || idle.count < connections.count {
             let now = now
             while next < trace.arrivals.count, trace.arrivals[next].at <= now {
+                worstWakeDelay = max(worstWakeDelay, now - trace.arrivals[next].at)
                 waiting.append(next)
                 next += 1
             }
@@ -63,7 +66,10 @@ public final class LoadGenerator {
         }
         for index in connections.indices { connections[index].close() }
         close(epoll)
-        return tally.result(seconds: seconds, goneAt: goneAt, worstSendDelay: worstSendDelay)
+        var result = tally.result(goneAt: goneAt)
+        result.worstWakeDelayMilliseconds = worstWakeDelay * 1000
+        result.processorSeconds = Self.time(CLOCK_PROCESS_CPUTIME_ID)
+        return result
     }
 
     // MARK: Sending
@@ -87,7 +93,6 @@ public final class LoadGenerator {
     }
 
     private func send(_ request: Int, over index: Int, _ now: Double) {
-        if waitingFrom == waiting.count - 1 || !idle.isEmpty { worstSendDelay = max(worstSendDelay, now - trace.arrivals[request].at) }
         connections[index].request = request
         connections[index].sentAt = now
         if connections[index].file < 0, connections[index].open(port: port, epoll: epoll, key: UInt32(index)) == .refused {
@@ -142,9 +147,11 @@ public final class LoadGenerator {
 
     private var now: Double { Self.clock - start }
 
-    private static var clock: Double {
+    private static var clock: Double { time(CLOCK_MONOTONIC) }
+
+    private static func time(_ clock: clockid_t) -> Double {
         var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
+        clock_gettime(clock, &time)
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 }

@@ -4,8 +4,10 @@ public struct LoadResult: Codable, Sendable, Equatable {
     public var routes: [String: RouteResult] = [:]
     /// Seconds from the beginning at which the server was found to be gone; `nil` if it stayed.
     public var goneAtSeconds: Double?
-    /// The most by which the load itself sent behind time although a connection was free, in milliseconds.
-    public var worstSendDelayMilliseconds = 0.0
+    /// The most by which the load itself was behind time, in milliseconds: how late it woke for what was due.
+    public var worstWakeDelayMilliseconds = 0.0
+    /// Processor time the load itself took, in seconds, warm-up included.
+    public var processorSeconds = 0.0
 
     /// Requests of all routes that were answered with 200 in time.
     public var good: Int { routes.values.reduce(0) { $0 + $1.good } }

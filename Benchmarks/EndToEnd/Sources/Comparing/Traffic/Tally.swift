@@ -9,11 +9,12 @@ struct Tally {
 
     init(_ trace: Trace) {
         self.trace = trace
-        for arrival in trace.arrivals { results[arrival.route, default: RouteResult()].due += 1 }
+        for arrival in trace.arrivals where arrival.at >= 0 { results[arrival.route, default: RouteResult()].due += 1 }
     }
 
     /// Counts a request that was not answered.
     mutating func note(_ request: Int, _ outcome: Outcome) {
+        guard trace.arrivals[request].at >= 0 else { return }
         let route = trace.arrivals[request].route
         counted[route, default: 0] += 1
         switch outcome {
@@ -24,6 +25,7 @@ struct Tally {
 
     /// Counts an answer, which came `latency` seconds after the request was due.
     mutating func note(_ request: Int, _ answer: Answer, latency: Double) {
+        guard trace.arrivals[request].at >= 0 else { return }
         let route = trace.arrivals[request].route
         counted[route, default: 0] += 1
         switch answer.status {
@@ -37,8 +39,8 @@ struct Tally {
     }
 
     /// All outcomes; what has none has failed.
-    func result(seconds: Double, goneAt: Double?, worstSendDelay: Double) -> LoadResult {
-        var result = LoadResult(seconds: seconds, goneAtSeconds: goneAt, worstSendDelayMilliseconds: worstSendDelay * 1000)
+    func result(goneAt: Double?) -> LoadResult {
+        var result = LoadResult(seconds: trace.seconds, goneAtSeconds: goneAt)
         for (route, counts) in results {
             var counts = counts
             counts.failed += counts.due - counted[route, default: 0]
