@@ -1,7 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// One real service, with and without the library, under a real limit. A package of its own, because the first build of a web framework takes minutes.
+/// One real service, with and without the library, under a real limit. A package of its own, because the first build of a web framework takes
+/// minutes.
 let rules: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),

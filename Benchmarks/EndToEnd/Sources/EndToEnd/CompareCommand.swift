@@ -18,9 +18,11 @@ struct CompareCommand: ParsableCommand {
     @Option(help: "Runs of each.") var runs = 5
     @Option(help: "Length of a run.") var seconds = 30.0
     @Option(help: "Seconds before that, with look-ups alone at half the rate, which count nowhere.") var warmUp = 5.0
-    @Option(help: "Look-ups a second.") var rate = 1200.0
+    @Option(help: "Look-ups a second.") var rate = 1400.0
     @Option(help: "Seed of the first run; each further run has the next.") var seed: UInt64 = 1
     @Option(help: "File to append runs to.") var json = "out/end-to-end.jsonl"
+    @Option(help: "Make a run again if others used more processors than this beside it, for example 0.3; the file keeps both.")
+    var neighbours: Double?
     @Option(help: "The plimsoll command.") var plimsoll = ".build/release/plimsoll"
 
     func validate() throws {
@@ -52,7 +54,7 @@ struct CompareCommand: ParsableCommand {
             limits: Self.list(limits).map { ByteCount($0)!.bytes }, loads: Self.list(loads), variants: Self.list(variants), runs: runs,
             seconds: seconds,
             warmUp: warmUp, rate: rate, seed: seed
-        ).plans(after: try file.records())
+        ).plans(after: try file.records(mostNeighbours: neighbours))
         var failures = 0
         for (index, plan) in plans.enumerated() {
             let record = try runner.run(plan)
@@ -82,6 +84,6 @@ struct CompareCommand: ParsableCommand {
 }
 
 extension String {
-    /// What a symbolic link points to.
+    /// Target of the symbolic link at this path.
     fileprivate var resolved: String { (try? FileManager.default.destinationOfSymbolicLink(atPath: self)) ?? self }
 }

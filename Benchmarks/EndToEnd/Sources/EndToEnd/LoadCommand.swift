@@ -5,7 +5,7 @@ import Foundation
 /// Sends one load to a server that listens, and prints what came of it.
 struct LoadCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "load", abstract: "Send requests when they are due, whatever became of those before; print a line of JSON.")
+        commandName: "load", abstract: "Send requests when they are due, without waiting for earlier answers; print a line of JSON.")
 
     @Option(help: "Port the server listens on, on loopback.") var port: UInt16
     @Option(help: "What makes the same requests again.") var seed: UInt64 = 1
@@ -13,7 +13,7 @@ struct LoadCommand: ParsableCommand {
     @Option(help: "Seconds before that, with look-ups alone at half the rate, which count nowhere.") var warmUp = 5.0
     @Option(help: "The server's memory limit in bytes, of which uploads are shares.") var limit: Int
     @Option(help: "calm, burst-1, burst-2, burst-3 or leak.") var load = "burst-1"
-    @Option(help: "Look-ups a second.") var rate = 1200.0
+    @Option(help: "Look-ups a second.") var rate = 1400.0
     @Option(help: "The most requests in flight.") var connections = 256
 
     func validate() throws {

@@ -7,8 +7,10 @@ struct ReportCommand: ParsableCommand {
 
     @Option(help: "File that `compare` appended runs to.") var json = "out/end-to-end.jsonl"
 
+    @Option(help: "Leave out runs beside which others used more processors than this, for example 0.3.") var neighbours: Double?
+
     func run() throws {
-        let records = try RecordFile(json).records()
+        let records = try RecordFile(json).records(mostNeighbours: neighbours)
         guard !records.isEmpty else {
             throw ValidationError("--json is \(json), in which there are no runs; `e2e-bench compare --json \(json)` makes some.")
         }

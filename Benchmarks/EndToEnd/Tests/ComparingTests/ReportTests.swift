@@ -100,4 +100,17 @@ import Testing
         try file.append(run("b", 2))
         #expect(try file.records().map(\.variant) == ["a", "b"])
     }
+
+    @Test func `runs beside busy neighbours are left out on request`() throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let file = RecordFile(path)
+        for neighbours in [0.8, 0.1] {
+            var record = run("a", 1)
+            record.neighbours = neighbours
+            try file.append(record)
+        }
+        #expect(try file.records(mostNeighbours: 0.3).map(\.neighbours) == [0.1])
+        #expect(try file.records().count == 2)
+    }
 }

@@ -31,7 +31,7 @@ import Testing
         #expect(answer.isComplete && answer.status == 503 && answer.isHit == nil)
     }
 
-    @Test func `all requests have failed where nobody listens`() throws {
+    @Test func `all requests have failed where the port is closed`() throws {
         let trace = Trace(LoadKind.named("burst-1")!, limit: 64 << 20, rate: 1000, seconds: 3, seed: 1)
         let result = LoadGenerator(trace, port: try freePort()).run()
         #expect(result.goneAtSeconds != nil)

@@ -19,7 +19,7 @@ struct Cell {
         }
     }
 
-    /// Whether a variant is bounded by somebody's choice of a number, without a manager.
+    /// Returns true for a variant whose bound was chosen by hand, without a manager.
     static func isTuned(_ variant: String) -> Bool { ["fixed-", "nscache-", "jemalloc-"].contains { variant.hasPrefix($0) } }
 
     /// Median of good answers a second; runs in which the server died count what it served.
@@ -32,7 +32,7 @@ struct Cell {
         runs.keys.filter { Self.isTuned($0) && !isKilled($0) && allowed?.contains($0) != false }.sorted().max { goodput($0)! < goodput($1)! }
     }
 
-    /// Whether a run of `variant` ended in a kill.
+    /// Returns true if a run of `variant` ended in a kill.
     func isKilled(_ variant: String) -> Bool { (runs[variant] ?? []).contains { $0.wasKilled } }
 
     /// The median over the runs of `variant` that have the value.

@@ -22,7 +22,7 @@ struct MarkdownTable {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// By name, numbers by size: fixed-5 before fixed-10.
+    /// Orders variants by name, with numbers by size: fixed-5 before fixed-10.
     private static func precedes(_ one: String, _ other: String) -> Bool { one.compare(other, options: .numeric) == .orderedAscending }
 
     /// Seconds of a run at a level; `nil` without a manager.

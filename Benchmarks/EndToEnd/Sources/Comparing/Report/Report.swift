@@ -1,4 +1,4 @@
-/// What a comparison shows: tables, and figures for the record.
+/// Tables of a comparison, and figures for the record.
 public struct Report {
     private let cells: [Cell]
 
@@ -47,7 +47,7 @@ public struct Report {
         cells.filter { $0.runs[variant] != nil }.compactMap { cell in other(cell).map { (cell, $0) } }
     }
 
-    /// Tuned variants that lived through all loads at a limit: one number has to do for whatever comes.
+    /// Tuned variants that lived through all loads at a limit: one bound has to do for all of them.
     private func safelyTuned(at limitBytes: Int) -> Set<String> {
         let cells = cells.filter { $0.limitBytes == limitBytes }
         let tuned = Set(cells.flatMap { $0.runs.keys }).filter(Cell.isTuned)

@@ -20,8 +20,8 @@ public struct Comparison: Sendable {
         self.seed = seed
     }
 
-    /// The runs to make, one variant after another so that whatever disturbs the machine for a while disturbs them alike. The order of variants is turned from run to
-    /// run, so that none is always first.
+    /// The runs to make, one variant after another so that a disturbance of the machine meets them alike. The order of variants is rotated from run
+    /// to run, so that none is always first.
     public var plans: [RunRecord] {
         var plans: [RunRecord] = []
         for run in 1...max(1, runs) {
@@ -40,6 +40,6 @@ public struct Comparison: Sendable {
         return plans
     }
 
-    /// The runs that are still to be made where `done` have been.
+    /// Returns the runs that are still to be made where `done` have been.
     public func plans(after done: [RunRecord]) -> [RunRecord] { plans.filter { plan in !done.contains { $0.isSamePlan(as: plan) } } }
 }

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Whether somebody asked this process to end, so that what it started can be ended first.
+/// A request to end this process, which first ends the processes that it started.
 public enum Interruption {
     // Relaxed: a flag that publishes nothing else.
     private static let asked = Atomic<Bool>(false)
@@ -13,6 +13,6 @@ public enum Interruption {
         for number in [SIGINT, SIGTERM] { signal(number) { _ in Interruption.asked.store(true, ordering: .relaxed) } }
     }
 
-    /// Whether one of them has come.
+    /// True once one of them has come.
     static var isAsked: Bool { asked.load(ordering: .relaxed) }
 }

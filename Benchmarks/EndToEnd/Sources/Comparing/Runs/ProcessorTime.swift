@@ -5,7 +5,7 @@ enum ProcessorTime {
     /// USER_HZ, which is 100 on every architecture that Swift has.
     private static let ticks = 100.0
 
-    /// What the process `id` has used so far; `nil` once it is gone.
+    /// Returns the time used by the process `id` so far; `nil` once the process is gone.
     static func of(_ id: Int32) -> Double? {
         guard let text = try? String(contentsOfFile: "/proc/\(id)/stat", encoding: .utf8), let end = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: end)...].split(separator: " ")
@@ -13,7 +13,7 @@ enum ProcessorTime {
         return (user + system) / ticks
     }
 
-    /// What all processors together have been busy so far, with what a host took from this machine; `nil` where it can't be read.
+    /// Time for which all processors together have been busy so far, steal time included; `nil` where the kernel does not tell.
     static var busy: Double? {
         guard let line = (try? String(contentsOfFile: "/proc/stat", encoding: .utf8))?.split(separator: "\n").first else { return nil }
         // user nice system idle iowait irq softirq steal; guests' time is part of user's.

@@ -20,8 +20,14 @@ public struct RecordFile {
         try file.write(contentsOf: line)
     }
 
-    /// Returns all runs, none if there is no file yet. A line that was not written to its end is left out.
-    public func records() throws -> [RunRecord] {
+    /// Returns the runs of the file, none if there is no file yet. A line that was not written to its end is left out.
+    ///
+    /// - Parameter mostNeighbours: leaves out runs beside which other processes used more processors than that; `nil` for none.
+    public func records(mostNeighbours: Double? = nil) throws -> [RunRecord] {
+        try allRecords().filter { record in mostNeighbours.map { record.isUndisturbed($0) } ?? true }
+    }
+
+    private func allRecords() throws -> [RunRecord] {
         guard FileManager.default.fileExists(atPath: path) else { return [] }
         return try Data(contentsOf: URL(fileURLWithPath: path)).split(separator: 10).compactMap {
             try? JSONDecoder().decode(RunRecord.self, from: Data($0))
@@ -29,7 +35,7 @@ public struct RecordFile {
     }
 }
 
-/// Why a run, or a comparison, could not be made.
+/// Reason why a run, or a comparison, could not be made.
 public struct RunProblem: Error, CustomStringConvertible {
     public let description: String
     init(_ description: String) { self.description = description }

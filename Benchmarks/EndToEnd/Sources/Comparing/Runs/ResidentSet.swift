@@ -6,7 +6,7 @@ public enum ResidentSet {
     public static func bytes(of id: Int32) -> Int? {
         guard let text = try? String(contentsOfFile: "/proc/\(id)/statm", encoding: .utf8) else { return nil }
         let fields = text.split(separator: " ")
-        // An ended process that nobody has waited for yet has none.
+        // A zombie has no pages.
         guard fields.count > 1, let pages = Int(fields[1]), pages > 0 else { return nil }
         return pages * 4096
     }

@@ -10,9 +10,9 @@ public struct RunRecord: Codable, Sendable {
     public var seconds: Double
     /// Seconds before, which count nowhere.
     public var warmUp: Double
-    /// What came of the requests; `nil` if the server never listened or the load broke off.
+    /// Outcome of the requests; `nil` if the server never listened or the load broke off.
     public var result: LoadResult?
-    /// What the server said at its end; `nil` if it was killed.
+    /// Summary printed by the server at its end; `nil` if it was killed.
     public var server: ServerSummary?
     /// Processes the kernel killed for want of memory.
     public var oomKills = 0
@@ -27,17 +27,20 @@ public struct RunRecord: Codable, Sendable {
     public var processors: Double?
     /// Processors that others used meanwhile, the load and the kernel's host apart: what disturbed the run.
     public var neighbours: Double?
-    /// Whatever else went wrong.
+    /// Another reason why the run is not a measurement.
     public var problem: String?
 
-    /// Whether both are runs of one plan.
+    /// Returns true if both are runs of one plan.
     func isSamePlan(as other: RunRecord) -> Bool {
         limitBytes == other.limitBytes && load == other.load && variant == other.variant && run == other.run && seed == other.seed
             && rate == other.rate
             && seconds == other.seconds && warmUp == other.warmUp
     }
 
-    /// Whether the server did not live to its end.
+    /// True if other processes used at most `most` processors beside the run.
+    func isUndisturbed(_ most: Double) -> Bool { neighbours.map { $0 <= most } ?? true }
+
+    /// True if the server ended before it was told to.
     public var wasKilled: Bool { oomKills > 0 || goneAfterSeconds != nil }
     /// Good answers a second over the whole load, also when the server did not live through it.
     public var goodPerSecond: Double { result?.goodPerSecond ?? 0 }

@@ -60,7 +60,7 @@ public struct Runner {
         let passed = Date().timeIntervalSince(began)
         record.processors = watch.processorSeconds / passed
         record.neighbours = ProcessorTime.busy.flatMap { after in
-            busyBefore.map { (after - $0 - watch.processorSeconds - (record.result?.processorSeconds ?? 0)) / passed }
+            busyBefore.map { max(0, (after - $0 - watch.processorSeconds - (record.result?.processorSeconds ?? 0)) / passed) }
         }
         if record.result == nil, record.problem == nil { record.problem = "the load said: \(load.errors.suffix(500))" }
 
@@ -126,7 +126,7 @@ public struct Runner {
         return try? JSONDecoder().decode(Value.self, from: Data(line.utf8))
     }
 
-    /// What `plimsoll run --json` says of the group.
+    /// Report of `plimsoll run --json` on the group.
     private struct GroupReport: Decodable {
         var oomKills: Int
         var peakBytes: Int

@@ -1,4 +1,4 @@
-/// What a server says of its run as it ends, as one line of JSON.
+/// Summary of a server's run, printed as one line of JSON as the server ends.
 public struct ServerSummary: Codable, Sendable, Equatable {
     /// Largest resident set, in bytes.
     public var peakResidentBytes = 0

@@ -1,4 +1,4 @@
-/// Where a request goes.
+/// A route of the service.
 public enum Route: String, Codable, Sendable, CaseIterable {
     case picture, session, upload, export, leak
 

@@ -1,15 +1,15 @@
-/// What is asked of the service beside look-ups.
+/// A kind of load: requests beside the look-ups.
 public struct LoadKind: Equatable, Sendable {
-    /// As it is named on the command line.
+    /// Name on the command line.
     public let name: String
     /// Uploaders that go on for the whole time, each with one upload after another.
     let uploaders: Int
-    /// Whether there is an export every 15 seconds.
+    /// Adds an export every 15 seconds.
     let exports: Bool
-    /// Whether memory leaks slowly.
+    /// Adds a slow leak.
     let leaks: Bool
 
-    /// All there are.
+    /// Every kind there is.
     public static let all = [
         LoadKind(name: "calm", uploaders: 0, exports: false, leaks: false),
         LoadKind(name: "burst-1", uploaders: 1, exports: true, leaks: false),

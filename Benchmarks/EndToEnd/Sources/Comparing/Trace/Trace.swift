@@ -9,23 +9,24 @@ public struct Trace: Sendable {
     /// Seconds before it in which look-ups alone are sent.
     public let warmUp: Double
 
-    /// How many pictures and sessions there are to ask for, and how unevenly they are.
+    /// Numbers of pictures and sessions, and the skews of their popularity.
     private static let pictures = (count: 20_000, skew: 0.9), sessions = (count: 2_000, skew: 0.7)
     /// Share of look-ups that are for pictures.
     private static let pictureShare = 0.8
     /// Rate of the warm-up as a share of the rate: with empty caches each look-up costs several times as much as later.
     private static let warmUpShare = 0.5
-    /// What an upload holds, as a share of the limit; how long it is held; and the uploader's pause after that. Seconds.
+    /// Size of an upload as a share of the limit, seconds for which it is held, and seconds of the uploader's pause after that.
     private static let uploadShare = 0.08..<0.23, uploadTime = 0.3, pause = 0.3..<1.5
-    /// Of exports: how large as a share of the limit, how often, the first, and how long one takes. Seconds.
+    /// Size of an export as a share of the limit; seconds between exports, before the first, and for which one lasts.
     private static let exportShare = 0.10, exportEvery = 15.0, firstExport = 5.0, exportTime = 4.0
-    /// Of the leak: share of the limit added each second, and the share at which it is emptied.
+    /// Share of the limit that the leak adds each second, and the share at which it is emptied.
     private static let leakShare = 0.01, leakMost = 0.30
 
-    /// Makes a trace of look-ups that arrive at random (a Poisson process), `rate` a second on average, for `seconds`, and of what else `kind` asks for.
+    /// Makes a trace of look-ups that arrive at random (a Poisson process), `rate` a second on average, for `seconds`, and of the other requests of
+    /// `kind`.
     ///
     /// - Parameters:
-    ///   - kind: what is asked for beside look-ups.
+    ///   - kind: requests beside look-ups.
     ///   - limit: the service's memory limit in bytes, of which uploads, exports and leaks are shares.
     ///   - rate: look-ups a second.
     ///   - seconds: length of the part that counts.

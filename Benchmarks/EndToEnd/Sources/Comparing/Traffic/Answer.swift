@@ -1,10 +1,10 @@
 /// Reads one answer of HTTP/1.1 with a length from the pieces in which it comes.
 struct Answer {
     private(set) var status = 0
-    /// Whether the content came from the cache; `nil` if the answer doesn't say.
+    /// True for content from the cache, false for content that was made; `nil` for an answer that has no `x-cache`.
     private(set) var isHit: Bool?
     private(set) var isComplete = false
-    /// Whether what came is no answer that is understood.
+    /// True once the bytes cannot be an answer of HTTP/1.1 with a length.
     private(set) var isMalformed = false
 
     private var head: [UInt8] = []

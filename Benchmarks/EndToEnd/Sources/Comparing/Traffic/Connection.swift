@@ -6,18 +6,18 @@ struct Connection {
     private(set) var file: Int32 = -1
     /// Index of the arrival that waits for its answer; `nil` while idle.
     var request: Int?
-    /// When the request was sent, in seconds of the load's clock.
+    /// Seconds of the load's clock at which the request was sent.
     var sentAt = 0.0
     var answer = Answer()
     private var isConnecting = false
     private var unsent: [UInt8] = []
 
-    /// What came of an attempt to read or write.
+    /// Outcome of an attempt to read or write.
     enum Outcome { case goesOn, answered, closed, refused }
 
     /// Connects under `key`.
     ///
-    /// - Returns: `refused` if nobody listens.
+    /// - Returns: `refused` if the port is closed.
     mutating func open(port: UInt16, epoll: Int32, key: UInt32) -> Outcome {
         file = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard file >= 0 else { return .refused }

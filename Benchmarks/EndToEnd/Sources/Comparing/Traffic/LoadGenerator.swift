@@ -1,10 +1,11 @@
 import CEpoll
 import Glibc
 
-/// Sends the requests of a trace when they are due, whatever became of those before (an open loop), from one thread.
+/// Sends the requests of a trace when they are due, without waiting for earlier answers (an open loop), from one thread.
 ///
-/// At most `connections` are in flight; what is due meanwhile waits its turn. A request that has waited for a second is given up as late, and so is one whose answer
-/// does not come within its route's patience, with its connection. Latency counts from the time at which a request was due.
+/// At most `connections` are in flight; what is due meanwhile waits its turn. A request that has waited for a second is given up as late. So is a
+/// request whose answer does not come within its route's patience after it was sent; its connection is closed. Latency counts from the time at which
+/// a request was due.
 public final class LoadGenerator {
     private let trace: Trace
     private let port: UInt16
@@ -17,7 +18,7 @@ public final class LoadGenerator {
     private var tally: Tally
     private var goneAt: Double?
     private var worstWakeDelay = 0.0
-    /// Where the part that counts begins.
+    /// Beginning of the part that counts, on the monotonic clock.
     private let start: Double
 
     /// Seconds for which a request waits for a connection.
@@ -140,7 +141,7 @@ public final class LoadGenerator {
         }
     }
 
-    /// Whatever has no outcome has failed.
+    /// Ends the load; requests without an outcome have failed.
     private func serverIsGone() { goneAt = goneAt ?? now }
 
     // MARK: Time

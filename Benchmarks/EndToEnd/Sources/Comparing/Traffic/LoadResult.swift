@@ -1,4 +1,4 @@
-/// What came of a load.
+/// Outcome of a load.
 public struct LoadResult: Codable, Sendable, Equatable {
     public var seconds: Double
     public var routes: [String: RouteResult] = [:]
@@ -16,7 +16,7 @@ public struct LoadResult: Codable, Sendable, Equatable {
     public subscript(_ route: Route) -> RouteResult { routes[route.rawValue] ?? RouteResult() }
 }
 
-/// What came of the requests of one route.
+/// Outcomes of the requests of one route.
 public struct RouteResult: Codable, Sendable, Equatable {
     /// Requests that the trace asks for.
     public var due = 0

@@ -17,7 +17,7 @@ final class LevelSampler: Sendable {
     }
 
     private static let interval = 0.05
-    /// What must be available before a level counts as held for nothing: 1.2 times the standard warning margin, a fifth of the limit.
+    /// Share of the limit from which a level counts as held for nothing: 1.2 times the standard warning margin, which is a fifth.
     private static let spare = 0.20 * 1.2
 
     init(_ manager: ResourceManager, _ work: Work, limit: Int) {

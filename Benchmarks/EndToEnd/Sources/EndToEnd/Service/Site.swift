@@ -21,7 +21,7 @@ struct Site: Sendable {
         let sessions = Atomic<Int>(0)
     }
 
-    /// What a request is worth: a session is a log-in, an upload can come again; the leak stands for memory that no request asks for.
+    /// Returns the priority of a request: a session is a log-in, an upload can come again; the leak stands for memory that no request asks for.
     static func priority(_ path: String) -> RequestPriority {
         if path.hasPrefix("/upload") || path.hasPrefix("/export") { return .sheddable }
         return path.hasPrefix("/picture") ? .normal : .critical

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// How the service keeps its caches within memory.
+/// Way in which the service keeps its caches within memory.
 enum Variant: Equatable {
     /// Caches without a bound.
     case unbounded
@@ -11,7 +11,7 @@ enum Variant: Equatable {
     /// Plimsoll with nothing set.
     case plimsoll(Managed)
 
-    /// What a service under a manager does otherwise than the standard.
+    /// Deviation of a managed service from the standard.
     enum Managed: Equatable { case standard, heap, unshed }
 
     /// Reads a name; `jemalloc-N` is `fixed-N` to the service, which the runner starts with another allocator.

@@ -44,7 +44,7 @@ final class Work: Sendable {
     private let stopped = Atomic<Int>(0)
     private let leaked = Mutex<[HeldMemory]>([])
 
-    /// Whether an upload or an export is in progress.
+    /// True while an upload or an export is in progress.
     var isBusy: Bool { running.load(ordering: .relaxed) > 0 }
     /// Exports that did not come to their end.
     var exportsStopped: Int { stopped.load(ordering: .relaxed) }
