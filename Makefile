@@ -15,8 +15,9 @@ VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
+E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end e2e-bench lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -152,6 +153,21 @@ bench-service: $(RELEASE) web-demo ## What being at home in the server ecosystem
 	@$(RELEASE) bench service
 	@Tests/Minimal/measure
 
+# SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
+e2e-bench: swift
+	@touch Benchmarks/EndToEnd/Package.swift
+	@swift build -c release --package-path Benchmarks/EndToEnd --product e2e-bench >&2
+
+# Hours at full length; E2E="--limits 256M --loads burst-1 --variants fixed-25,plimsoll --runs 2" makes it minutes. Every run is kept at once in E2E_RUNS, and a
+# comparison that broke off goes on with the same E2E_RUNS. The report is tested first.
+# Settings of the service come from the environment; PLIMSOLL_REQUIRE is the tests' and none of them.
+E2E_RUNS ?= out/end-to-end-$(shell date +%Y%m%d-%H%M%S).jsonl
+bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plimsoll under a real limit: goodput, kills, refusals; prints figure lines
+	@swift build --package-path Benchmarks/EndToEnd --product plimsoll-end-to-endPackageTests >&2
+	@swift test --package-path Benchmarks/EndToEnd --skip-build --quiet >&2
+	@unset PLIMSOLL_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
+	$(E2E_BENCH) compare --plimsoll $(RELEASE) --json "$$runs" $(E2E) >&2 && $(E2E_BENCH) report --json "$$runs" || [ $$? -eq 69 ]
+
 # Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10" makes a tenth of them.
 bench-hostile: $(RELEASE) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
 	@$(RELEASE) bench hostile $(HOSTILE) || [ $$? -eq 69 ]
@@ -175,4 +191,4 @@ docs: swift ## The documentation as a site in out/docs, without a warning
 	docs/build
 
 clean: ## Remove what was built
-	rm -rf .build Benchmarks/.build Tests/Ecosystem/.build Tests/Minimal/.build out
+	rm -rf .build Benchmarks/.build Benchmarks/EndToEnd/.build Tests/Ecosystem/.build Tests/Minimal/.build out

@@ -1,0 +1,38 @@
+import Foundation
+
+/// Looks at a server from outside during a load: what is resident, what it computes, and when it is gone.
+struct ServerWatch {
+    private let id: Int32
+    private let began = Date()
+    private var lastLook = Date.distantPast
+    private var sum = 0.0
+    private var looks = 0
+    private(set) var peak = 0
+    private(set) var goneAfter: Double?
+    private let processorBefore: Double
+    private(set) var processorSeconds = 0.0
+
+    private static let interval = 0.2
+
+    init(_ id: Int32) {
+        self.id = id
+        processorBefore = ProcessorTime.of(id) ?? 0
+    }
+
+    var mean: Double { looks == 0 ? 0 : sum / Double(looks) }
+
+    /// Looks if a fifth of a second has passed.
+    mutating func look() {
+        let now = Date()
+        guard goneAfter == nil, now.timeIntervalSince(lastLook) >= Self.interval else { return }
+        lastLook = now
+        guard let bytes = ResidentSet.bytes(of: id) else {
+            goneAfter = now.timeIntervalSince(began)
+            return
+        }
+        if let seconds = ProcessorTime.of(id) { processorSeconds = seconds - processorBefore }
+        sum += Double(bytes)
+        looks += 1
+        peak = max(peak, bytes)
+    }
+}

@@ -1,0 +1,37 @@
+import Plimsoll
+
+/// Way in which the service keeps its caches within memory.
+enum Variant: Equatable {
+    /// Caches without a bound.
+    case unbounded
+    /// Foundation's cache, with pictures bounded at so many percent of the limit.
+    case nscache(percent: Int)
+    /// This library's cache as a plain one, with pictures bounded at so many percent of the limit.
+    case fixed(percent: Int)
+    /// Plimsoll with nothing set.
+    case plimsoll(Managed)
+
+    /// Deviation of a managed service from the standard.
+    enum Managed: Equatable { case standard, heap, unshed }
+
+    /// Reads a name; `jemalloc-N` is `fixed-N` to the service, which the runner starts with another allocator.
+    init?(_ name: String) {
+        switch name {
+        case "none": self = .unbounded
+        case "plimsoll": self = .plimsoll(.standard)
+        case "plimsoll-heap": self = .plimsoll(.heap)
+        case "plimsoll-unshed": self = .plimsoll(.unshed)
+        default:
+            let parts = name.split(separator: "-")
+            guard parts.count == 2, let percent = Int(parts[1]), (1...90).contains(percent) else { return nil }
+            switch parts[0] {
+            case "nscache": self = .nscache(percent: percent)
+            case "fixed", "jemalloc": self = .fixed(percent: percent)
+            default: return nil
+            }
+        }
+    }
+
+    /// Names for help texts and errors.
+    static let names = "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll, plimsoll-heap or plimsoll-unshed"
+}
