@@ -51,7 +51,8 @@ public struct Runner {
         }
         if Interruption.isAsked {
             try end(server, id)
-            throw RunProblem("interrupted; the runs before are kept, and `compare` with the same options goes on from there")
+            throw RunProblem(
+                "interrupted by \(Interruption.description); the runs before are kept, and `compare` with the same options goes on from there")
         }
         record.meanResidentBytes = watch.mean
         record.peakResidentBytes = watch.peak
