@@ -21,6 +21,7 @@ extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
 // Weak, too: asked for by name they would bring glibc's malloc into a static executable that has another one, and the link would fail.
 #ifdef __GLIBC__
 extern int malloc_trim(size_t) __attribute__((weak));
+extern int mallopt(int, int) __attribute__((weak));
 #if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 33
 #define HAS_MALLINFO2 1
 extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
@@ -92,6 +93,19 @@ void plimsoll_heap_give_back(bool full) {
     if (owns(PLIMSOLL_ALLOCATOR_JEMALLOC)) return plimsoll_jemalloc_give_back(full);
 #ifdef __GLIBC__
     if (full && owns(PLIMSOLL_ALLOCATOR_GLIBC) && malloc_trim) malloc_trim(0);
+#endif
+}
+
+bool plimsoll_heap_keep_less(size_t bytes) {
+#ifdef __GLIBC__
+    if (!owns(PLIMSOLL_ALLOCATOR_GLIBC) || !mallopt) return false;
+    const char *tunables = getenv("GLIBC_TUNABLES");
+    if (getenv("MALLOC_MMAP_THRESHOLD_") || getenv("MALLOC_TRIM_THRESHOLD_")) return false;
+    if (tunables && (strstr(tunables, "glibc.malloc.mmap_threshold") || strstr(tunables, "glibc.malloc.trim_threshold"))) return false;
+    return mallopt(M_MMAP_THRESHOLD, (int)bytes) == 1 && mallopt(M_TRIM_THRESHOLD, (int)bytes) == 1;
+#else
+    (void)bytes;
+    return false;
 #endif
 }
 

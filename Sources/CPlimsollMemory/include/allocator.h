@@ -41,6 +41,11 @@ const struct plimsoll_allocator *plimsoll_allocator(void);
 /// Does nothing where no known allocator owns malloc. Allocates nothing.
 void plimsoll_heap_give_back(bool full);
 
+/// Has glibc map buffers of that many bytes and more on their own, and keep no more than that free at the top of an arena, from now on. By itself glibc raises both
+/// limits to the largest buffer freed so far, up to 32 and 64 MiB (malloc/malloc.c, "dynamic mmap threshold"), and malloc_trim leaves the tops of all arenas but the
+/// main one alone. False where glibc does not own malloc, or where the environment has set either limit.
+bool plimsoll_heap_keep_less(size_t bytes);
+
 /// Bytes, as jemalloc defines them: stats.allocated, .active, .resident, .retained.
 struct plimsoll_heap_sample {
     size_t allocated, active, resident, retained;

@@ -8,6 +8,8 @@ protocol GiveBack: Sendable {
     var expectedStall: Duration { get }
     /// Gives free pages back. Allocates nothing.
     func giveBack(_ depth: GiveBackDepth)
+    /// Has large buffers go back to the kernel as they are freed, from now on, as far as the allocator can. Allocates nothing.
+    func keepLess()
     /// The mean size of the holes it keeps; `nil` where that is not known. May take milliseconds.
     func meanHole() -> ByteCount?
 }

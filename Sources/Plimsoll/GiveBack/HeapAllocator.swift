@@ -97,6 +97,11 @@ extension HeapAllocator: GiveBack {
     /// A manager does this after a purge; call it after freeing much on your own. See `expectedStall`.
     public func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
 
+    /// Has large buffers go back to the kernel as they are freed, from now on, where the allocator would keep them (glibc, unless the environment says otherwise).
+    ///
+    /// Takes microseconds. A buffer of 4 MiB or more then costs its page faults each time: some 60 us a mebibyte, which is what filling it costs as well.
+    func keepLess() { _ = plimsoll_heap_keep_less(4 << 20) }
+
     func meanHole() -> ByteCount? {
         var free = 0, holes = 0
         guard plimsoll_heap_holes(&free, &holes), holes > 0 else { return nil }

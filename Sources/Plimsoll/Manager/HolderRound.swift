@@ -8,7 +8,7 @@ struct HolderRound {
     let purger: Purger
     /// Upkeep gives way to a pass that waits; a pass ends when its need is gone.
     let isUpkeep: Bool
-    /// Whether a class that is dear to make again is passed over where all it holds would cover next to nothing of what is wanted.
+    /// Whether a class that is dear to make again is passed over where all it holds would cover only a small part of what is wanted.
     var sparesSmall = false
 
     /// What holders are asked for.
@@ -25,7 +25,7 @@ struct HolderRound {
     enum End { case done, noLongerNeeded, replaced }
 
     /// A class of less than this share of what is wanted is small: emptying it ends no shortage, and its users pay for it.
-    static let smallShare = 0.05
+    static let smallShare = 0.25
     /// Bytes asked for in one call. 128 MiB took 1 to 13 ms by unmapping and 30 to 100 ms from a heap (measured): steps of 64 to 256 MiB cost no more than
     /// one call for all, and leave off when memory is no longer short.
     static let stride = 128 << 20

@@ -8,8 +8,9 @@ final class VolatileKeeper: Sendable {
         var excess = ByteCount.zero
         var noticesDrops = false
         var givesBackIdle = false
+        var trimsHeap = false
 
-        var isEmpty: Bool { excess == .zero && !noticesDrops && !givesBackIdle }
+        var isEmpty: Bool { excess == .zero && !noticesDrops && !givesBackIdle && !trimsHeap }
     }
 
     /// What was found and done since somebody last asked.
@@ -24,6 +25,12 @@ final class VolatileKeeper: Sendable {
         var took = Duration.zero
     }
 
+    /// What a trim of the heap brought.
+    struct Trim: Sendable {
+        var fall: ByteCount
+        var took: Duration
+    }
+
     private struct State {
         var request: Request?
         var isRunning = false
@@ -31,16 +38,19 @@ final class VolatileKeeper: Sendable {
         /// Not asked for room before: they had none.
         var restUntil = Duration.zero
         var findings = Findings()
+        var trim: Trim?
     }
 
     private let state = Mutex(State())
     private let registry: PurgeableRegistry
+    private let allocator: any GiveBack
     private let purger: Purger
     private let source: any PressureSource
     private let time: Timekeeper
 
-    init(registry: PurgeableRegistry, purger: Purger, source: any PressureSource, time: Timekeeper) {
+    init(registry: PurgeableRegistry, purger: Purger, source: any PressureSource, time: Timekeeper, allocator: any GiveBack = HeapAllocator.current) {
         self.registry = registry
+        self.allocator = allocator
         self.purger = purger
         self.source = source
         self.time = time
@@ -48,6 +58,9 @@ final class VolatileKeeper: Sendable {
 
     /// How long holders that had less than half of what they were asked for are left alone: all of it is in use.
     static let rest = Duration.seconds(10)
+
+    /// Whether the heap can be trimmed.
+    var canTrim: Bool { allocator.canGiveBack }
 
     /// Whether a request may be posted that follows from `reading`: none is under way, nor has one ended since the reading was taken.
     func isFree(for reading: PressureReading) -> Bool {
@@ -78,6 +91,14 @@ final class VolatileKeeper: Sendable {
         }
     }
 
+    /// What the last trim brought, once.
+    func takeTrim() -> Trim? {
+        state.withLock { state in
+            defer { state.trim = nil }
+            return state.trim
+        }
+    }
+
     /// Runs on the purging worker.
     func run(_ turn: Worker.Turn) {
         let request = state.withLock { state in
@@ -99,8 +120,16 @@ final class VolatileKeeper: Sendable {
                 guard turn.call(entry.name, at: now, { _ = entry.gate.call(at: now) { entry.volatile?.giveBackIdle() } }) else { return }
             }
         }
+        var trim: Trim?
+        if request.trimsHeap {
+            let before = source.footprint().resident, began = time.elapsed()
+            allocator.keepLess()
+            allocator.giveBack(.full)
+            trim = Trim(fall: before - source.footprint().resident, took: time.elapsed() - began)
+        }
         state.withLock { state in
             state.isRunning = false
+            if let trim { state.trim = trim }
             let now = time.elapsed()
             state.finishedAt = now
             if findings.released < findings.asked * 0.5 { state.restUntil = now + Self.rest }

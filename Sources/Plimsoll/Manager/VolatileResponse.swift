@@ -6,6 +6,7 @@ struct VolatileResponse {
 
     private var room = VolatileRoom()
     private var drops = DropWatch()
+    private var trim = IdleTrim()
     private var idleAt = Duration.zero
     private var reportedAt: Duration?
     /// When the loop is to look again at the latest, for the margin's sake.
@@ -35,6 +36,7 @@ struct VolatileResponse {
         parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
         lookWithin = timeToLook(assessment, reading)
         tell(assessment.at, blank)
+        if let done = parts.keeper.takeTrim() { trim.finished(fall: done.fall, took: done.took, at: assessment.at) }
         guard !isDryRun, parts.keeper.isFree(for: reading) else { return }
 
         var request = VolatileKeeper.Request()
@@ -43,6 +45,11 @@ struct VolatileResponse {
         if reading.volatile > .zero, assessment.at - idleAt >= Self.idlePause || assessment.at < idleAt {
             idleAt = assessment.at
             request.givesBackIdle = true
+        }
+        // A shortage has passes of its own, which trim; and in the middle of a burst what is freed is about to be used again.
+        if !isPurging, assessment.present == .normal, assessment.surge < .mebibytes(4), parts.keeper.canTrim, let pinned = reading.pinned {
+            let isHeldBack = assessment.room == .zero && reading.charged > .zero || allowance == .zero && reading.volatile > .zero
+            request.trimsHeap = trim.isDue(at: assessment.at, pinned: pinned, isHeldBack: isHeldBack)
         }
         if parts.keeper.post(request, for: reading) { parts.hands.request() }
     }

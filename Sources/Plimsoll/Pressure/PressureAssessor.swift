@@ -81,7 +81,9 @@ public struct PressureAssessor: Sendable {
             let timeLeft = Duration.seconds(Double(max(available, .zero).bytes) / Double(result.growth.bytes))
             result.timeLeft = timeLeft
             if available < thresholds.growthFloor.below(limit) {
-                if timeLeft < thresholds.criticalTimeLeft {
+                // Of growth that has not lasted nothing says yet that it will: memory is released, but work goes on while the margin is whole.
+                let lasting = Duration.seconds(Double(max(available, .zero).bytes) / Double(max(1, burst.lasting.perSecond.bytes)))
+                if timeLeft < thresholds.criticalTimeLeft, short || lasting < thresholds.criticalTimeLeft {
                     raise(to: .critical, because: .growth)
                 } else if timeLeft < thresholds.warningTimeLeft {
                     raise(to: .warning, because: .growth)

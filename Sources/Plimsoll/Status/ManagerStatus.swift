@@ -63,14 +63,18 @@ public struct MemoryStatus: Sendable, Hashable, Codable {
     public var events: PressureReading.EventCounts?
     /// What this look alone said, as `level`.
     public var observed: String
+    /// The level that looks support now, without the hold: work is shed by it. `nil` from a version that does not tell.
+    public var present: String?
     /// Why, comma separated; `none` for nothing.
     public var evidence: String
     /// Bytes to free.
     public var shortfallBytes: Int
     /// What caches may still take before the line is met; `nil` where no limit is known.
     public var roomBytes: Int?
-    /// Growth of what cannot be reclaimed.
+    /// Growth of what cannot be reclaimed that lasts, or of which nothing says that it will end.
     public var growthBytesPerSecond: Int
+    /// The largest burst of late, for which caches leave room. `nil` from a version that does not tell.
+    public var burstBytes: Int?
     /// Time until the limit at that growth; `nil` when not growing.
     public var timeLeftSeconds: Double?
     /// Share of the last ten seconds in which at least one task stalled on memory.

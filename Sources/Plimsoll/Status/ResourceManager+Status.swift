@@ -76,6 +76,7 @@ extension MemoryStatus {
         (stallSomeSeconds, stallFullSeconds) = (reading.stall?.some.inSeconds, reading.stall?.full.inSeconds)
         events = reading.events
         (observed, evidence) = ("\(assessment.observed)", "\(assessment.evidence)")
+        (present, burstBytes) = ("\(assessment.present)", assessment.burst.bytes)
         (shortfallBytes, roomBytes) = (assessment.shortfall.bytes, assessment.room?.bytes)
         (growthBytesPerSecond, timeLeftSeconds) = (assessment.growth.bytes, assessment.timeLeft?.inSeconds)
         stallShare = assessment.stallShare

@@ -7,6 +7,7 @@ final class LevelSampler: Sendable {
     private let manager: ResourceManager
     private let work: Work
     private let limit: Int
+    private let samples: FileHandle?
     private let seen = Mutex(Seen())
     private let hasEnded = Atomic<Bool>(false)
 
@@ -20,7 +21,12 @@ final class LevelSampler: Sendable {
     /// Share of the limit from which a level counts as held for nothing: 1.2 times the standard warning margin, which is a fifth.
     private static let spare = 0.20 * 1.2
 
-    init(_ manager: ResourceManager, _ work: Work, limit: Int) {
+    /// - Parameter samples: a file that each sample is appended to, as a line of JSON.
+    init(_ manager: ResourceManager, _ work: Work, limit: Int, samples: String?) {
+        self.samples = samples.flatMap { path in
+            FileManager.default.createFile(atPath: path, contents: nil)
+            return FileHandle(forWritingAtPath: path)
+        }
         self.manager = manager
         self.work = work
         self.limit = limit
@@ -43,6 +49,7 @@ final class LevelSampler: Sendable {
             last = now
             let available = status.memory?.availableBytes ?? 0
             let isHeld = status.level != "normal" && !work.isBusy && Double(available) >= Double(limit) * Self.spare
+            if let samples { samples.write(Sample(status).line) }
             seen.withLock {
                 $0.secondsAtLevel[status.level, default: 0] += passed
                 $0.held = isHeld ? $0.held + passed : 0

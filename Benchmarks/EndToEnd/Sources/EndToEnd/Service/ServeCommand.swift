@@ -21,6 +21,7 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: "How caches are bounded: \(Variant.names).") var variant: String
     @Option(help: "Memory limit that shares are of, in bytes.") var limit: Int
     @Option(help: "Port to listen on; 0 for one that is free.") var port = 0
+    @Option(help: "File for the manager's state 20 times a second, as lines of JSON.") var samples: String?
 
     func validate() throws {
         guard Variant(variant) != nil else { throw ValidationError("--variant is \(variant); allowed is \(Variant.names).") }
@@ -42,7 +43,7 @@ struct ServeCommand: AsyncParsableCommand {
                 fflush(nil)
             }, logger: logger)
 
-        let sampler = site.manager.map { LevelSampler($0, site.work, limit: limit) }
+        let sampler = site.manager.map { LevelSampler($0, site.work, limit: limit, samples: samples) }
         sampler?.start()
         let services: [any Service] = site.manager.map { [$0, server, $0.shutdownBeacon] } ?? [server]
         let group = ServiceGroup(services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
