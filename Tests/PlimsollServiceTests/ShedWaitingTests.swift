@@ -11,8 +11,8 @@ struct ShedWaitingTests {
         let now = Mutex(Duration.zero)
         private let sleepers = Mutex<[CheckedContinuation<Void, Never>]>([])
 
-        func sleep() async {
-            // Cancelled or not, it sleeps until `passPatience`: what comes too late must do no harm.
+        func rest() async {
+            // Cancelled or not, it rests until `passPatience`: what comes too late must do no harm.
             await withCheckedContinuation { continuation in sleepers.withLock { $0.append(continuation) } }
         }
         var count: Int { sleepers.withLock { $0.count } }
@@ -34,7 +34,7 @@ struct ShedWaitingTests {
     private func shedder(_ change: (inout SheddingPolicy) -> Void = { _ in }) -> RequestShedder {
         var policy = SheddingPolicy(limit: 8, seed: 7)
         change(&policy)
-        return RequestShedder("test", policy: policy, elapsed: { [hands] in hands.now.withLock { $0 } }, sleep: { [hands] _ in await hands.sleep() })
+        return RequestShedder("test", policy: policy, elapsed: { [hands] in hands.now.withLock { $0 } }, rest: { [hands] _ in await hands.rest() })
     }
 
     private func waiters(_ shedder: RequestShedder, _ count: Int) async {
@@ -56,9 +56,8 @@ struct ShedWaitingTests {
     }
 
     @Test func `a request waits for another to end, the more important first, of those the first to come`() async {
-        let shedder = shedder()
-        shedder.quiesce(to: .narrowed(to: .quarter))
-        #expect(shedder.begin(.normal) == nil && shedder.begin(.normal) == nil && shedder.begin(.normal)?.reason == .concurrency)
+        let shedder = shedder { $0[.normal, .least] = .init(concurrency: 0.125) }
+        #expect(shedder.begin(.normal) == nil && shedder.begin(.normal) == nil)
         shedder.quiesce(to: .narrowed(to: .least))
         let order = Order()
         await withTaskGroup { group in
@@ -80,6 +79,14 @@ struct ShedWaitingTests {
         #expect(order.names.withLock { $0 } == ["critical", "first", "second"])
         #expect(shedder.statistics.running == 0 && shedder.waiting == 0)
         hands.passPatience()
+    }
+
+    @Test func `a request that was thinned out is refused at once`() async {
+        let shedder = shedder()
+        shedder.quiesce(to: .narrowed(to: .quarter))
+        var refused = 0
+        for _ in 0..<100 { if await shedder.admit(.normal) == nil { shedder.end() } else { refused += 1 } }
+        #expect((48...52).contains(refused) && shedder.waiting == 0)
     }
 
     @Test func `a request that waits for longer than its patience is refused and counted once`() async {
@@ -160,7 +167,7 @@ struct ShedWaitingTests {
                             guard await shedder.admit(task % 3 == 0 ? .critical : .normal) == nil else { continue }
                             // Relaxed: counted here and read when all have ended.
                             admitted.count.add(1, ordering: .relaxed)
-                            await Task.yield()
+                            await giveWay()
                             shedder.end()
                         }
                         if task == 0 { shedder.quiesce(to: .narrowed(to: .half)) }

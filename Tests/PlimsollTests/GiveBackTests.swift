@@ -19,6 +19,7 @@ import Testing
         }
 
         var asked: [GiveBackDepth] { depths.withLock { $0 } }
+        func keepLess() {}
         func giveBack(_ depth: GiveBackDepth) { depths.withLock { $0.append(depth) } }
         func meanHole() -> ByteCount? { hole }
     }

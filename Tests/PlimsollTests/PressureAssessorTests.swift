@@ -42,8 +42,9 @@ import Testing
         let early = assessor.assess(reading(0.1, available: .mebibytes(300)))
         #expect(early.level == .normal && early.growth > .mebibytes(500))
         let late = assessor.assess(reading(0.2, available: .mebibytes(190)))
-        #expect(late.level == .critical && late.evidence.contains(.growth))
+        #expect(late.level == .warning && late.evidence == .growth && late.shortfall > .zero)
         #expect(late.timeLeft! < .milliseconds(250))
+        #expect(assessor.assess(reading(0.25, available: .mebibytes(100))).level == .critical)
     }
 
     @Test func `what caches take themselves is no growth, what they give back neither`() {

@@ -58,15 +58,26 @@ import Testing
         (available: 300_000_000, growth: 150_000_000, level: PressureLevel.normal),
         (available: 299_999_999, growth: 150_000_000, level: .warning),
         (available: 300_000_000, growth: 1_200_000_000, level: .warning),
-        (available: 299_999_999, growth: 1_200_000_000, level: .critical),
+        (available: 299_999_999, growth: 1_200_000_000, level: .warning),
         (available: 400_000_000, growth: 2_000_000_000, level: .normal),
-        (available: 399_999_999, growth: 2_000_000_000, level: .critical),
+        (available: 399_999_999, growth: 2_000_000_000, level: .warning),
     ])
-    func `C76 growth: less than two seconds left is a warning, less than a quarter critical, with less than two fifths free`(
+    func `C76 growth: less than two seconds left is a warning, with less than two fifths free`(
         available: Int, growth: Int, level: PressureLevel
     ) {
         let assessment = assess(ByteCount(available), growth: growth)
         #expect(assessment.level == level && assessment.evidence == (level == .normal ? [] : .growth))
+    }
+
+    @Test(arguments: [
+        (available: 199_999_999, growth: 600_000_000, level: PressureLevel.warning), (available: 199_999_999, growth: 1_000_000_000, level: .critical),
+        (available: 200_000_000, growth: 4_000_000_000, level: .warning),
+    ])
+    func `C76 growth: less than a quarter of a second left is critical once the margin is touched`(
+        available: Int, growth: Int, level: PressureLevel
+    ) {
+        let assessment = assess(ByteCount(available), growth: growth)
+        #expect(assessment.level == level && assessment.evidence.contains(.growth))
     }
 
     @Test(arguments: [

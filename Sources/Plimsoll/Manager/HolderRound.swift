@@ -64,7 +64,7 @@ struct HolderRound {
         for index in range {
             guard count(entries[index], part) else { return .replaced }
         }
-        if sparesSmall, entries[range.lowerBound].rebuildCost >= .expensive {
+        if sparesSmall, part == .ordinary, entries[range.lowerBound].rebuildCost >= .expensive {
             var offered = 0
             for index in range { offered += entries[index].offered.load(ordering: .relaxed) }
             if Double(offered) < Double(target.bytes) * Self.smallShare { return .done }

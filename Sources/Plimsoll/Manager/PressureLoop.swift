@@ -22,6 +22,7 @@ struct PressureLoop {
         var assessor = PressureAssessor(thresholds: policy.thresholds)
         var response = PressureResponse(policy: policy, parts: parts, source: source, time: time)
         var turnCost = Duration.microseconds(10)
+        let recovery = max(Pace.shortest, policy.thresholds.recoveryHold / 2)
         var isFirst = true
         defer { comeBy(next: nil) }
         // What was known is not true for long.
@@ -52,7 +53,10 @@ struct PressureLoop {
             let pace = Pace.interval(
                 after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
-            let wait = min(pace, response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget))
+            // A level falls when it is looked at, so it is looked at by the time that it may.
+            // In pairs: `min` of four makes an array first, and nothing is allocated here.
+            let soonest = min(pace, assessment.level > .normal ? recovery : pace)
+            let wait = min(soonest, min(response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
             comeBy(next: wait)
             endFirst(&isFirst)
             source.wait(atMost: wait)

@@ -23,9 +23,9 @@ final class RequestQueue: Sendable {
     private let state = Mutex(State())
     private let waiting = Atomic<Int>(0)
     private let capacity: Int
-    private let sleep: @Sendable (Duration) async -> Void
+    private let rest: @Sendable (Duration) async -> Void
 
-    init(capacity: Int, sleep: @escaping @Sendable (Duration) async -> Void) { (self.capacity, self.sleep) = (capacity, sleep) }
+    init(capacity: Int, rest: @escaping @Sendable (Duration) async -> Void) { (self.capacity, self.rest) = (capacity, rest) }
 
     /// How many wait.
     var count: Int { waiting.load(ordering: .sequentiallyConsistent) }
@@ -36,8 +36,8 @@ final class RequestQueue: Sendable {
     /// Waits until `reserve` has found room; false if it has not within `limit`, if the task was cancelled, or if too many wait.
     func wait(_ priority: RequestPriority, atMost limit: Duration, _ reserve: @escaping @Sendable () -> Bool) async -> Bool {
         guard let number = enter() else { return false }
-        let alarm = Task { [self, sleep] in
-            await sleep(limit)
+        let alarm = Task { [self, rest] in
+            await rest(limit)
             giveUp(number)
         }
         defer { alarm.cancel() }

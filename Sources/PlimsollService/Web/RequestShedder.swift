@@ -50,21 +50,21 @@ public final class RequestShedder: CountingQuiescable {
     /// - Precondition: the policy makes sense (`SheddingPolicy.problem`).
     public convenience init(_ name: String = "http", policy: SheddingPolicy = SheddingPolicy()) {
         let began = ContinuousClock.now
-        self.init(name, policy: policy, elapsed: { ContinuousClock.now - began }, sleep: { try? await Task.sleep(for: $0) })
+        self.init(name, policy: policy, elapsed: { ContinuousClock.now - began }, rest: { try? await Task.sleep(for: $0) })
     }
 
     /// - Parameters:
     ///   - elapsed: the time, from any start.
-    ///   - sleep: returns after so long, or when the task is cancelled.
+    ///   - rest: returns after so long, or when the task is cancelled.
     package init(
         _ name: String, policy: SheddingPolicy, elapsed: @escaping @Sendable () -> Duration,
-        sleep: @escaping @Sendable (Duration) async -> Void
+        rest: @escaping @Sendable (Duration) async -> Void
     ) {
         if let problem = policy.problem { preconditionFailure("shedder \"\(name)\": \(problem)") }
         self.name = name
         self.policy = policy
         terms = policy.terms
-        queue = RequestQueue(capacity: policy.mostWaiting, sleep: sleep)
+        queue = RequestQueue(capacity: policy.mostWaiting, rest: rest)
         recovery = RecoveryMeter(elapsed)
         starts = (0...UInt64(RequestPriority.allCases.count)).map { Spread.start($0, seed: policy.seed) }
     }
@@ -98,9 +98,9 @@ public final class RequestShedder: CountingQuiescable {
             return nil
         }
         // A limit that memory has nothing to do with queues nothing, and a process that is held takes nothing on.
-        if bits != ExtentWord.open, reason != .paused, policy.patience > .zero, !isExempt() {
+        if bits != ExtentWord.open, mayWait(priority, bits, reason), !isExempt() {
             let isAdmitted = await queue.wait(priority, atMost: policy.patience) { [self] in
-                reserve(priority, lane, published.load(ordering: .relaxed)) == nil
+                reserve(priority, lane, published.load(ordering: .relaxed), isWaiting: true) == nil
             }
             if isAdmitted {
                 lane.admitted.add(1, ordering: .relaxed)
@@ -108,6 +108,16 @@ public final class RequestShedder: CountingQuiescable {
             }
         }
         return refuse(priority, lane, published.load(ordering: .relaxed), reason, isExempt)
+    }
+
+    /// Whether waiting can help: not one that was thinned out, or others would be in its place.
+    private func mayWait(_ priority: RequestPriority, _ bits: UInt16, _ reason: RequestRefusal.Reason) -> Bool {
+        guard policy.patience > .zero, let row = ExtentWord.row(bits) else { return false }
+        switch reason {
+        case .concurrency: return true
+        case .arrivals: return terms[row * 3 + Int(priority.rawValue)].threshold == 0
+        case .paused: return false
+        }
     }
 
     /// A request that was admitted is done.
@@ -129,12 +139,13 @@ public final class RequestShedder: CountingQuiescable {
         return try await body()
     }
 
-    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16) -> RequestRefusal.Reason? {
+    /// - Parameter isWaiting: one that waits already was not thinned out when it came.
+    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, isWaiting: Bool = false) -> RequestRefusal.Reason? {
         var most = policy.limit ?? .max
         if bits != ExtentWord.open {
             guard let row = ExtentWord.row(bits) else { return .paused }
             let terms = terms[row * 3 + Int(priority.rawValue)]
-            if let threshold = terms.threshold {
+            if let threshold = terms.threshold, !isWaiting || threshold == 0 {
                 let number = lane.arrivals.add(1, ordering: .relaxed).oldValue
                 if Spread.word(number, from: starts[Int(priority.rawValue)]) >= threshold { return .arrivals }
             }

@@ -6,10 +6,11 @@ public import Plimsoll
 /// |---|---|---|---|
 /// | plentiful | all | all | all |
 /// | `warning` | all | at most ½ at once | at most ¼ at once |
-/// | `critical` | all | at most ¼ at once | none |
-/// | the ladder quiesces; in the background | at most ½ at once | at most ⅛ at once | none |
+/// | `critical` | all | every 2nd, at most ¼ at once | none |
+/// | the ladder quiesces; in the background | at most ½ at once | every 4th, at most ⅛ at once | none |
 ///
-/// Who is over that waits for `patience` at most (`RequestShedder.admit`), and is refused only then: most shortages are over sooner. What a request costs in memory
+/// Who is over what may run at once, or of a priority of which none is served, waits for `patience` at most (`RequestShedder.admit`), and is refused only then: most
+/// shortages are over sooner. Only every 2nd or 4th is served where memory outlives requests, as what slow readers have not taken does. What a request costs in memory
 /// nobody can tell from outside, so requests that cost much of it are to be `sheddable`.
 ///
 /// "At once" is of `limit`, or, without one, of the most requests that ran at once while memory was plentiful: what the service is used to.
@@ -54,8 +55,8 @@ public struct SheddingPolicy: Sendable, Hashable {
         (self.patience, self.mostWaiting) = (patience, mostWaiting)
         rows = [
             .half: [.normal: .init(concurrency: 0.5), .sheddable: .init(concurrency: 0.25)],
-            .quarter: [.normal: .init(concurrency: 0.25), .sheddable: .none],
-            .least: [.critical: .init(concurrency: 0.5), .normal: .init(concurrency: 0.125), .sheddable: .none],
+            .quarter: [.normal: .init(arrivals: 0.5, concurrency: 0.25), .sheddable: .none],
+            .least: [.critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.25, concurrency: 0.125), .sheddable: .none],
         ]
     }
 
