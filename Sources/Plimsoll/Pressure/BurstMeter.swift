@@ -40,6 +40,8 @@ struct BurstMeter: Sendable {
             }
             return
         }
+        // The last reading stands until this one: what has come since then came at once, as far as anyone can tell.
+        _ = least.add(height, at: at)
         // What caches give back need not have reached the kernel, so only what they take is theirs.
         height = height + (pinned - last.pinned) - max(.zero, charged - last.charged)
         self.last = (pinned, charged, at)

@@ -77,6 +77,9 @@ extension Setting {
             $0.policy.thresholds.fallFactor = $1
         },
         duration("fall.hold", "5s", .zero ... .seconds(600), "0 to 10m", "and for this long") { $0.policy.thresholds.fallHold = $1 },
+        duration(
+            "recovery.hold", "400ms", .zero ... .seconds(600), "0 to 10m", "for how long where as much is free again as caches leave"
+        ) { $0.policy.thresholds.recoveryHold = $1 },
         duration("announcement.rest", "25s", .zero ... .seconds(3600), "0 to 1h", "each level is announced at most once in this time") {
             $0.policy.thresholds.announcementRest = $1
         },

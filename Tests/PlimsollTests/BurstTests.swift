@@ -1,0 +1,198 @@
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// How bursts are learnt, and what follows: room, levels, and how soon a level is over.
+struct BurstTests {
+    private static let limit = ByteCount.mebibytes(256)
+
+    private static func reading(_ seconds: Double, pinned: Double, charged: Int = 0, limit: ByteCount = limit) -> PressureReading {
+        let used = ByteCount(Int(pinned * 1_048_576))
+        return PressureReading(
+            at: .seconds(seconds), boundary: .maximum, limit: limit, usage: used, available: limit - used, charged: .mebibytes(charged))
+    }
+
+    /// A service at `base` MiB that takes `size` MiB for 0.3 s every `pause` seconds.
+    private static func bursts(_ assessor: inout PressureAssessor, base: Double, size: Double, from start: Double, count: Int, pause: Double = 1.5)
+        -> [PressureAssessment]
+    {
+        var all: [PressureAssessment] = [], at = start
+        for _ in 0..<count {
+            // Taken within 40 ms, as page faults do.
+            for step in 1...4 {
+                at += 0.01
+                all.append(assessor.assess(reading(at, pinned: base + size * Double(step) / 4)))
+            }
+            for _ in 0..<6 {
+                at += 0.05
+                all.append(assessor.assess(reading(at, pinned: base + size)))
+            }
+            while at < start + pause - 0.06 {
+                at += 0.05
+                all.append(assessor.assess(reading(at, pinned: base)))
+            }
+        }
+        return all
+    }
+
+    @Test func `T20 a usual burst raises no level, and so much is kept free for the next`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 60))
+        var at = 1.0
+        for round in 0..<10 {
+            let seen = Self.bursts(&assessor, base: 60, size: 100, from: at, count: 1)
+            at += 1.5
+            let last = seen[seen.count - 1]
+            // The first is one that may last: 96 MiB are left of 256, and it grows by 2.5 GB/s.
+            if round == 0 { #expect(seen.contains { $0.level == .warning } && !seen.contains { $0.level == .critical }) }
+            if round > 0 { #expect(seen.allSatisfy { $0.level == .normal && $0.shortfall == .zero }, "burst \(round)") }
+            #expect(last.level == .normal && last.burst > .mebibytes(97) && last.burst <= .mebibytes(100))
+            // 196 MiB are available: the burst and 1.1 of the margin of 51.2 MiB are not room.
+            #expect(last.room! > .mebibytes(39) && last.room! < .mebibytes(43), "\(last.room!)")
+        }
+    }
+
+    @Test func `a burst is forgotten by halves, and its room comes back`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 60))
+        _ = Self.bursts(&assessor, base: 60, size: 100, from: 1, count: 1)
+        var burst: [ByteCount] = []
+        for second in stride(from: 3.0, through: 363, by: 1) { burst.append(assessor.assess(Self.reading(second, pinned: 60)).burst) }
+        #expect(abs((burst[60] - burst[0] * 0.5).bytes) < 1 << 18 && abs((burst[360] - burst[0] * (1 / 64)).bytes) < 1 << 18)
+        // What caches leave free of a limit without bursts.
+        #expect(assessor.assess(Self.reading(364, pinned: 60)).room! > .mebibytes(125))
+    }
+
+    @Test func `T20 a level that a burst has raised is over within a second of its end`() {
+        for seed in seeds(0..<100) {
+            var random = SeededGenerator(seed: seed), assessor = PressureAssessor()
+            let base = Double.random(in: 20...100, using: &random), height = Double.random(in: 150...250, using: &random)
+            _ = assessor.assess(Self.reading(0, pinned: base))
+            var at = 1.0
+            for _ in 0..<Int.random(in: 1...40, using: &random) {
+                at += 0.02
+                _ = assessor.assess(Self.reading(at, pinned: height))
+            }
+            let end = at
+            var last: PressureAssessment?
+            while at < end + 1 {
+                at += 0.1
+                last = assessor.assess(Self.reading(at, pinned: base))
+                // Work is let in at once.
+                #expect(last?.present == .normal, "seed \(seed)")
+            }
+            #expect(last?.level == .normal, "seed \(seed): from \(base) to \(height) MiB")
+        }
+    }
+
+    @Test func `T20 where hardly more than the margin is free again a level is held as before`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 100))
+        #expect(assessor.assess(Self.reading(1, pinned: 210)).level == .warning)
+        // 64 MiB available: 1.25 times the margin, which lets the level fall, but less than caches leave.
+        for step in 1..<50 { #expect(assessor.assess(Self.reading(1 + Double(step) / 10, pinned: 192)).level == .warning) }
+        // What came within one second and stayed counts as growth for some seconds; then the hold of five.
+        for step in 0..<60 { _ = assessor.assess(Self.reading(6.1 + Double(step) / 10, pinned: 192)) }
+        #expect(assessor.assess(Self.reading(12.1, pinned: 192)).level == .normal)
+    }
+
+    @Test func `a burst larger than all of late counts as growth, a ramp too, and a usual burst does not hide one`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 60))
+        _ = Self.bursts(&assessor, base: 60, size: 60, from: 1, count: 4)
+        // 76 MiB more are no usual burst any more.
+        var seen = (1...4).map { assessor.assess(Self.reading(8 + Double($0) * 0.02, pinned: 60 + 26 * Double($0))) }
+        #expect(seen.last?.evidence.contains(.growth) == true && seen.last?.level == .warning)
+        // A ramp of 30 MiB a second that each second is less than the usual burst.
+        assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 30))
+        _ = Self.bursts(&assessor, base: 30, size: 60, from: 1, count: 4)
+        seen = (0..<120).map { assessor.assess(Self.reading(8 + Double($0) * 0.05, pinned: 30 + 1.5 * Double($0))) }
+        // The floor moves twice a second, so the rate of what lasts swings about 30.
+        let growth = seen[80].growth
+        #expect(growth > .mebibytes(22) && growth < .mebibytes(40), "\(growth)")
+        #expect(seen.last?.level == .critical || seen.last?.level == .warning)
+    }
+
+    @Test func `C76 a leak that looks like bursts comes to critical and to its end all the same`() {
+        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8)))
+        var decisions = PressureDecisions(policy: policy), levels: Set<PressureLevel> = [], hasEnded = false
+        // Each burst of 30 MiB leaves 2 behind.
+        for step in 0..<4000 {
+            let at = Double(step) * 0.05, cycle = step / 30, phase = step % 30
+            let pinned = min(250, 40 + 2 * Double(cycle) + (phase < 8 ? 30 : 0))
+            let decided = decisions.decide(Self.reading(at, pinned: pinned))
+            levels.insert(decided.assessment.level)
+            if decided.actions.contains(where: { $0.endingGrace != nil }) { hasEnded = true }
+        }
+        #expect(levels == [.normal, .warning, .critical] && hasEnded)
+    }
+
+    @Test func `T30 an hour frozen between two bursts forgets neither their size nor takes the gap for one`() {
+        var assessor = PressureAssessor()
+        _ = assessor.assess(Self.reading(0, pinned: 60))
+        _ = Self.bursts(&assessor, base: 60, size: 100, from: 1, count: 3)
+        let thawed = assessor.assess(Self.reading(3606, pinned: 40))
+        #expect(thawed.burst > .mebibytes(90) && thawed.level == .normal && thawed.growth == .zero && thawed.surge == .zero)
+        let seen = Self.bursts(&assessor, base: 40, size: 100, from: 3607, count: 1)
+        #expect(seen.allSatisfy { $0.level == .normal })
+    }
+
+    @Test func `a burst larger than the limit leaves room for caches, and a limit that moves in one is followed`() {
+        var assessor = PressureAssessor()
+        let large = ByteCount.gibibytes(4)
+        _ = assessor.assess(Self.reading(0, pinned: 10, limit: large))
+        var at = 1.0
+        for pinned in [10.0, 2000, 10, 10, 10] {
+            at += 0.3
+            _ = assessor.assess(Self.reading(at, pinned: pinned, limit: large))
+        }
+        at += 1
+        // The limit is lowered to 256 MiB: half of it is kept for bursts, not all.
+        let small = assessor.assess(Self.reading(at, pinned: 10))
+        #expect(small.burst > .mebibytes(1900) && small.room! > .mebibytes(50) && small.room! < .mebibytes(70), "\(small.room!)")
+    }
+
+    @Test func `what caches take is no burst, and page cache neither`() {
+        var assessor = PressureAssessor()
+        for step in 0..<100 { _ = assessor.assess(Self.reading(Double(step) * 0.05, pinned: 20 + Double(step), charged: step)) }
+        let filled = assessor.assess(Self.reading(5, pinned: 120, charged: 100))
+        #expect(filled.burst < .mebibytes(1))
+        // Usage is at the limit, but of clean pages.
+        var reading = Self.reading(6, pinned: 120, charged: 100)
+        reading.usage = Self.limit
+        #expect(assessor.assess(reading).burst < .mebibytes(1) && assessor.assess(reading).level == .normal)
+    }
+
+    // MARK: The heap
+
+    @Test func `the heap is trimmed while caches are held back, less and less often while that brings nothing`() {
+        // A class, since `#expect` takes what it looks at as it is.
+        final class Held { var trim = IdleTrim() }
+        let held = Held(), size = ByteCount.mebibytes(50)
+        func isDue(_ seconds: Double, _ pinned: ByteCount = size, isHeldBack: Bool = true) -> Bool {
+            held.trim.isDue(at: .seconds(seconds), pinned: pinned, isHeldBack: isHeldBack)
+        }
+        #expect(!isDue(100, isHeldBack: false))
+        var times: [Double] = []
+        for step in 0..<6000 {
+            let now = 100 + Double(step) / 10
+            guard isDue(now) else { continue }
+            times.append(now)
+            held.trim.finished(fall: .mebibytes(1), took: .milliseconds(2), at: .seconds(now))
+        }
+        let pauses = zip(times.dropFirst(), times).map { $0 - $1 }
+        #expect(times.count == 9 && zip(pauses.dropFirst(), pauses).allSatisfy { $0 >= $1 - 0.2 }, "\(pauses)")
+        // What has grown may have been freed.
+        #expect(isDue(700, .mebibytes(60)))
+        held.trim.finished(fall: .mebibytes(8), took: .milliseconds(2), at: .seconds(700))
+        #expect(!isDue(701, .mebibytes(52)))
+        #expect(isDue(702.1, .mebibytes(52)))
+        // A hundredth of the time at most.
+        held.trim.finished(fall: .mebibytes(100), took: .milliseconds(500), at: .seconds(702.6))
+        #expect(!isDue(752, .mebibytes(100)))
+        #expect(isDue(753, .mebibytes(100)))
+    }
+}
