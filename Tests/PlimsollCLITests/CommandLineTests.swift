@@ -24,7 +24,7 @@ import Testing
         (["stress", "--runs", "0"], "allowed is 1 to 1000"),
         (
             ["stress", "--scenario", "ramp-20,flood"],
-            "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, ramp-read, page-cache, ramp-huge, traffic, limit-halved, limit-cut"
+            "names \"flood\"; allowed are ramp-20, ramp-200, ramp-max, ramp-max-2t, ramp-read, page-cache, ramp-huge, traffic, burst, burst-2, limit-halved, limit-cut"
         ),
         (["stress", "--scenario", ""], "names \"\"; allowed are ramp-20"),
         (["stress", "--protection", "prayer"], "allowed are none, reactive, volatile"),

@@ -1,6 +1,7 @@
 import Foundation
 import Plimsoll
 import PlimsollTesting
+import TestSupport
 import Testing
 
 @testable import PlimsollCLI
@@ -11,7 +12,7 @@ import Testing
     @Test(arguments: Scenario.allCases)
     func `no scenario can be survived with the cache, and each without it`(scenario: Scenario) {
         let plan = scenario.plan(limit: limit)
-        let live = plan.ramp + (plan.liveBeforeHalving ?? 0)
+        let live = plan.ramp + (plan.liveBeforeHalving ?? 0) + (plan.bursts?.size.upperBound ?? 0)
         let line = plan.liveBeforeHalving == nil ? 1.0 : 0.5
         // What four seconds of requests ask the cache to take, in limits.
         let asked = plan.cache + plan.traffic * 4
@@ -28,7 +29,22 @@ import Testing
         for scenario in Scenario.allCases {
             let plan = scenario.plan(limit: .gibibytes(1))
             let seconds = Double(ByteCount.gibibytes(1).bytes) * plan.ramp / (plan.rate ?? 1e9)
-            #expect(scenario.patience(limit: .gibibytes(1)) > .seconds(2 * seconds))
+            #expect(scenario.patience(limit: .gibibytes(1)) > .seconds(2 * seconds) + (plan.bursts?.length ?? .zero))
+        }
+    }
+
+    @Test(arguments: [1, 2])
+    func `bursts are of a tenth to six tenths of the limit among all threads, the same for a seed`(threads: Int) {
+        let bursts = Bursts(threads: threads)
+        for seed in seeds(0..<20) {
+            var first = SeededGenerator(seed: seed), second = SeededGenerator(seed: seed), sum = 0.0
+            for _ in 0..<100 {
+                let burst = bursts.next(limit: limit, using: &first), share = Double((burst.size * Double(threads)).bytes) / Double(limit.bytes)
+                #expect(share > 0.0999 && share < 0.6001 && burst.held > .zero && burst.pause >= .zero, "seed \(seed)")
+                #expect(burst == bursts.next(limit: limit, using: &second))
+                sum += share
+            }
+            #expect(sum / 100 > 0.25 && sum / 100 < 0.45, "seed \(seed)")
         }
     }
 

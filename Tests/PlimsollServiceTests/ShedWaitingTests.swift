@@ -1,8 +1,9 @@
 import Plimsoll
-@testable import PlimsollService
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import PlimsollService
 
 /// Requests that wait for a moment while memory is short.
 struct ShedWaitingTests {

@@ -70,7 +70,8 @@ import Testing
     }
 
     @Test(arguments: [
-        (available: 199_999_999, growth: 600_000_000, level: PressureLevel.warning), (available: 199_999_999, growth: 1_000_000_000, level: .critical),
+        (available: 199_999_999, growth: 600_000_000, level: PressureLevel.warning),
+        (available: 199_999_999, growth: 1_000_000_000, level: .critical),
         (available: 200_000_000, growth: 4_000_000_000, level: .warning),
     ])
     func `C76 growth: less than a quarter of a second left is critical once the margin is touched`(

@@ -28,7 +28,8 @@ public struct PressureAssessment: Sendable, Hashable, Codable {
     /// An assessment; calm unless said otherwise.
     public init(
         at: Duration, level: PressureLevel = .normal, observed: PressureLevel? = nil, present: PressureLevel? = nil, shortfall: ByteCount = .zero,
-        room: ByteCount? = nil, timeLeft: Duration? = nil, growth: ByteCount = .zero, surge: ByteCount? = nil, burst: ByteCount = .zero, stallShare: Double = 0, evidence: PressureEvidence = []
+        room: ByteCount? = nil, timeLeft: Duration? = nil, growth: ByteCount = .zero, surge: ByteCount? = nil, burst: ByteCount = .zero,
+        stallShare: Double = 0, evidence: PressureEvidence = []
     ) {
         self.at = at
         self.level = level

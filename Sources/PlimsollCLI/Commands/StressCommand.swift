@@ -16,6 +16,7 @@ struct StressCommand: ParsableCommand {
     @Option(help: "Protections, separated by commas.") var protection = "none,reactive,volatile"
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(512)
     @Option(help: "Runs side by side.") var parallel = 1
+    @Option(help: "Seed of bursts and traffic; each run has its own.") var seed: UInt64 = 1
     @Option(help: "Where page-cache may write a file; a directory on a disk.", completion: .directory) var directory = "."
     @Flag(help: "Let the groups swap; else swap can't hide what a limit does.") var swap = false
     @Flag(help: "A JSON line a summary instead of the table.") var json = false
@@ -34,8 +35,8 @@ struct StressCommand: ParsableCommand {
 
     func run() throws {
         let harness = StressHarness(
-            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel, directory: directory,
-            allowsSwap: swap)
+            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel, seed: seed,
+            directory: directory, allowsSwap: swap)
         let summaries = try reportingFailure {
             do {
                 return try harness.run { Output.error($0) }

@@ -9,13 +9,14 @@ struct SubjectCommand: AsyncParsableCommand {
     @Option var scenario: String
     @Option var protection: String
     @Option var limit: ByteCount
+    @Option var seed: UInt64
     @Option var directory: String
 
     func run() async throws {
         guard let scenario = Scenario(rawValue: scenario), let protection = Protection(rawValue: protection) else {
             throw ValidationError("unknown scenario or protection")
         }
-        let subject = try reportingFailure { try Subject(scenario, protection, limit: limit, directory: directory) }
+        let subject = try reportingFailure { try Subject(scenario, protection, limit: limit, seed: seed, directory: directory) }
         switch protection {
         case .none, .volatile:
             let (began, crossed) = try await endure(subject)

@@ -36,12 +36,23 @@ final class Ramp: Sendable {
         let start = SteadyClock.now
         let size = hugePages ? Self.hugeChunk : Self.chunk
         while left.wrappingSubtract(size, ordering: .relaxed).oldValue > 0 {
-            let chunk = hugePages ? Self.huge() : Self.map(size)
-            let page = Int(sysconf(Int32(_SC_PAGESIZE)))
-            for offset in stride(from: 0, to: size, by: page) { chunk.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
+            Self.touch(hugePages ? Self.huge() : Self.map(size), size)
             let total = taken.wrappingAdd(size, ordering: .relaxed).newValue
             demand?.add(size)
             if let bytesPerSecond { SteadyClock.sleep(until: start + .seconds(Double(total) / bytesPerSecond)) }
+        }
+    }
+
+    /// Maps `size` bytes and touches each of their pages, as fast as that goes.
+    static func touched(_ size: Int) -> UnsafeMutableRawPointer {
+        let start = map(size)
+        touch(start, size)
+        return start
+    }
+
+    private static func touch(_ start: UnsafeMutableRawPointer, _ size: Int) {
+        for offset in stride(from: 0, to: size, by: Int(sysconf(Int32(_SC_PAGESIZE)))) {
+            start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self)
         }
     }
 

@@ -3,7 +3,7 @@ import Plimsoll
 /// What a subject of the stress harness goes through. All shares are of the limit.
 ///
 /// In each the memory that is asked for and the cache together exceed the limit, and without the cache they do not:
-/// the subject lives only if the cache gives way in time.
+/// the subject lives only if the cache gives way in time. In the scenarios of bursts the cache fills again between them.
 enum Scenario: String, CaseIterable {
     case slowRamp = "ramp-20"
     case fastRamp = "ramp-200"
@@ -13,6 +13,8 @@ enum Scenario: String, CaseIterable {
     case pageCache = "page-cache"
     case hugePages = "ramp-huge"
     case traffic = "traffic"
+    case bursts = "burst"
+    case burstsOfTwo = "burst-2"
     case limitHalved = "limit-halved"
     case limitCut = "limit-cut"
 
@@ -32,6 +34,8 @@ enum Scenario: String, CaseIterable {
         var readers = 0
         /// Bytes a second that requests ask the cache to take meanwhile, in limits.
         var traffic = 0.0
+        /// Bursts that come and go instead of the ramp.
+        var bursts: Bursts?
         /// Live memory before the limit is lowered to half.
         var liveBeforeHalving: Double?
     }
@@ -47,6 +51,9 @@ enum Scenario: String, CaseIterable {
         case .pageCache: Plan(cache: 0.3, pageCache: 0.4, ramp: 0.8)
         // The live memory takes four seconds to half the limit, while four limits' worth of values are asked for.
         case .traffic: Plan(cache: 0, ramp: 0.5, rate: Double(limit.bytes) * 0.5 / 4, traffic: 1)
+        // Requests ask for a cache of the whole limit within eight seconds, and go on: each burst takes back what was filled since.
+        case .bursts: Plan(ramp: 0, traffic: 0.12, bursts: Bursts())
+        case .burstsOfTwo: Plan(ramp: 0, traffic: 0.12, bursts: Bursts(threads: 2))
         // Under the half when it is lowered.
         case .limitHalved: Plan(cache: 0.25, ramp: 0.25, rate: 20e6, liveBeforeHalving: 0.10)
         // Over it: inside the write version 2 reclaims, and kills if that is not enough. On the heap nothing can be done in time.
@@ -57,7 +64,7 @@ enum Scenario: String, CaseIterable {
     /// How long a run may take before something is wrong: several times what it should.
     func patience(limit: ByteCount) -> Duration {
         let plan = plan(limit: limit)
-        return .seconds(60 + 4 * Double(limit.bytes) * plan.ramp / (plan.rate ?? 20e6))
+        return .seconds(60 + 4 * Double(limit.bytes) * plan.ramp / (plan.rate ?? 20e6)) + (plan.bursts?.length ?? .zero) * 2
     }
 }
 

@@ -9,6 +9,8 @@ struct StressHarness {
     var runs: Int
     var limit: ByteCount
     var parallel: Int
+    /// The first run's seed; each run after it has the next one.
+    var seed: UInt64
     var directory: String
     var allowsSwap = false
 
@@ -29,7 +31,8 @@ struct StressHarness {
                 while active.count < parallel, let index = waiting.popFirst() {
                     number += 1
                     let run = try StressRun(
-                        scenario, protections[index], limit: limit, directory: directory, allowsSwap: allowsSwap, number: number)
+                        scenario, protections[index], limit: limit, seed: seed &+ UInt64(number), directory: directory, allowsSwap: allowsSwap,
+                        number: number)
                     active.append((index, run))
                 }
                 for position in active.indices.reversed() {

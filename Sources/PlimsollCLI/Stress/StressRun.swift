@@ -19,7 +19,7 @@ final class StressRun {
         case invalid(String)
     }
 
-    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String, allowsSwap: Bool, number: Int) throws {
+    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, seed: UInt64, directory: String, allowsSwap: Bool, number: Int) throws {
         self.scenario = scenario
         self.protection = protection
         self.limit = limit
@@ -28,7 +28,7 @@ final class StressRun {
         do {
             child = try group.startPart([
                 "_subject", "--scenario", scenario.rawValue, "--protection", protection.rawValue, "--limit", "\(limit.bytes)",
-                "--directory", directory,
+                "--seed", "\(seed)", "--directory", directory,
             ])
         } catch {
             group.remove()

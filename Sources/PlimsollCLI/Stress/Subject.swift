@@ -8,6 +8,7 @@ import Synchronization
 final class Subject: Sendable {
     private let plan: Scenario.Plan
     private let limit: ByteCount
+    private let seed: UInt64
     private let group: LimitedGroup
     private let directory: String
     let cache: ByteCache
@@ -23,10 +24,11 @@ final class Subject: Sendable {
     static let valueSize = (64 << 10) - 64
     private static let line = 0.8
 
-    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, directory: String) throws {
+    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, seed: UInt64, directory: String) throws {
         cache = ByteCache("cache", isVolatile: protection == .volatile)
         plan = scenario.plan(limit: limit)
         self.limit = limit
+        self.seed = seed
         self.directory = directory
         let own = ControlGroup(HostKernel())
         guard let memory = own.memory.path else { throw Failure.unavailable("the subject is in no group") }
@@ -59,12 +61,16 @@ final class Subject: Sendable {
         let demand = Demand(held: group.pinned, line: line)
         let clients = (0..<plan.readers).compactMap { _ in PlainThread { [self] in read() } }
         let traffic = plan.traffic > 0 ? PlainThread { [self] in ask(demand) } : nil
-        let ramp = Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, hugePages: plan.hugePages, demand: demand)
-        ramp.run()
+        if let bursts = plan.bursts {
+            bursts.run(limit: limit, seed: seed)
+        } else {
+            Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, hugePages: plan.hugePages, demand: demand).run()
+        }
         isRamping.store(false, ordering: .relaxed)
         for client in clients { client.join() }
         traffic?.join()
-        return (began, demand.crossed)
+        // Of bursts that come and go no one moment is the first.
+        return (began, plan.bursts == nil ? demand.crossed : nil)
     }
 
     /// What is to be told of a run that was survived.
@@ -155,7 +161,7 @@ final class Subject: Sendable {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)
         keyEnd.store(UInt64(zipf.count), ordering: .relaxed)
-        var random = SeededGenerator(seed: 1)
+        var random = SeededGenerator(seed: seed)
         var due = SteadyClock.now
         while isRamping.load(ordering: .relaxed) {
             let key = UInt64(zipf.next(using: &random))

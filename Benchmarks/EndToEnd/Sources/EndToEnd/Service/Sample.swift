@@ -20,7 +20,8 @@ struct Sample: Encodable {
     init(_ status: ManagerStatus) {
         let memory = status.memory
         (at, level, present, evidence) = (status.atSeconds, status.level, memory?.present ?? "", memory?.evidence ?? "")
-        (available, room, growth, burst) = (memory?.availableBytes ?? 0, memory?.roomBytes, memory?.growthBytesPerSecond ?? 0, memory?.burstBytes ?? 0)
+        (available, room) = (memory?.availableBytes ?? 0, memory?.roomBytes)
+        (growth, burst) = (memory?.growthBytesPerSecond ?? 0, memory?.burstBytes ?? 0)
         (charged, volatile, usage) = (memory?.chargedBytes ?? 0, memory?.volatileBytes ?? 0, memory?.usageBytes ?? 0)
         (releases, released) = (Int(status.counts.releases.count), Int(status.counts.releases.releasedBytes))
     }
