@@ -11,8 +11,8 @@ final class SharedView: Sendable {
     private let files: Mutex<FootprintFiles>
     /// Relaxed is enough: it sets how long the observing thread itself waits, and that thread wrote it.
     private let ringing = Atomic<Bool>(false)
-    /// The highest level announced since the last reading. Relaxed is enough: a level on its own; the bell orders what follows.
-    private let announced = Atomic<UInt8>(PressureLevel.normal.rawValue)
+    /// The highest level announced since the last reading, as its number plus one; 0 for none. Relaxed is enough: a level on its own; the bell orders what follows.
+    private let announced = Atomic<UInt8>(0)
 
     init(_ kernel: any Kernel) {
         wakeBell = WakeBell(kernel)
@@ -26,15 +26,15 @@ final class SharedView: Sendable {
     func setRings(_ rings: Bool) { ringing.store(rings, ordering: .relaxed) }
 
     func announce(_ level: PressureLevel) {
-        announced.max(level.rawValue, ordering: .relaxed)
+        announced.max(level.rawValue + 1, ordering: .relaxed)
         wakeBell.ring()
     }
 
-    /// What was announced since the last call; `nil` for nothing.
+    /// The highest level announced since the last call; `nil` for none.
     func takeAnnounced() -> PressureLevel? {
         // Seldom anything: a load costs less than an exchange.
-        guard announced.load(ordering: .relaxed) > PressureLevel.normal.rawValue else { return nil }
-        return PressureLevel(rawValue: announced.exchange(PressureLevel.normal.rawValue, ordering: .relaxed))
+        guard announced.load(ordering: .relaxed) > 0 else { return nil }
+        return PressureLevel(rawValue: announced.exchange(0, ordering: .relaxed) &- 1)
     }
 
     func footprint() -> Footprint { files.withLock { $0.footprint() } }

@@ -54,7 +54,10 @@ enum Fixture {
         let result = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(file, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
         }
-        return result == 0 ? file : -errno
+        guard result != 0 else { return file }
+        let error = errno
+        close(file)
+        return -error
     }
 
     /// What can be read from `file` without waiting; `nil` at its end.

@@ -35,10 +35,10 @@ import Testing
         #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
     }
 
-    @Test mutating func `C77 a fall of level is told when it has lasted for 5 s`() {
+    @Test mutating func `C77 a fall of level is told when it has lasted for half a second`() {
         var units = Array(units.prefix(2))
         for index in units.indices { (units[index].told, units[index].toldAt) = (.critical, .zero) }
-        #expect(notices(units, .normal, short: 0, from: 60, for: 20) == ["65000 small normal", "65250 web normal"])
+        #expect(notices(units, .normal, short: 0, from: 60, for: 20) == ["60500 small normal", "60750 web normal"])
     }
 
     @Test mutating func `a rise is told at once though the level below was told just now`() {

@@ -309,6 +309,14 @@ import Testing
         }
         #expect(announced == .critical && link.status.level == .critical)
         #expect(try source.read(at: .seconds(100)).announced == nil)
+        // Taken back.
+        #expect(supervisor.tell(.level(.normal)))
+        announced = nil
+        for turn in 101..<200 where announced == nil {
+            source.wait(atMost: .seconds(1))
+            announced = try source.read(at: .seconds(turn)).announced
+        }
+        #expect(announced == .normal && link.status.level == .normal)
     }
 
     @Test func `C77 a source that nothing can be announced to rehearses the level`() async throws {

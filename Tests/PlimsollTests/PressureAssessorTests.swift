@@ -138,4 +138,17 @@ import Testing
         let assessment = assessor.assess(reading)
         #expect(assessment.level == .warning && assessment.evidence == .announced && assessment.shortfall == .zero)
     }
+
+    @Test func `C77 a level that was announced is over soon after it was taken back, and else after the hold`() {
+        for isTakenBack in [true, false] {
+            var assessor = PressureAssessor(), fell: Double?
+            for step in 0..<80 where fell == nil {
+                var reading = reading(Double(step) / 8, available: .mebibytes(400))
+                reading.announced = step == 1 ? .warning : step == 9 && isTakenBack ? .normal : nil
+                let level = assessor.assess(reading).level
+                if step > 1, level == .normal { fell = Double(step) / 8 }
+            }
+            #expect(fell == (isTakenBack ? 1.125 : 5.125))
+        }
+    }
 }

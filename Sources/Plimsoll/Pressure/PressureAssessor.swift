@@ -10,8 +10,8 @@ public struct PressureAssessor: Sendable {
     private var present = PressureLevel.normal
     /// When a reading last supported the level in force, and when one last showed less available than caches leave free.
     private var lastSupported = Duration.zero, lastTight = Duration.zero
-    /// Whether only numbers of bytes made the level in force.
-    private var isOfBytes = false
+    /// The evidence that last supported the level in force.
+    private var support = PressureEvidence()
     private var previous: PressureReading?
     private var surge = GrowthMeter()
     private var burst = BurstMeter()
@@ -129,12 +129,13 @@ public struct PressureAssessor: Sendable {
 
         if result.observed >= level || !isClear(of: level, reading) { lastSupported = reading.at }
         if let limit = reading.limit, let available = reading.available, available < line(below: limit) { lastTight = reading.at }
-        // Stall and announcements know no bytes, so no reading of bytes says that they are over.
-        if result.observed >= level { isOfBytes = result.evidence.isDisjoint(with: .withoutBytes) }
+        // Stall and announcements know no bytes, so no reading of bytes says that they are over; who announced a level can take it back.
+        if result.observed >= level { support = result.evidence }
+        if reading.announced == .normal { support.remove(.announced) }
         if result.observed > level {
             level = result.observed
         } else if level > .normal {
-            let isClearlyOver = isOfBytes && level > present && reading.at - lastTight >= thresholds.recoveryHold
+            let isClearlyOver = support.isDisjoint(with: .withoutBytes) && level > present && reading.at - lastTight >= thresholds.recoveryHold
             if reading.at - lastSupported >= (isClearlyOver ? min(thresholds.recoveryHold, thresholds.fallHold) : thresholds.fallHold) {
                 level = level.below
                 lastSupported = reading.at

@@ -63,9 +63,9 @@ final class LinkOrders: Sendable {
     }
 
     private func announce(_ level: PressureLevel) {
-        guard level > .normal else { return }
         if let source = manager.source as? LinuxPressureSource { return source.announce(level) }
         // A source that nothing can be announced to. Five seconds are what a level lasts at least.
+        guard level > .normal else { return }
         manager.simulate(level, for: .seconds(5))
     }
 

@@ -8,8 +8,8 @@ public struct SupervisorPolicy: Sendable, Hashable {
     public var noticeSpacing = Duration.milliseconds(250)
     /// Before a unit is told a level that it knows again (xnu: 25 s).
     public var noticeRest = Duration.seconds(25)
-    /// How long a lower level must have lasted before units are told of it (xnu: 5 s).
-    public var fallHold = Duration.seconds(5)
+    /// How long a lower level must have lasted before units are told of it. The level itself falls only when memory has been free for a while.
+    public var fallHold = Duration.milliseconds(500)
 
     /// How long a kill has to show in what is charged before the next is thought of. 2 GiB take 0.2 to 0.3 s to go (K39), so this is many times that;
     /// where they have gone earlier, the wait is over earlier.

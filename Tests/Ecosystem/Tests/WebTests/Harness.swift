@@ -15,9 +15,12 @@ struct Harness: Sendable {
     let manager: ResourceManager
     let shedding: LoadSheddingMiddleware<BasicRequestContext>
 
-    init(limit: Int? = nil) {
+    /// - Parameter patience: how long requests wait before they are refused; none, so that tests of refusals do not wait.
+    init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil) {
         manager = ResourceManager(source: source)
-        shedding = LoadSheddingMiddleware(manager, policy: SheddingPolicy(limit: limit, seed: 42)) { request, _ in
+        var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
+        policy[retryAfter: .quarter] = retryAfter
+        shedding = LoadSheddingMiddleware(manager, policy: policy) { request, _ in
             request.uri.path == "/pay" ? .critical : request.uri.path == "/export" ? .sheddable : .normal
         }
     }
