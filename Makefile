@@ -74,6 +74,9 @@ unit: swift
 	@status=0; Tests/tell --part unit swift test --skip-build --skip PlimsollSupervisorTests || status=$$?; \
 	Tests/tell --part supervisor swift test --skip-build --filter PlimsollSupervisorTests || status=$$?; exit $$status
 
+# Installs packages. Lists that are missing, or name versions that are gone, are fetched first.
+install = apt-get install -y --no-install-recommends $(1) || { apt-get update && apt-get install -y --no-install-recommends $(1); }
+
 # Headers and libraries that the adapters are built with, and servers that their tests start. The first build takes minutes.
 ECOSYSTEM_LIBRARIES := libpq-dev libsqlite3-dev libmemcached-dev libhiredis-dev
 ECOSYSTEM_SERVERS := postgresql redis-server memcached prometheus chromium
@@ -81,7 +84,7 @@ ecosystem: swift ## The adapters' tests against real servers; installs what they
 	@missing=""; for package in $(ECOSYSTEM_LIBRARIES) $(ECOSYSTEM_SERVERS); do \
 		dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	[ -z "$$missing" ] || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends $$missing; \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,$$missing); \
 		else echo "apt-get install -y --no-install-recommends$$missing"; echo "going on without" >&2; fi; }
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
 	@if [ -e /usr/include/hiredis/hiredis.h ] && [ -e /usr/include/libmemcached/memcached.h ] && [ -e /usr/include/sqlite3.h ] && \
@@ -184,7 +187,7 @@ bench-report: cache-bench ## Draw races and hit ratios into docs/benchmarks
 # Peers that are not part of Swift. Without them the others race alone.
 BENCH_PACKAGES := libcaffeine-java default-jdk-headless libtbb-dev g++ zstd
 bench-setup: ## The optional peers: as root they are installed, otherwise the command is printed
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y $(BENCH_PACKAGES); \
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(call install,$(BENCH_PACKAGES)); \
 	else echo "apt-get install -y $(BENCH_PACKAGES)"; fi
 
 docs: swift ## The documentation as a site in out/docs, without a warning

@@ -19,7 +19,7 @@ struct Harness: Sendable {
     init(limit: Int? = nil, patience: Duration = .zero, retryAfter: ClosedRange<Int>? = nil) {
         manager = ResourceManager(source: source)
         var policy = SheddingPolicy(limit: limit, seed: 42, patience: patience)
-        policy[retryAfter: .quarter] = retryAfter
+        for share in QuiesceExtent.Share.allCases { policy[retryAfter: share] = retryAfter }
         shedding = LoadSheddingMiddleware(manager, policy: policy) { request, _ in
             request.uri.path == "/pay" ? .critical : request.uri.path == "/export" ? .sheddable : .normal
         }

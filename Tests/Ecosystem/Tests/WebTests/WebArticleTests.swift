@@ -30,6 +30,7 @@ struct WebArticleTests {
         var policy = SheddingPolicy(limit: 200)
         policy[.normal, .half] = .init(arrivals: 0.8, concurrency: 0.6)
         policy[retryAfter: .half] = 1...5
+        policy.patience = .milliseconds(300)
         return policy
     }
 
