@@ -17,7 +17,7 @@ CACHE_BENCH := Benchmarks/.build/release/cache-bench
 WEB_DEMO := Tests/Ecosystem/.build/release/WebDemo
 E2E_BENCH := Benchmarks/EndToEnd/.build/release/e2e-bench
 
-.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end e2e-bench lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
+.PHONY: help setup swift demo demo-web web-demo demo-elsewhere bench-service bench-end-to-end bench-end-to-end-report e2e-bench lifecycle supervisor test test-all unit sanitize allocators ecosystem vm vm-peers check contracts format bench bench-peers bench-hit-ratio bench-hostile bench-micro bench-report \
 	bench-setup cache-bench stress docs clean
 
 help: ## What there is
@@ -170,6 +170,13 @@ bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plim
 	@swift test --package-path Benchmarks/EndToEnd --skip-build --quiet >&2
 	@unset PLIMSOLL_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
 	$(E2E_BENCH) compare --plimsoll $(RELEASE) --json "$$runs" $(E2E) >&2 && $(E2E_BENCH) report --json "$$runs" || [ $$? -eq 69 ]
+
+# Runs that are kept in the repository, so that its table and chart can be made again.
+E2E_KEPT := docs/benchmarks/end-to-end.jsonl
+bench-end-to-end-report: e2e-bench cache-bench ## Draw runs of bench-end-to-end into docs/benchmarks; E2E_RUNS=FILE takes others than those kept there
+	@mkdir -p out; runs="$(if $(filter file,$(origin E2E_RUNS)),$(E2E_KEPT),$(E2E_RUNS))"; \
+	$(E2E_BENCH) report --json "$$runs" --page docs/benchmarks/end-to-end.md --panels out/end-to-end-panels.json | grep '^figure '; \
+	$(CACHE_BENCH) report --end-to-end out/end-to-end-panels.json --into docs/benchmarks
 
 # Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10" makes a tenth of them.
 bench-hostile: $(RELEASE) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines

@@ -21,7 +21,7 @@ import Testing
         mine.drainDelay = .seconds(3)
         let settings = try ServiceSettings(
             environment: [
-                "PLIMSOLL_SHUTDOWN_BUDGET": "40s", "PLIMSOLL_DRY_RUN": "yes", "PLIMSOLL_WARNING_SHARE": "0.3", "PLIMSOLL_WARNING_AT_MOST": "2GiB",
+                "PLIMSOLL_SHUTDOWN_BUDGET": "40s", "PLIMSOLL_DRY_RUN": "yes", "PLIMSOLL_WARNING_SHARE": "0.3", "PLIMSOLL_WARNING_MAX_MARGIN": "2GiB",
                 "PLIMSOLL_BACKGROUND_ALLOWANCE": "2m", "PLIMSOLL_TERMINATE_AFTER": "30s", "PLIMSOLL_TERMINATE_GRACE": "3s", "HOME": "/",
                 "PLIMSOLL_METRICS_INTERVAL": "0", "PLIMSOLL_NOTIFY": "off", "PLIMSOLL_ENABLED": "", "PLIMSOLL_SIMULATE": "critical:5s",
             ], defaults: mine)
@@ -30,6 +30,16 @@ import Testing
         #expect(settings.policy.thresholds.warningMargin == .init(share: 0.3, atMost: .gibibytes(2)))
         #expect(settings.policy.terminate == .afterContinuousSaturation(.seconds(30), grace: .seconds(3)))
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
+    }
+
+    @Test func `a former name works, is refused under the new one, and gives way to it`() throws {
+        for (key, former) in Setting.formerKeys {
+            let setting = try #require(Setting.all.first { $0.key == key }), old = Setting.variable(former)
+            #expect(problems([old: "wrong"]).map { $0.hasPrefix("\(key) (\(setting.variable)) is \"wrong\"") } == [true], "\(former)")
+            #expect(!ServiceSettings.keys.contains { $0.name == former })
+        }
+        let settings = try ServiceSettings(environment: ["PLIMSOLL_FALL_HOLD": "7s", "PLIMSOLL_LOG_REST": "3s", "PLIMSOLL_LOG_MIN_INTERVAL": "2s"])
+        #expect(settings.policy.thresholds.fallHold == .seconds(7) && settings.logRest == .seconds(2))
     }
 
     @Test func `every key takes its own standard value, which is what holds without it`() throws {
@@ -48,7 +58,7 @@ import Testing
     @Test func `a value that is not allowed is refused with key, value and what is allowed; all of them at once`() {
         let found = problems([
             "PLIMSOLL_SHUTDOWN_BUDGET": "soon", "PLIMSOLL_DRY_RUN": "maybe", "PLIMSOLL_STALL_WARNING": "1.5", "PLIMSOLL_HANDLER_BUDGET": "1ms",
-            "PLIMSOLL_BACKGROUND_MOST": "0", "PLIMSOLL_CRITICAL_AT_MOST": "-1", "PLIMSOLL_TERMINATE_AFTER": "later\u{1B}[2J",
+            "PLIMSOLL_BACKGROUND_MAX_TASKS": "0", "PLIMSOLL_CRITICAL_MAX_MARGIN": "-1", "PLIMSOLL_TERMINATE_AFTER": "later\u{1B}[2J",
         ])
         #expect(found.count == 7)
         #expect(found.contains(#"shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET) is "soon"; allowed is a duration, 0 to 1h"#))

@@ -65,6 +65,23 @@ struct BurstTests {
         #expect(assessor.assess(Self.reading(364, pinned: 60)).room! > .mebibytes(125))
     }
 
+    @Test func `the half-life and the largest reserve of bursts are settings`() {
+        func room(_ thresholds: PressureThresholds, after seconds: Double) -> ByteCount {
+            var assessor = PressureAssessor(thresholds: thresholds)
+            _ = assessor.assess(Self.reading(0, pinned: 60))
+            _ = Self.bursts(&assessor, base: 60, size: 100, from: 1, count: 1)
+            var last: PressureAssessment?
+            for step in 1...Int(seconds) { last = assessor.assess(Self.reading(2.5 + Double(step), pinned: 60)) }
+            return last?.room ?? .zero
+        }
+        let standard = room(.standard, after: 10)
+        #expect(room(PressureThresholds(burstHalfLife: .seconds(5)), after: 10) > standard + .mebibytes(50))
+        #expect(room(PressureThresholds(burstReserve: 0.1), after: 10) > standard + .mebibytes(50))
+        // Without a reserve the line alone is kept free: 1.38 times the margin of 51.2 MiB of 196 MiB that are available.
+        #expect(abs(room(PressureThresholds(burstReserve: 0), after: 10).bytes - ByteCount.mebibytes(125).bytes) < 2 << 20)
+        #expect(PressureThresholds(burstHalfLife: .zero).problem != nil && PressureThresholds(burstReserve: 1.1).problem != nil)
+    }
+
     @Test func `T20 a level that a burst has raised is over within a second of its end`() {
         for seed in seeds(0..<100) {
             var random = SeededGenerator(seed: seed), assessor = PressureAssessor()

@@ -106,6 +106,16 @@ extension BarPanels {
         ).svg
     }
 
+    /// Answers of one service with and without the library, by limit and load.
+    static func goodput(_ panels: [Panel]) -> String {
+        let most = panels.flatMap(\.rows).map(\.value).max() ?? 1
+        return BarPanels(
+            title: "One service under a memory limit: requests answered well a second",
+            subtitle: "medians of runs in turn, the same requests for all; longer is better. A run that was killed counts what was answered before.",
+            panels: panels, ticks: [0, 500, 1000], end: max(1, most)
+        ).svg
+    }
+
     /// What is promised besides.
     static func properties(_ panels: [Panel]) -> String {
         BarPanels(

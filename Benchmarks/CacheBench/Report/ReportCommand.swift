@@ -3,10 +3,11 @@ import Foundation
 
 /// Charts of what the other commands have written down.
 struct ReportCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "report", abstract: "Draw the results of `peers` and `hit-ratio`.")
+    static let configuration = CommandConfiguration(commandName: "report", abstract: "Draw the results of `peers`, `hit-ratio` and `e2e-bench report`.")
 
     @Option(help: "Results of `peers`.", completion: .file()) var peers: String?
     @Option(help: "Results of `hit-ratio`.", completion: .file()) var hitRatios: String?
+    @Option(help: "Panels of `e2e-bench report`.", completion: .file()) var endToEnd: String?
     @Option(help: "The directory for the charts.", completion: .directory) var into: String
 
     func run() throws {
@@ -18,6 +19,7 @@ struct ReportCommand: ParsableCommand {
                 try write(BarPanels.properties(results.properties), "cache-properties.svg")
             }
             if let hitRatios { try write(HitRatioChart(cells: try Self.read([HitRatioCommand.Cell].self, hitRatios)).svg, "cache-hit-ratios.svg") }
+            if let endToEnd { try write(BarPanels.goodput(try Self.read([BarPanels.Panel].self, endToEnd)), "end-to-end.svg") }
         }
     }
 

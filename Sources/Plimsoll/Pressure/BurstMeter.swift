@@ -3,6 +3,8 @@
 /// A single allocation of 60 MiB is no growth of 6 GB/s that lasts. Its size, not its speed, says what has to be kept free for the next one. The largest burst of
 /// late is remembered, and forgotten by halves: the memory of a service whose bursts end comes back to its caches within minutes.
 struct BurstMeter: Sendable {
+    /// After so many seconds the largest burst counts for half.
+    private let halfLife: Double
     private var last: (pinned: ByteCount, charged: ByteCount, at: Duration)?
     /// What cannot be reclaimed less what caches took, summed up from readings; only differences within the window mean anything.
     private var height = ByteCount.zero
@@ -16,10 +18,10 @@ struct BurstMeter: Sendable {
     private(set) var lasting = GrowthMeter(smoothing: 1)
 
     static let window = Duration.seconds(1)
-    /// After this long the largest burst counts for half.
-    static let halfLife = 60.0
     /// A burst is a usual one up to this many times the largest of late.
     static let likeness = 1.25
+
+    init(halfLife: Duration = PressureThresholds.standard.burstHalfLife) { self.halfLife = halfLife.inSeconds }
 
     /// The largest burst of late that has ended.
     var usual: ByteCount { ByteCount(Int(min(largest, 1e18))) }
@@ -45,7 +47,7 @@ struct BurstMeter: Sendable {
         // What caches give back need not have reached the kernel, so only what they take is theirs.
         height = height + (pinned - last.pinned) - max(.zero, charged - last.charged)
         self.last = (pinned, charged, at)
-        largest *= pow2(-(at - last.at).inSeconds / Self.halfLife)
+        largest *= pow2(-(at - last.at).inSeconds / halfLife)
         let floor = least.add(height, at: at)
         rise = max(.zero, height - floor)
         peak = max(peak, rise)

@@ -14,11 +14,14 @@ public struct PressureAssessor: Sendable {
     private var support = PressureEvidence()
     private var previous: PressureReading?
     private var surge = GrowthMeter()
-    private var burst = BurstMeter()
+    private var burst: BurstMeter
     private var stall = StallMeter()
 
     /// An assessor that has seen nothing.
-    public init(thresholds: PressureThresholds = .standard) { self.thresholds = thresholds }
+    public init(thresholds: PressureThresholds = .standard) {
+        self.thresholds = thresholds
+        burst = BurstMeter(halfLife: thresholds.burstHalfLife)
+    }
 
     /// A gap this long means that the process was frozen or the machine slept: rates over it mean nothing.
     static let longestGap = Duration.seconds(30)
@@ -104,7 +107,7 @@ public struct PressureAssessor: Sendable {
         // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
         let line = line(below: limit)
         // In a usual burst, or before one: what is still to come of it, above the margin. Its end gives back the rest.
-        let toCome = min(burst.toCome, limit * Self.mostReserved), forBursts = warningMargin * Self.burstClearance + toCome
+        let toCome = min(burst.toCome, limit * thresholds.burstReserve), forBursts = warningMargin * Self.burstClearance + toCome
         if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             let isUsual = !burst.isUnusual && burst.rise > burst.usual * 0.25
             let reserve = min(result.growth * 0.25, warningMargin)
@@ -116,8 +119,6 @@ public struct PressureAssessor: Sendable {
     /// What caches leave free of a limit.
     private func line(below limit: ByteCount) -> ByteCount { thresholds.warningMargin.below(limit) * (thresholds.fallFactor * Self.clearance) }
 
-    /// No more than this share of the limit is kept free for bursts: one that takes more cannot be prepared for.
-    static let mostReserved = 0.5
     /// At the height of a usual burst this many times the warning margin is free, so that no level rises.
     static let burstClearance = 1.1
 

@@ -22,6 +22,10 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
     public var criticalTimeLeft: Duration
     /// Growth counts only when less than this is available: filling an empty machine fast is what start-up is.
     public var growthFloor: Margin
+    /// The largest burst of late counts for half after this long, in `1 s...`.
+    public var burstHalfLife: Duration
+    /// The most that caches leave free for bursts, as a share of the limit, in `0...1`: a larger burst cannot be prepared for.
+    public var burstReserve: Double
     /// Share of the last ten seconds, in `0...1`, stalled on memory, that is a warning. Stall alone is never more:
     /// refaults, compressed swap and I/O-bound reclaim all raise it with memory free (K13).
     public var stallWarning: Double
@@ -39,6 +43,8 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         warningTimeLeft: Duration = .seconds(2),
         criticalTimeLeft: Duration = .milliseconds(250),
         growthFloor: Margin = Margin(share: 0.40, atMost: .gibibytes(2)),
+        burstHalfLife: Duration = .seconds(60),
+        burstReserve: Double = 0.5,
         stallWarning: Double = 0.20,
         stallCritical: Double = 0.40
     ) {
@@ -51,6 +57,8 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         self.warningTimeLeft = warningTimeLeft
         self.criticalTimeLeft = criticalTimeLeft
         self.growthFloor = growthFloor
+        self.burstHalfLife = burstHalfLife
+        self.burstReserve = burstReserve
         self.stallWarning = stallWarning
         self.stallCritical = stallCritical
     }
@@ -68,6 +76,8 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
             return "margins are shares of the limit, in 0...1"
         }
         if fallFactor < 1 { return "fallFactor is \(fallFactor); below 1 a level would fall before it rose" }
+        if burstHalfLife < .seconds(1) { return "burstHalfLife is \(burstHalfLife); allowed is a second and more" }
+        if !(0...1).contains(burstReserve) { return "burstReserve is \(burstReserve), a share of the limit; allowed is 0 to 1" }
         if stallWarning <= 0 || stallCritical < stallWarning { return "stall shares must satisfy 0 < stallWarning <= stallCritical" }
         return nil
     }

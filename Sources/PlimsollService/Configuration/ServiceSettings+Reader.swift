@@ -21,7 +21,8 @@ extension ServiceSettings {
         let before = self
         var problems: [String] = []
         for setting in settings {
-            guard let text = Self.text(snapshot, setting.key) else { continue }
+            let former = Setting.formerKeys[setting.key]
+            guard let text = Self.text(snapshot, setting.key) ?? former.flatMap({ Self.text(snapshot, $0) }) else { continue }
             var changed = self
             do throws(Setting.Refusal) {
                 try setting.apply(text, &changed)
@@ -87,7 +88,8 @@ extension ServiceSettings {
 
     /// Others that this package reads.
     private static let otherVariables = ["PLIMSOLL_SIMULATE", "PLIMSOLL_SUPERVISOR", "PLIMSOLL_SOCKET"]
-    private static let knownVariables = Set(Setting.all.map(\.variable) + otherVariables)
+    private static let knownVariables = Set(
+        Setting.all.map(\.variable) + Setting.formerKeys.values.map { Setting.variable($0) } + otherVariables)
 
     /// The value of a key whatever its type is where it comes from; `nil` if there is none.
     static func text(_ snapshot: ConfigSnapshotReader, _ key: String) -> String? {
@@ -114,7 +116,7 @@ extension ServiceSettings {
             }
             return row[right.count]
         }
-        let best = knownVariables.map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
+        let best = (Setting.all.map(\.variable) + otherVariables).map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
         return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
     }
 }

@@ -29,7 +29,7 @@ extension Setting {
         duration("background.grace", "5s", .zero ... .seconds(600), "0 to 10m", "how long they have once that is spent") {
             $0.policy.expirationGrace = $1
         },
-        number("background.most", "1048576", 1...16_777_216, "1 to 16777216", "more background tasks than this at once are refused") {
+        number("background.maxTasks", "1048576", 1...16_777_216, "1 to 16777216", "more background tasks than this at once are refused") {
             $0.policy.mostBackgroundTasks = Int($1)
         },
         Setting(
@@ -70,18 +70,34 @@ extension Setting {
 
     private static let levels: [Setting] = [
         share("warning.share", "0.2", "less available than this share of the limit is a warning") { $0.policy.thresholds.warningMargin.share = $1 },
-        size("warning.atMost", "1GiB", "but never more than this") { $0.policy.thresholds.warningMargin.atMost = $1 },
+        size("warning.maxMargin", "1GiB", "but never more than this") { $0.policy.thresholds.warningMargin.atMost = $1 },
         share("critical.share", "0.1", "less available than this share of the limit is critical") { $0.policy.thresholds.criticalMargin.share = $1 },
-        size("critical.atMost", "512MiB", "but never more than this") { $0.policy.thresholds.criticalMargin.atMost = $1 },
-        number("fall.factor", "1.2", 1...10, "1 to 10", "to fall, a level's margin must be exceeded by this factor") {
+        size("critical.maxMargin", "512MiB", "but never more than this") { $0.policy.thresholds.criticalMargin.atMost = $1 },
+        number("recovery.factor", "1.2", 1...10, "1 to 10", "a level falls once its margin is exceeded by this factor") {
             $0.policy.thresholds.fallFactor = $1
         },
-        duration("fall.hold", "5s", .zero ... .seconds(600), "0 to 10m", "and for this long") { $0.policy.thresholds.fallHold = $1 },
+        duration("recovery.hold", "5s", .zero ... .seconds(600), "0 to 10m", "and has been for this long") { $0.policy.thresholds.fallHold = $1 },
         duration(
-            "recovery.hold", "400ms", .zero ... .seconds(600), "0 to 10m", "for how long where as much is free again as caches leave"
+            "recovery.burstHold", "400ms", .zero ... .seconds(600), "0 to 10m", "or for this long where as much is free again as caches leave"
         ) { $0.policy.thresholds.recoveryHold = $1 },
-        duration("announcement.rest", "25s", .zero ... .seconds(3600), "0 to 1h", "each level is announced at most once in this time") {
+        duration("announcement.minInterval", "25s", .zero ... .seconds(3600), "0 to 1h", "each level is announced at most once in this time") {
             $0.policy.thresholds.announcementRest = $1
+        },
+        duration(
+            "growth.warningTime", "2s", .zero ... .seconds(600), "0 to 10m", "less time than this to the limit at the present growth is a warning"
+        ) { $0.policy.thresholds.warningTimeLeft = $1 },
+        duration("growth.criticalTime", "250ms", .zero ... .seconds(600), "0 to 10m", "less time than this is critical") {
+            $0.policy.thresholds.criticalTimeLeft = $1
+        },
+        share("growth.floor", "0.4", "growth counts only where less than this share of the limit is available") {
+            $0.policy.thresholds.growthFloor.share = $1
+        },
+        size("growth.maxFloor", "2GiB", "and less than this") { $0.policy.thresholds.growthFloor.atMost = $1 },
+        duration(
+            "burst.halfLife", "1m", .seconds(1) ... .seconds(86400), "1s to 24h", "after this long the largest burst of late counts for half"
+        ) { $0.policy.thresholds.burstHalfLife = $1 },
+        share("burst.maxReserve", "0.5", "the most that caches leave free for bursts, as a share of the limit; 0 for nothing") {
+            $0.policy.thresholds.burstReserve = $1
         },
         share("stall.warning", "0.2", "a share of the last ten seconds stalled on memory that is a warning") {
             $0.policy.thresholds.stallWarning = $1
@@ -92,7 +108,7 @@ extension Setting {
     private static let adminHostsRange = "`shop.internal, ops.example`: names of hosts without a port; or none"
 
     private static let reporting: [Setting] = [
-        duration("log.rest", "1m", .zero ... .seconds(86400), "0 to 24h", "between two warnings in the log") { $0.logRest = $1 },
+        duration("log.minInterval", "1m", .zero ... .seconds(86400), "0 to 24h", "between two warnings in the log") { $0.logRest = $1 },
         duration("metrics.interval", "5s", .zero ... .seconds(3600), "0 for never, to 1h", "how often instruments are brought up to date") {
             $0.metricsInterval = $1
         },

@@ -19,7 +19,9 @@ struct Setting: Sendable {
     let apply: @Sendable (String, inout ServiceSettings) throws(Refusal) -> Void
 
     /// The environment variable that sets it, as `EnvironmentVariablesProvider` has it: `shutdown.drainDelay` is `PLIMSOLL_SHUTDOWN_DRAIN_DELAY`.
-    var variable: String {
+    var variable: String { Self.variable(key) }
+
+    static func variable(_ key: String) -> String {
         var name = "PLIMSOLL_"
         for character in key {
             if character == "." {
@@ -31,6 +33,13 @@ struct Setting: Sendable {
         }
         return name
     }
+
+    /// Keys that had another name in earlier versions, and that name. The former name still works.
+    static let formerKeys = [
+        "background.maxTasks": "background.most", "warning.maxMargin": "warning.atMost", "critical.maxMargin": "critical.atMost",
+        "recovery.factor": "fall.factor", "recovery.hold": "fall.hold", "announcement.minInterval": "announcement.rest",
+        "log.minInterval": "log.rest",
+    ]
 
     private static func setting<Value: Sendable & Comparable>(
         _ key: String, _ type: String, _ standard: String, _ allowed: ClosedRange<Value>, _ shown: String, _ meaning: String, isLive: Bool = false,

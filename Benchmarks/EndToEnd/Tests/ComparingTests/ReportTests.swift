@@ -77,6 +77,18 @@ import Testing
         #expect(lines[5].hasPrefix("| plimsoll | 50, 50 |") && lines[5].contains("| 1 of 1, after 6 s |"))
     }
 
+    @Test func `a panel has the best by hand, ours, and what people do first, with their kills`() {
+        let records = [
+            run("fixed-15", 600), run("fixed-25", 700), run("fixed-40", 300, killed: 4), run("plimsoll", 800), run("none", 100, killed: 2),
+            run("fixed-15", 10, load: "calm"),
+        ]
+        let panels = Report(records).panels
+        #expect(panels.map(\.title) == ["256 MiB, burst-1"])
+        #expect(panels.first?.rows.map(\.name) == ["best by hand: fixed-25", "Plimsoll, nothing set", "fixed at 40 %", "no bound"])
+        #expect(panels.first?.rows.map(\.label) == ["70/s", "80/s", "30/s, killed 1 of 1", "10/s, killed 1 of 1"])
+        #expect(panels.first?.rows.map(\.isOurs) == [false, true, false, false])
+    }
+
     @Test func `variants take turns, and runs that were made are left out`() {
         let comparison = Comparison(limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, warmUp: 1, rate: 10, seed: 1)
         let plans = comparison.plans

@@ -7,6 +7,9 @@ public struct Report {
     /// Tables as Markdown.
     public var tables: String { cells.map { MarkdownTable(cell: $0).text }.joined(separator: "\n") }
 
+    /// Bars for each limit and load under which Plimsoll ran.
+    public var panels: [GoodputPanel] { cells.compactMap { GoodputPanel($0) } }
+
     /// Lines `figure NAME VALUE UNIT`, of each managed variant that ran.
     public var figures: [String] {
         let ran = Set(cells.flatMap { $0.runs.keys })
