@@ -3,7 +3,8 @@ import Foundation
 
 /// Charts of what the other commands have written down.
 struct ReportCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "report", abstract: "Draw the results of `peers`, `hit-ratio` and `e2e-bench report`.")
+    static let configuration = CommandConfiguration(
+        commandName: "report", abstract: "Draw the results of `peers`, `hit-ratio` and `e2e-bench report`.")
 
     @Option(help: "Results of `peers`.", completion: .file()) var peers: String?
     @Option(help: "Results of `hit-ratio`.", completion: .file()) var hitRatios: String?

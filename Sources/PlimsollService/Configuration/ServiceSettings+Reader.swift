@@ -116,7 +116,8 @@ extension ServiceSettings {
             }
             return row[right.count]
         }
-        let best = (Setting.all.map(\.variable) + otherVariables).map { (distance: distance($0), name: $0) }.min { ($0.distance, $0.name) < ($1.distance, $1.name) }
+        let best = (Setting.all.map(\.variable) + otherVariables).map { (distance: distance($0), name: $0) }
+            .min { ($0.distance, $0.name) < ($1.distance, $1.name) }
         return best.flatMap { $0.distance <= max(2, name.utf8.count / 4) ? $0.name : nil }
     }
 }
