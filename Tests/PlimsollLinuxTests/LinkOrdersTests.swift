@@ -1,3 +1,4 @@
+import Glibc
 import Plimsoll
 import PlimsollTesting
 import Synchronization
@@ -34,5 +35,27 @@ import Testing
         let last = orders.look()
         #expect(!last.needsSave && last.messages.contains(.saved(true)) && last.messages.contains(.state(.suspendedReady)), "\(last)")
         #expect(try store.read("state")?.last == 7)
+    }
+
+    @Test(arguments: [EAGAIN, ECONNREFUSED])
+    func `a link whose supervisor has a full queue connects again soon, and one without a supervisor after ever longer pauses`(number: Int32) {
+        let kernel = ScriptedKernel([:]), path = "/run/supervisor", manager = ResourceManager(source: ScriptedPressureSource())
+        kernel.edit { ($0.kinds[path], $0.refusals[path]) = (.socket, number) }
+        let running = Mutex<LinkLoop?>(nil)
+        // Time passes by the kernel's waits alone, and the link ends after ten seconds of it.
+        let time = Timekeeper(elapsed: {
+            let now = Duration.nanoseconds(kernel.ask(\.slept))
+            if now >= .seconds(10) { running.withLock { $0 }?.stop() }
+            return now
+        })
+        let loop = LinkLoop(manager, path, kernel, LinkPause(first: .milliseconds(100)), LinkOrders(manager, onEnding: nil), time: time)
+        running.withLock { $0 = loop }
+        loop.run()
+        running.withLock { $0 = nil }
+        let times = kernel.ask(\.connects), pauses = zip(times.dropFirst(), times).map { $0 - $1 }
+        #expect(pauses.first.map { (100_000_000..<150_000_000).contains($0) } == true, "\(pauses)")
+        for (pause, next) in zip(pauses, pauses.dropFirst()) { #expect(next == (number == EAGAIN ? pause : 2 * pause)) }
+        #expect(number == EAGAIN ? pauses.count > 60 : pauses.count == 6, "\(pauses)")
+        #expect(loop.status == .init(problem: "it was closed"))
     }
 }

@@ -39,6 +39,8 @@ final class ScriptedKernel: Kernel {
         var failure = EIO
         var faultWasReached = false
 
+        /// The time of each attempt to connect to a socket.
+        var connects: [Int64] = []
         var waits = 0
         var slept: Int64 = 0
     }
@@ -136,6 +138,7 @@ final class ScriptedKernel: Kernel {
     }
 
     func connect(_ path: String) -> Int32 {
+        state.withLock { $0.connects.append($0.slept) }
         if status(of: path) != .socket { return -ECONNREFUSED }
         return open(path, .both)
     }

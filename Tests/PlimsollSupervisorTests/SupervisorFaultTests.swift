@@ -157,6 +157,111 @@ import Testing
         #expect(await fleet.waits { guards().isEmpty })
     }
 
+    @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
+    func `T32 a group made anew that the guard has refused is watched, and held once it stands still`() async throws {
+        defer { faults_disarm() }
+        let directory = Fixture.Directory(), go = "\(directory.path)/go", ran = "\(directory.path)/ran"
+        // More processes at work than a machine has processors for stand still a moment after the freeze, and only the group's file says when.
+        let work = "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; exec sleep 1000"
+        let fleet = try RunningFleet(
+            [
+                .shell("hog", "[ -e \(go) ] || { : > \(ran); exit 1; }; \(work)") { ($0.restart, $0.role) = (.onFailure, .background) },
+                .shell("other"),
+            ], isFaulted: true
+        ) { $0.policy.leaveTime = .milliseconds(50) }
+        let path = try #require(fleet.group("hog"))
+        #expect(await fleet.waits { access(ran, F_OK) == 0 && fleet.process("other") != nil })
+        let other = fleet.process("other")
+        // The guard is told to forget the former group and to hold the new one.
+        faults_arm(FAULT_SENDMSG, 1, 2, ENOBUFS)
+        #expect(await fleet.waits { rmdir(path) == 0 })
+        #expect(await fleet.waits { faults_count(FAULT_SENDMSG) >= 2 })
+        close(open(go, O_CREAT | O_WRONLY, 0o600))
+        #expect(await fleet.waits { fleet.process("hog").map(RunningFleet.isRunning) ?? false })
+        #expect(fleet.problems.contains { $0.contains("hog") && $0.contains("No buffer space available") }, "\(fleet.problems)")
+        fleet.push()
+        #expect(await fleet.waits { fleet.records.contains { $0.action == .suspend && $0.result != nil } })
+        #expect(fleet.records.contains { $0.action == .suspend && $0.result != nil && $0.result?.failure == nil })
+        // By what tells files apart: the former group's has the same path.
+        let guardian = try #require(fleet.guardian), files = "/proc/\(guardian)/fd", freezer = GroupDirectory.Identity(at: path + "/cgroup.freeze")
+        #expect(freezer != nil && RunningFleet.names(in: files).contains { GroupDirectory.Identity(at: "\(files)/\($0)") == freezer })
+        #expect(await endsWell(fleet, other))
+        for path in [go, ran] { unlink(path) }
+    }
+
+    @Test func `T32 a process that no descriptor can be had of is not taken for one that has ended, and is held once one can`() throws {
+        faults_join()
+        defer { faults_disarm() }
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready" && group.processes == [child.pid])
+        var guardian: Guard? = try Guard()
+        for number in [EMFILE, ENOMEM] {
+            faults_arm(FAULT_PIDFD_OPEN, 1, 1, number)
+            #expect { try guardian!.watch(group) } throws: { ($0 as? GroupError)?.reason == .kernel(number) }
+        }
+        // What has ended needs no holding.
+        faults_arm(FAULT_PIDFD_OPEN, 1, 1, ESRCH)
+        try guardian!.watch(group)
+        faults_disarm()
+        try guardian!.watch(group)
+        try group.freeze()
+        #expect(group.waitUntilFrozen(Workbench.limit))
+        guardian = nil
+        blockUntil("the process runs again") { !group.isFrozen }
+    }
+
+    @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN])
+    func `a group whose processes, or the groups below it, can't be read now is not empty`(number: Int32) throws {
+        faults_join()
+        defer { faults_disarm() }
+        let group = try Workbench.root().make("web")
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        for directory in group.directories {
+            let below = directory.path + "/below"
+            #expect(mkdir(below, 0o755) == 0 && GroupText.write("\(child.pid)", to: below + "/cgroup.procs") == nil, "\(below)")
+            var nth = 0
+            repeat {
+                nth += 1
+                faults_arm(FAULT_OPENAT, nth, 1, number)
+                #expect(!directory.isEmpty, "\(directory.path), openat \(nth)")
+            } while faults_count(FAULT_OPENAT) >= nth
+            #expect(nth > 4)
+            faults_disarm()
+        }
+        child.signal(SIGKILL)
+        child.waitForEnd()
+        for directory in group.directories {
+            // No process can be in what is not there.
+            faults_arm(FAULT_OPENAT, 1, 1, ENOENT)
+            #expect(directory.isEmpty)
+            faults_disarm()
+            blockUntil("its last process is gone") { directory.isEmpty }
+        }
+    }
+
+    @Test func `C14 a process without a group that can't be looked at now has neither ended nor stopped`() throws {
+        faults_join()
+        defer { faults_disarm() }
+        let group = try UnitGroup("loose", [], own: OwnGroups())
+        let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
+        defer { Workbench.clear(group, child) }
+        #expect(output.line() == "ready")
+        // One after the other, the texts of all processes there are: of this one, too.
+        var nth = 0
+        repeat {
+            nth += 1
+            faults_arm(FAULT_OPENAT, nth, 1, EMFILE)
+            #expect(!group.isEmpty, "openat \(nth)")
+            faults_arm(FAULT_OPENAT, nth, 1, EMFILE)
+            #expect(!group.isFrozen, "openat \(nth)")
+        } while faults_count(FAULT_OPENAT) >= nth
+        #expect(nth > 1)
+    }
+
     @Test(.needs(Workbench.found.parents[.unified] != nil, "no version 2 groups here"))
     func `T33 a process that can't be put into its unit's group again is not started outside of it`() throws {
         let root = GroupRoot(prefix: Workbench.prefix()), group = try root.make("web")

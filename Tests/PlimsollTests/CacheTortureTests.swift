@@ -180,6 +180,20 @@ import Testing
         #expect(cache.byteCount == 490)
     }
 
+    @Test func `a listener that raises the limit while another is being lowered, and fills the cache, keeps what it has put in`() {
+        let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), told = Atomic64()
+        for key in 0..<50 { cache.insert(key, forKey: key) }
+        cache.onRemoval { [unowned cache] _, _, _ in
+            told.add(1)
+            // The last entry that the lower limit lets go of: what comes now is above that limit, and within the one in force.
+            guard told.value == 40 else { return }
+            cache.limit = 500
+            for key in 100..<130 { cache.insert(key, forKey: key) }
+        }
+        cache.limit = 100
+        #expect(cache.limit == 500 && cache.byteCount == 400 && told.value == 40)
+    }
+
     @Test func `a listener that lowers the limit while entries are let go does not wait for those that are yet to be told`() async {
         let cache = PurgeableCache<Int, Int>("lowered within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
         for key in 0..<50 { cache.insert(key, forKey: key) }

@@ -176,6 +176,40 @@ import Testing
         }
     }
 
+    /// A key that tells how often it was compared.
+    private struct ComparedKey: Hashable {
+        // Relaxed: read once all who compare have ended.
+        static let comparisons = Atomic<Int>(0)
+        var number: Int
+
+        static func == (left: Self, right: Self) -> Bool {
+            comparisons.add(1, ordering: .relaxed)
+            return left.number == right.number
+        }
+        func hash(into hasher: inout Hasher) { hasher.combine(number) }
+    }
+
+    @Test func `a thread without a seat finds a plain value as others do, with one comparison`() async {
+        await #expect(processExitsWith: .success) {
+            let cache = PurgeableCache<ComparedKey, Int>("crowded", shardCount: 1, cost: { _, _ in 1 }), key = ComparedKey(number: 1)
+            cache.insert(7, forKey: key)
+            let crew = Crew(), gate = Mutex(()), threads = 1100, before = ComparedKey.comparisons.load(ordering: .relaxed)
+            // Nobody leaves its seat before all have come.
+            let all = gate.withLock { _ in
+                let all = crew.start(threads) { _ in
+                    for _ in 0..<10 where cache.value(forKey: key) != 7 { exit(1) }
+                    crew.arrived()
+                    gate.withLock { _ in }
+                }
+                crew.waitForArrivals(all)
+                return all
+            }
+            crew.waitForEnd()
+            guard all == threads, cache.statistics.hits == 10 * threads else { exit(2) }
+            exit(ComparedKey.comparisons.load(ordering: .relaxed) - before == 10 * threads ? 0 : 3)
+        }
+    }
+
     @Test func `a forked child waits for nobody's look-up`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<Int, Object>(

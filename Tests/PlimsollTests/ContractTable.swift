@@ -19,17 +19,26 @@ struct NamedTest: Hashable, Comparable, CustomStringConvertible {
         word.count > 1 && "CTK".contains(word.first!) && word.dropFirst().allSatisfy { $0.isASCII && $0.isNumber }
     }
 
-    /// The tests in the text of a source that are named by a sentence.
-    static func all(in source: String) -> [NamedTest] {
+    /// Returns the tests in the text of a source that are named by a sentence, and on request its other functions.
+    static func all(in source: String, withPlainNames: Bool = false) -> [NamedTest] {
         var suite = "", tests: [NamedTest] = []
         for line in source.split(separator: "\n") {
             if let type = typeDeclared(by: line) { suite = type }
             let parts = line.split(separator: "`", omittingEmptySubsequences: false)
             if parts.count > 2, parts[0].hasSuffix("func "), !parts[0].contains("//") {
                 tests.append(NamedTest(suite: suite, name: String(parts[1])))
+            } else if withPlainNames, let name = functionDeclared(by: line) {
+                tests.append(NamedTest(suite: suite, name: name))
             }
         }
         return tests
+    }
+
+    /// The function that a line declares under a plain name.
+    private static func functionDeclared(by line: Substring) -> String? {
+        let words = line.split(separator: " ")
+        guard !line.contains("//"), let keyword = words.firstIndex(of: "func") else { return nil }
+        return words.dropFirst(keyword + 1).first.map { String($0.prefix { $0.isLetter || $0.isNumber || $0 == "_" }) }
     }
 
     /// The type that a line at the margin declares or extends.

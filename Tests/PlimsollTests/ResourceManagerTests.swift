@@ -100,6 +100,28 @@ import Testing
         }
     }
 
+    @Test func `K30 what is read back at once is let go of every five seconds and not with each reading, however the stall grows`() async throws {
+        try await RunningManager.run { running in
+            let calls = Counter(), usage = ByteCount.mebibytes(874)
+            // The contents lie in files: what goes is read back by the next request, and all that comes of it is stall.
+            running.manager.register("file-backed", byteCount: { 64 << 20 }) { (target: Int) in
+                calls.add(1)
+                return target
+            }
+            var reports = running.comingReports.makeAsyncIterator()
+            for second in 0...20 {
+                await running.turn(after: .seconds(second == 0 ? 0 : 1)) {
+                    running.source.push(
+                        PressureReading(
+                            at: .zero, boundary: .maximum, limit: .gibibytes(1), usage: usage, resident: usage,
+                            stall: .init(some: .seconds(Double(second) * 0.2))))
+                }
+                if second.isMultiple(of: 5) { while let report = await reports.next(), report.action != .release {} }
+            }
+            #expect(calls.value == 5 && running.manager.reports.count { $0.action == .release } == 5)
+        }
+    }
+
     @Test func `T24 caches do not grow while memory is short, and then in steps`() async throws {
         try await RunningManager.run { running in
             let cache = Self.filledCache()

@@ -95,6 +95,41 @@ import Testing
         #expect(try store.read("scene-a") == [7])
     }
 
+    @Test func `C26 C41 a first save that hangs has a quarter of the time, and the handlers and the last save have the rest`() async throws {
+        let heartbeat = stage.manager.parts.heartbeat, held = Blockade(), calls = Counter(), state = Mutex8(1), reached = Log<Duration>()
+        let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
+            scene.preserve(
+                in: store,
+                snapshot: {
+                    calls.add(1)
+                    let value = state.value
+                    if calls.value == 1 { held.wait() }
+                    return [value]
+                }, restore: { _ in })
+            scene.observe(
+                "a",
+                onBackground: { _ in
+                    reached.add(heartbeat.running)
+                    state.value = 2
+                    held.open()
+                })
+        }
+        await a.connected()
+        let quarter = LifecyclePolicy.standard.backgroundDeadline / 4, start = heartbeat.running
+        let way = Task { try await a.enterBackground(cause: .idle) }
+        await until("the first save hangs") { held.count == 1 }
+        // The clock moves nowhere else, so the handlers see the very time at which the wait for the first save ended.
+        stage.clock.advance(by: quarter)
+        await until("the handlers are called") { !reached.all.isEmpty }
+        held.open()
+        let report = try await way.value
+        #expect(reached.all == [start + quarter])
+        #expect(report.failures.count == 1 && report.failures[0].hasPrefix("on leaving the front: "), "\(report.failures)")
+        #expect(report.failures[0].contains("it was not done within \(quarter)"), "\(report.failures)")
+        #expect(a.state == .background && lifecycle.arrival == true)
+        #expect(try store.read("scene-a") == [2], "saved after the handlers of the background")
+    }
+
     @Test func `C44 C87 C97 behind the front memory is given back, what may not be seen is erased, and then the state is saved`() async throws {
         let log = stage.log, store = store
         let spare = PurgeableCache<Int, [UInt8]>("for speed", cost: { _, value in value.count })

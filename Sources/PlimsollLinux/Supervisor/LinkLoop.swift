@@ -26,7 +26,7 @@ final class LinkLoop: Sendable {
     private let path: String
     let kernel: any Kernel
     private let orders: LinkOrders
-    let time = Timekeeper.running
+    let time: Timekeeper
     private let firstPause: LinkPause
     private let state = Mutex(State())
 
@@ -35,8 +35,10 @@ final class LinkLoop: Sendable {
     /// A connection that lasted so long was a good one.
     private static let goodSession = Duration.seconds(10)
 
-    init(_ manager: ResourceManager, _ path: String, _ kernel: any Kernel, _ pause: LinkPause, _ orders: LinkOrders) {
-        (self.path, self.kernel, self.orders, firstPause) = (path, kernel, orders, pause)
+    init(
+        _ manager: ResourceManager, _ path: String, _ kernel: any Kernel, _ pause: LinkPause, _ orders: LinkOrders, time: Timekeeper = .running
+    ) {
+        (self.path, self.kernel, self.orders, firstPause, self.time) = (path, kernel, orders, pause, time)
         bell = WakeBell(kernel)
     }
 

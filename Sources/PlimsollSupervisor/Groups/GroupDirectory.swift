@@ -71,24 +71,26 @@ package final class GroupDirectory: Sendable {
     /// Whether no process is left in it and below it; zombies do not count. False where that can't be read now.
     var isEmpty: Bool {
         let (pids, isWhole) = Self.processes(descriptor, 12)
-        return isWhole && pids.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
+        return isWhole && pids.allSatisfy { ProcessTable.isOver($0) }
     }
 
     private static func processes(_ directory: Int32, _ depth: Int) -> (pids: Set<Int32>, isWhole: Bool) {
         switch GroupText.read("cgroup.procs", in: directory) {
-        // Out of descriptors or memory; anything else says that it is not there.
-        case .failure(let failure): return ([], ![EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(failure.number))
+        case .failure(let failure): return ([], !mayBeThere(failure.number))
         case .success(let text):
             var pids = GroupText.pids(text), isWhole = true
-            forEachChild(of: directory) { child, _ in
+            let sawAll = forEachChild(of: directory) { child, _ in
                 guard depth > 0 else { return }
                 let below = processes(child, depth - 1)
                 pids.formUnion(below.pids)
                 isWhole = isWhole && below.isWhole
             }
-            return (pids, isWhole)
+            return (pids, isWhole && sawAll)
         }
     }
+
+    /// Returns whether a file that can't be opened for this reason may be there: descriptors or memory are short. Other reasons say that there is none.
+    private static func mayBeThere(_ number: Int32) -> Bool { [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number) }
 
     /// Removes the groups below it, deepest first; those that hold processes stay.
     func removeChildren() { Self.removeChildren(of: descriptor, 12) }
@@ -100,19 +102,32 @@ package final class GroupDirectory: Sendable {
         }
     }
 
-    private static func forEachChild(of directory: Int32, _ body: (Int32, String) -> Void) {
+    /// Calls `body` with each group in a directory, open, and its name.
+    ///
+    /// - Returns: false if there may be some that can't be opened now.
+    @discardableResult
+    private static func forEachChild(of directory: Int32, _ body: (Int32, String) -> Void) -> Bool {
         let copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard copy >= 0, let stream = fdopendir(copy) else { return }
+        guard copy >= 0 else { return !mayBeThere(errno) }
+        guard let stream = fdopendir(copy) else {
+            close(copy)
+            return false
+        }
         defer { closedir(stream) }
+        var sawAll = true
         while let entry = readdir(stream) {
             guard entry.pointee.d_type == DT_DIR else { continue }
             let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
             guard !name.hasPrefix(".") else { continue }
             let child = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
-            guard child >= 0 else { continue }
+            guard child >= 0 else {
+                sawAll = sawAll && !mayBeThere(errno)
+                continue
+            }
             body(child, name)
             close(child)
         }
+        return sawAll
     }
 }
 

@@ -32,8 +32,8 @@ extension UnitGroup {
         case .unified: event("frozen 1")
         case .version1(let file): plimsoll_text_has(file, "FROZEN") != 0
         case .signals:
-            processes.allSatisfy { pid in
-                guard let state = ProcessTable.stat(of: pid)?.state else { return true }
+            members.allSatisfy { pid in
+                guard let state = ProcessTable.stat(of: pid)?.state else { return ProcessTable.isOver(pid) }
                 return [UInt8(ascii: "T"), UInt8(ascii: "t"), UInt8(ascii: "Z"), UInt8(ascii: "X")].contains(state)
             }
         }
@@ -44,7 +44,12 @@ extension UnitGroup {
         // A removed group's files can't be read any more (ENODEV), and only empty ones are removed.
         if eventsFile >= 0 { return !event("populated 1") }
         if !directories.isEmpty { return directories.allSatisfy(\.isEmpty) }
-        return processes.allSatisfy { ProcessTable.stat(of: $0)?.isOver ?? true }
+        return members.allSatisfy { ProcessTable.isOver($0) }
+    }
+
+    /// Its processes, and without a group also the first ones that may have ended by now: those are known where no process can be looked at.
+    private var members: Set<Int32> {
+        directories.isEmpty ? processes.union(leaders.withLock { $0 }) : processes
     }
 
     /// Waits until they all stand still. False if they don't within the limit.

@@ -71,6 +71,11 @@ package final class Guard: Sendable {
     /// it is about to be stopped and when it has been.
     package func watch(_ group: UnitGroup) throws(GroupError) { try hold(.group(group), ID(object: ObjectIdentifier(group), part: 0), group.path) }
 
+    /// Returns whether the guard knows of `group`. One that has refused it does not.
+    package func isHolding(_ group: UnitGroup) -> Bool {
+        state.withLock { $0.held[ID(object: ObjectIdentifier(group), part: 0)]?.keys.isEmpty == false }
+    }
+
     /// From now on it continues this process, which is about to be stopped.
     package func watch(_ child: Child) throws(GroupError) {
         try hold(.process(child), ID(object: ObjectIdentifier(child), part: 0), "process \(child.pid)")

@@ -36,6 +36,13 @@ package enum ProcessTable {
         return ProcessStat(text)
     }
 
+    /// Returns whether a process has ended. False if that can't be found out now.
+    static func isOver(_ pid: Int32) -> Bool {
+        if let stat = stat(of: pid) { return stat.isOver }
+        // Where descriptors or memory are short its text can't be read, though the process is there.
+        return kill(pid, 0) != 0 && errno == ESRCH
+    }
+
     /// Whose it is: its real, effective, saved and file system user. Empty if there is none of that pid, or it can't be seen.
     static func users(of pid: Int32) -> Set<UInt32> {
         guard case .success(let text) = GroupText.read("/proc/\(pid)/status") else { return [] }

@@ -46,8 +46,8 @@ extension SupervisorLoop {
             // Whoever stands still must be set free whatever becomes of this process (T32).
             guard warden.isAlive else { throw SupervisorError("there is no guard that would let it run again if this process were killed") }
             run.enter(.suspending, at: now)
-            // Told anew: what is stopped by signals has no group that would say who is in it.
-            if run.group.suspension == .stop { try warden.watch(run.group) }
+            // Told anew: what is stopped by signals has no group that would say who is in it, and a group that was refused is not held yet.
+            if run.group.suspension == .stop || !warden.isHolding(run.group) { try warden.watch(run.group) }
             try run.group.freeze()
             if run.group.suspension == .stop { try warden.watch(run.group) }
             guard run.group.isFrozen else { return false }
