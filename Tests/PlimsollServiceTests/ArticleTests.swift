@@ -43,6 +43,56 @@ public final class TileRenderer: Sendable {
         func run() async throws { try await gracefulShutdown() }
     }
 
+    /// Where reports go, for the service that owns background work.
+    actor Shelf {
+        private(set) var written: [String] = []
+        private(set) var postponed: [String] = []
+        private(set) var isCompact = false
+        func write(_ report: String, _ task: BackgroundTask) throws {
+            written.append(report)
+            task.progress(completed: 1, total: 1)
+        }
+        func postpone(_ report: String) { postponed.append(report) }
+        func compact() throws { isCompact = true }
+    }
+    struct ReportWriter: Service {
+        let manager: ResourceManager
+        let reports: AsyncStream<String>
+        let shelf: Shelf
+
+        func run() async throws {
+            for await report in reports.cancelOnGracefulShutdown() {
+                do {
+                    try await manager.withBackgroundTask("report") { task in
+                        try await shelf.write(report, task)
+                    } onExpiration: { _, _ in
+                        await shelf.postpone(report)
+                    }
+                } catch is CancellationError {
+                    // It was asked to stop; the handler has put the report off.
+                } catch is BackgroundTaskRefusal {
+                    // It came after the first word of the shutdown.
+                    await shelf.postpone(report)
+                }
+            }
+            // A service that ends before its turn is an error to the group.
+            try await gracefulShutdown()
+        }
+    }
+    struct Compactor: Service {
+        let manager: ResourceManager
+        let shelf: Shelf
+
+        func run() async throws {
+            let work = Task { [manager, shelf] in
+                try await manager.withBackgroundTask("compaction") { _ in try await shelf.compact() }
+            }
+            defer { work.cancel() }
+            try await gracefulShutdown()
+            _ = await work.result
+        }
+    }
+
     private func trim() {}
     private func render(_ path: String) async throws -> [UInt8] { Array(path.utf8) }
 
@@ -98,6 +148,23 @@ public final class TileRenderer: Sendable {
             "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, session in session.byteCount })
         let page = try await pages.value(forKey: path) { try await render(path) }
         #expect(page == [47] && sessions.count == 0)
+    }
+
+    @Test func `a service that owns a background task`() async throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), shelf = Shelf()
+        let (reports, report) = AsyncStream.makeStream(of: String.self)
+        let writer = ReportWriter(manager: manager, reports: reports, shelf: shelf), compactor = Compactor(manager: manager, shelf: shelf)
+        let services: [any Service] = [manager, writer, manager.shutdownBeacon]
+        let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }
+        let all: [any Service] = [manager, compactor] + services.dropFirst()
+        let group = ServiceGroup(configuration: .init(services: all.map { .init(service: $0) }, logger: logger))
+        async let running: Void = group.run()
+        report.yield("monthly")
+        await until { await shelf.written == ["monthly"] }
+        await until { await shelf.isCompact }
+        await group.triggerGracefulShutdown()
+        try await running
+        #expect(await shelf.postponed.isEmpty && manager.shutdownReport?.asked == 0 && manager.shutdownReport?.stragglers == [])
     }
 
     @Test func `levels on several routes`() async throws {

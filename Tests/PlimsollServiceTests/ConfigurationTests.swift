@@ -49,7 +49,7 @@ import Testing
             try setting.apply(setting.standard, &settings)
             #expect(settings.policy == bare.policy, "\(setting.key)")
             #expect(settings.shutdownBudget == bare.shutdownBudget && settings.drainDelay == bare.drainDelay, "\(setting.key)")
-            #expect(settings.cacheLimits == bare.cacheLimits, "\(setting.key)")
+            #expect(settings.shutdownTaskShare == bare.shutdownTaskShare && settings.cacheLimits == bare.cacheLimits, "\(setting.key)")
             #expect(settings.logRest == bare.logRest && settings.metricsInterval == bare.metricsInterval, "\(setting.key)")
             #expect(settings.isEnabled == bare.isEnabled && settings.notifiesServiceManager == bare.notifiesServiceManager, "\(setting.key)")
         }

@@ -14,6 +14,18 @@ final class Events: Sendable {
     var list: [String] { all.withLock { $0 } }
 }
 
+extension LogBook {
+    /// Whether the budget of a shutdown runs.
+    var isShuttingDown: Bool { entries.contains { $0.message == "shutting down" } }
+}
+
+/// Something that has come about.
+final class Flag: Sendable {
+    private let value = Mutex(false)
+    var isSet: Bool { value.withLock { $0 } }
+    func set() { value.withLock { $0 = true } }
+}
+
 /// A manager in a group of services.
 @Suite(.timeLimit(.minutes(5))) struct ServiceGroupTests {
     /// Serves until it is shut down gracefully.
@@ -88,24 +100,163 @@ final class Events: Sendable {
         #expect(manager.shutdownReport != nil && manager.isShuttingDown)
     }
 
-    @Test func `what runs has the rest of the budget, is asked to stop, and is named if it does not`() async throws {
+    @Test func `what runs is asked to stop after its share of the budget, and is named if it does not`() async throws {
         var settings = ServiceSettings()
         settings.shutdownBudget = .seconds(300)
-        let clock = ManualClock(), manager = manager(settings, clock.timekeeper), events = Events()
+        let book = LogBook(), clock = ManualClock(), events = Events()
+        settings.logger = book.logger
+        let manager = manager(settings, clock.timekeeper)
         let good = manager.beginBackgroundTask("good") { task, reason in
             events.add("asked good \(reason)")
             task.end()
         }
         let stuck = manager.beginBackgroundTask("stuck") { _, reason in events.add("asked stuck \(reason)") }
         async let shutdown: Void = run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        await until { book.isShuttingDown }
+        clock.advance(by: .seconds(149))
+        #expect(events.list.isEmpty)
+        clock.advance(by: .seconds(1))
         // Time stands still until both have been asked and the one has ended, however late a busy machine's threads come.
         await until { !good.isActive && events.list.count >= 2 }
-        clock.advance(by: settings.shutdownBudget)
+        // The last 2 s are for what is given up to come to its end.
+        clock.advance(by: .seconds(148))
         try await shutdown
         let report = try #require(manager.shutdownReport)
-        #expect(report.stragglers == ["stuck"] && Set(events.list) == ["asked good shutdown", "asked stuck shutdown"])
+        #expect(report.stragglers == ["stuck"] && report.asked == 2)
+        #expect(Set(events.list) == ["asked good shutdown", "asked stuck shutdown"])
         #expect(!good.isActive && manager.status.tasks.givenUp == 1 && manager.status.tasks.expired == 1)
+        let last = book.entries.last { $0.message.hasPrefix("memory is watched no longer") }
+        #expect(last?.level == .warning && last?["stragglers"] == "stuck" && last?["given_up"] == "1" && last?["asked"] == "2")
         _ = stuck
+    }
+
+    // MARK: Tasks of three shapes
+
+    /// Where the work of a background task runs.
+    enum Shape: CaseIterable, Sendable {
+        /// In the `run()` of a service, which awaits it.
+        case awaited
+        /// In a task that no service knows.
+        case detached
+        /// In a task of a service, which is told of the shutdown before it waits for the task.
+        case owned
+    }
+
+    /// A service with a background task that goes on until it is cancelled or `isDone` holds.
+    struct Exporter: Service {
+        let manager: ResourceManager
+        let events: Events
+        let shape: Shape
+        var isDone: @Sendable () -> Bool = { false }
+
+        func run() async throws {
+            switch shape {
+            case .awaited: await export()
+            case .detached: Task { await export() }
+            case .owned:
+                let work = Task { await export() }
+                try await gracefulShutdown()
+                await work.value
+            }
+            try await gracefulShutdown()
+        }
+
+        private func export() async {
+            try? await manager.withBackgroundTask("export") { [events, isDone] _ in
+                events.add("working")
+                await until("the cancellation of the export") { Task.isCancelled || isDone() }
+            } onExpiration: { [events] _, reason in
+                events.add("asked, \(reason)")
+            }
+            events.add("ended")
+        }
+    }
+
+    private func exporting(
+        _ shape: Shape, budget: Duration = .seconds(300), isDone: @escaping @Sendable () -> Bool = { false }
+    ) -> (manager: ResourceManager, services: [any Service], book: LogBook, clock: ManualClock, events: Events) {
+        var settings = ServiceSettings()
+        let book = LogBook(), clock = ManualClock(), events = Events()
+        (settings.shutdownBudget, settings.logger) = (budget, book.logger)
+        let manager = manager(settings, clock.timekeeper)
+        let exporter = Exporter(manager: manager, events: events, shape: shape, isDone: isDone)
+        return (manager, [manager, exporter, manager.shutdownBeacon], book, clock, events)
+    }
+
+    @Test(arguments: Shape.allCases)
+    func `a task is asked after its share of the budget, whichever service waits for which`(shape: Shape) async throws {
+        let (manager, services, book, clock, events) = exporting(shape)
+        async let shutdown: Void = run(services) { manager.lifecycle.readiness.isReady && events.list == ["working"] }
+        await until { book.isShuttingDown }
+        clock.advance(by: .seconds(149))
+        #expect(events.list == ["working"])
+        clock.advance(by: .seconds(1))
+        try await shutdown
+        await until { events.list.last == "ended" }
+        #expect(Set(events.list) == ["working", "asked, shutdown", "ended"])
+        let report = try #require(manager.shutdownReport)
+        #expect(report.asked == 1 && report.stragglers.isEmpty && report.drain + report.expiry == .seconds(150))
+        #expect(book.entries.allSatisfy { $0.level <= .info })
+    }
+
+    @Test(arguments: Shape.allCases)
+    func `a task that comes to its own end within its share is not asked, and nothing waits any longer`(shape: Shape) async throws {
+        let isDone = Flag()
+        let (manager, services, book, clock, events) = exporting(shape) { isDone.isSet }
+        async let shutdown: Void = run(services) { manager.lifecycle.readiness.isReady && events.list == ["working"] }
+        await until { book.isShuttingDown }
+        clock.advance(by: .seconds(20))
+        isDone.set()
+        try await shutdown
+        let report = try #require(manager.shutdownReport)
+        #expect(events.list == ["working", "ended"] && report.asked == 0 && report.drain + report.expiry == .seconds(20))
+    }
+
+    @Test func `a service that does not end is cancelled within the budget, and the tasks that were asked are named`() async throws {
+        struct Stubborn: Service {
+            let events: Events
+            func run() async throws {
+                defer { events.add("cancelled") }
+                try await untilCancelled()
+            }
+        }
+        var settings = ServiceSettings()
+        let book = LogBook(), clock = ManualClock(), events = Events()
+        (settings.shutdownBudget, settings.logger) = (.seconds(300), book.logger)
+        let manager = manager(settings, clock.timekeeper)
+        let stuck = manager.beginBackgroundTask("stuck") { _, _ in events.add("asked") }
+        let ends = manager.beginBackgroundTask("ends") { task, _ in task.end() }
+        async let shutdown: Void = run([manager, Stubborn(events: events), manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        await until { book.isShuttingDown }
+        clock.advance(by: .seconds(150))
+        await until { events.list == ["asked"] && !ends.isActive }
+        // Given up 2 s before the end; services are cancelled a second later.
+        clock.advance(by: .seconds(148))
+        await until { !stuck.isActive }
+        #expect(events.list == ["asked"])
+        clock.advance(by: .seconds(1))
+        var overrun: ShutdownOverrun?
+        do { try await shutdown } catch let error as ShutdownOverrun { overrun = error }
+        #expect(overrun?.description.hasPrefix("cannot end the group in good order within shutdown.budget") == true)
+        #expect(events.list == ["asked", "cancelled"] && manager.shutdownReport?.stragglers == ["stuck"])
+        let warning = book.entries.first { $0.level == .warning }
+        #expect(warning?.message == "services have not ended within the shutdown's budget and are cancelled")
+        #expect(warning?["stragglers"] == "stuck" && warning?["given_up"] == "1" && warning?["asked"] == "2")
+        #expect(warning?["tasks"] == "stuck, ends")
+    }
+
+    @Test func `a group that is cancelled in a shutdown asks tasks at once`() async throws {
+        let (manager, services, book, _, events) = exporting(.detached)
+        let group = group(services)
+        let running = Task { try await group.run() }
+        await until { manager.lifecycle.readiness.isReady && events.list == ["working"] }
+        await group.triggerGracefulShutdown()
+        await until { book.isShuttingDown }
+        running.cancel()
+        // Time stands still.
+        _ = try? await running.value
+        await until { events.list.last == "ended" }
+        #expect(Set(events.list) == ["working", "asked, shutdown", "ended"] && manager.shutdownReport?.asked == 1)
     }
 
     @Test func `a group that is cancelled ends the manager, too`() async throws {
@@ -147,6 +298,7 @@ final class Events: Sendable {
     @Test func `a manager that is switched off neither looks nor acts, and ends like any other`() async throws {
         var settings = ServiceSettings()
         settings.isEnabled = false
+        settings.shutdownTaskShare = 0
         settings.logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source, settings: settings), events = Events()
         manager.observe(from: .normal) { events.add("\($0.level)") }

@@ -166,6 +166,33 @@ import Testing
         #expect(asked.all.count == 2)
     }
 
+    @Test func `a shutdown asks tasks after their share of its budget, while the manager goes on`() async throws {
+        let asked = Log<ExpirationReason>()
+        let early = manager.beginBackgroundTask("early") { task, reason in asked.add(reason) }
+        let late = manager.beginBackgroundTask("late") { task, reason in asked.add(reason) }
+        #expect(manager.beginShutdown(within: .seconds(60), taskShare: 0.5) && !manager.beginShutdown(within: .seconds(1), taskShare: 0))
+        #expect(manager.beginBackgroundTask("refused") { _, _ in }.refusal != nil)
+        clock.advance(by: .seconds(10))
+        early.end()
+        clock.advance(by: .seconds(19))
+        #expect(asked.all.isEmpty && late.isActive)
+        clock.advance(by: .seconds(1))
+        await until { asked.all == [.shutdown] }
+        #expect(late.isActive && late.timeRemaining == .seconds(28))
+        clock.advance(by: .seconds(28))
+        #expect(!late.isActive && manager.overdueTasks.givenUp == ["late"] && manager.overdueTasks.count == 1)
+    }
+
+    @Test func `a share of zero asks tasks with the first word of a shutdown`() async {
+        let asked = Counter()
+        let task = manager.beginBackgroundTask("flush") { task, _ in
+            asked.add(1)
+            task.end()
+        }
+        manager.beginShutdown(within: .seconds(60), taskShare: 0)
+        await until { asked.value == 1 && !task.isActive }
+    }
+
     @Test func `no time is asked for when no task lives, nor for any other reason than shutdown`() async throws {
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source, time: clock.timekeeper)

@@ -84,7 +84,8 @@ struct LifecycleStages: Sendable {
     private func expireTasks(_ context: LifecycleContext) -> FanOut.Outcome {
         let began = alarms.heartbeat.running
         var outcome = FanOut.Outcome()
-        let stragglers = tasks.expireAndWait(.shutdown, within: context.timeRemaining, isExtended: true)
+        let stragglers = tasks.expireAndWait(
+            .shutdown, within: context.timeRemaining, isExtended: true, allowsOwnEnd: context.cause == .shutdown)
         outcome.add(overran: stragglers, "background task", alarms.heartbeat.running - began)
         return outcome
     }

@@ -103,8 +103,10 @@ final class ManagerParts: Sendable {
 
     /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
     private func listenToTasks(_ time: Timekeeper) {
-        tasks.listen { [journal, courier, published, deferred] listeners in
+        tasks.listen { [journal, courier, published, deferred, shutdown] listeners in
+            listeners.whenAsked = { names, count in shutdown.asked(names, count) }
             listeners.whenGivenUp = { reason, names in
+                shutdown.givenUp(names)
                 guard reason != .pressure else { return }
                 var report = ActionReport(
                     eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [], began: time.elapsed())

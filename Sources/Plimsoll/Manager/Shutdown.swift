@@ -8,6 +8,9 @@ public struct ShutdownReport: Sendable, Hashable {
     public var drain: Duration
     /// From the manager's turn until background tasks had ended or were given up, and state was saved.
     public var expiry: Duration
+    /// Background tasks that were asked to stop after their share of the budget, as they had not come to their own end.
+    /// Zero for a shutdown without such a share.
+    public var asked = 0
     /// Background tasks and handlers that had not ended by then: they were cancelled.
     public var stragglers: [String]
 }
@@ -16,6 +19,9 @@ public struct ShutdownReport: Sendable, Hashable {
 final class ShutdownPlan: Sendable {
     private struct State {
         var began: (at: Duration, budget: Duration, reserve: Duration)?
+        var asked: (names: [String], count: Int) = ([], 0)
+        /// Background tasks that did not end although they were asked.
+        var givenUp: [String] = []
         var report: ShutdownReport?
     }
 
@@ -50,11 +56,24 @@ final class ShutdownPlan: Sendable {
         }
     }
 
-    func ended(turn: Duration, stragglers: [String]) {
+    /// Background tasks are asked to stop.
+    ///
+    /// - Parameter names: the oldest of them.
+    func asked(_ names: [String], _ count: Int) { state.withLock { $0.asked = (names, count) } }
+
+    /// Background tasks were given up; counts from the first word of a shutdown on.
+    func givenUp(_ names: [String]) { state.withLock { if $0.began != nil { $0.givenUp += names } } }
+
+    /// Those asked, by name as far as they are named, and those of them given up so far.
+    var overdue: (asked: [String], count: Int, givenUp: [String]) { state.withLock { ($0.asked.names, $0.asked.count, $0.givenUp) } }
+
+    /// - Parameter others: what besides background tasks did not end in time.
+    func ended(turn: Duration, others: [String]) {
         let now = heartbeat.running
         state.withLock { state in
             guard let began = state.began else { return }
-            state.report = ShutdownReport(budget: began.budget, drain: turn - began.at, expiry: now - turn, stragglers: stragglers)
+            state.report = ShutdownReport(
+                budget: began.budget, drain: turn - began.at, expiry: now - turn, asked: state.asked.count, stragglers: state.givenUp + others)
         }
     }
 
@@ -62,17 +81,41 @@ final class ShutdownPlan: Sendable {
 }
 
 extension ResourceManager {
-    /// Says that the process is to be over within `budget`: it isn't ready for work any more, and no background task begins. What runs goes on until `run()` is
-    /// cancelled or stopped, and has what is left of the budget then. The first call's budget holds.
+    /// Says that the process is to be over within `budget`: it isn't ready for work any more, and no background task
+    /// begins. The first call's budget holds.
     ///
-    /// - Parameter budget: by running time; of it a tenth, and at most 2 s, is kept for what is cancelled to come to its end.
+    /// - Parameters:
+    ///   - budget: by running time; of it a tenth, and at most 2 s, is kept for what is cancelled to come to its end.
+    ///   - taskShare: the share of the budget in which background tasks may come to their own end. Then they are asked to
+    ///     stop, whether `run()` has been told to end by then or not; at once if its task is cancelled. At most 0.8, so
+    ///     that they have time to save. With `nil` they are asked once `run()` is cancelled or stopped, and have what is
+    ///     left of the budget then.
     /// - Returns: whether this was the first call.
     @discardableResult
-    public func beginShutdown(within budget: Duration) -> Bool {
-        guard parts.shutdown.begin(budget, reserve: min(budget * 0.1, .seconds(2))) else { return false }
+    public func beginShutdown(within budget: Duration, taskShare: Double? = nil) -> Bool {
+        let reserve = Self.shutdownReserve(of: budget)
+        guard parts.shutdown.begin(budget, reserve: reserve) else { return false }
         parts.lifecycle.refuseWork()
-        parts.tasks.close()
+        if let taskShare {
+            parts.tasks.close(askingAfter: budget * max(0, min(taskShare, 0.8)), within: budget - reserve)
+        } else {
+            parts.tasks.close()
+        }
         return true
+    }
+
+    /// What is kept of the budget of a shutdown for what is cancelled to come to its end.
+    package static func shutdownReserve(of budget: Duration) -> Duration { min(budget * 0.1, .seconds(2)) }
+
+    /// Background tasks that were asked to stop in the shutdown, the oldest by name, and those that did not end all the same.
+    package var overdueTasks: (asked: [String], count: Int, givenUp: [String]) { parts.shutdown.overdue }
+
+    /// Calls `body`, which may block, once `delay` of running time has passed.
+    ///
+    /// - Returns: what calls it off.
+    package func call(after delay: Duration, _ body: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
+        let alarm = parts.alarms.set(.deadline, after: delay) { [threads = parts.threads] in threads.run { () -> Void in body() } }
+        return { alarm.cancel() }
     }
 
     /// What became of the shutdown; `nil` before its end.
@@ -87,14 +130,22 @@ extension ResourceManager {
         parts.volatileMeter.allow(.max, since: .zero)
         parts.shutdown.begin(policy.shutdownBudget)
         let turn = parts.shutdown.now
-        let ended = await lifecycle.terminate(cause: .shutdown, within: parts.shutdown.timeLeft)
-        let left = await withCheckedContinuation { (done: CheckedContinuation<[String], Never>) in
-            parts.threads.run {
-                parts.tasks.close()
-                done.resume(returning: parts.tasks.expireAndWait(.shutdown, within: parts.shutdown.timeLeft, isExtended: true))
+        // Cancelled is not asked to end in good order: tasks have no time of their own then.
+        let ended = await withTaskCancellationHandler {
+            let ended = await lifecycle.terminate(cause: .shutdown, within: parts.shutdown.timeLeft)
+            await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+                parts.threads.run {
+                    parts.tasks.close()
+                    _ = parts.tasks.expireAndWait(.shutdown, within: parts.shutdown.timeLeft, isExtended: true, allowsOwnEnd: true)
+                    done.resume()
+                }
             }
+            return ended
+        } onCancel: {
+            parts.tasks.endOwnTime()
         }
-        parts.shutdown.ended(turn: turn, stragglers: ended.overran.map(\.name) + left)
+        // Tasks given up are known to the plan, whoever asked them and when.
+        parts.shutdown.ended(turn: turn, others: ended.overran.filter { $0.origin != "background task" }.map(\.name))
         parts.hands.stop()
         parts.courier.stop()
     }

@@ -56,8 +56,13 @@ extension BackgroundTaskRegistry {
 
     /// The last of some tasks has ended: the sweep may be over, or the unit idle.
     func settle() {
-        let (ended, isIdle) = gate.withLock { gate in
+        let (ended, isIdle, waiting) = gate.withLock { gate in
             let tally = tally
+            var waiting: [@Sendable () -> Void] = []
+            if let ownEnd = gate.ownEnd, tally.count == 0, gate.offers == 0 {
+                waiting = ownEnd.waiting
+                gate.ownEnd?.waiting = []
+            }
             var ended: TaskGate.Sweep?
             if let sweep = gate.sweep, sweep.askers == 0, !sweep.isEnding, tally.expiring == 0, gate.offers == 0 {
                 ended = sweep
@@ -66,8 +71,9 @@ extension BackgroundTaskRegistry {
             }
             let isIdle = gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
             if isIdle { gate.toldIdleAt = tally.ended }
-            return (ended, isIdle)
+            return (ended, isIdle, waiting)
         }
+        for done in waiting { done() }
         if let ended { finish(ended, []) }
         if isIdle { tell(\.whenIdle) }
     }
@@ -124,8 +130,9 @@ extension BackgroundTaskRegistry {
 
     private func finish(_ sweep: TaskGate.Sweep, _ names: [String]) {
         sweep.alarm?.cancel()
-        for done in sweep.waiting { done(names) }
+        // Before those who wait go on: the report of a shutdown has these names.
         if !names.isEmpty { tellGivenUp(sweep.reason, names) }
+        for done in sweep.waiting { done(names) }
         tell(\.whenOpened)
     }
 
@@ -133,9 +140,13 @@ extension BackgroundTaskRegistry {
 
     /// Asks every running task to stop, blocks until none of them runs, at most for `grace`, and gives up the rest.
     ///
-    /// - Parameter isExtended: whether time is asked for: before the wait begins and again whenever half of it has passed, while a task lives.
+    /// - Parameters:
+    ///   - isExtended: whether time is asked for: before the wait begins and again whenever half of it has passed, while a task lives.
+    ///   - allowsOwnEnd: whether tasks are asked only when their own time in the shutdown under way is over (`close(askingAfter:within:)`).
     /// - Returns: the names of those given up.
-    func expireAndWait(_ reason: ExpirationReason, within grace: Duration, isExtended: Bool = false) -> [String] {
+    func expireAndWait(
+        _ reason: ExpirationReason, within grace: Duration, isExtended: Bool = false, allowsOwnEnd: Bool = false
+    ) -> [String] {
         let heartbeat = alarms.heartbeat
         let parker = Parker(), outcome = Outcome(parker)
         let deadline = heartbeat.running + grace
@@ -152,11 +163,17 @@ extension BackgroundTaskRegistry {
         }
 
         var next = ask(grace)
-        expire(reason, within: grace) { outcome.set($0) }
+        var waits = allowsOwnEnd && awaitOwnEnd(before: deadline) { parker.unpark() }
+        if !waits { expire(reason, within: grace) { outcome.set($0) } }
         // An alarm gives up what is left; should it not come, this thread does, and returns in any case. A freeze counts as
         // no more than the pause it fell into.
         var waited = Duration.zero
         while true {
+            if waits, !isInOwnTime || !hasLiveTasks {
+                waits = false
+                endOwnTime()
+                expire(reason, within: max(.zero, deadline - heartbeat.running)) { outcome.set($0) }
+            }
             if let names = outcome.names { return names }
             if let due = next, heartbeat.running >= due { next = ask(deadline - heartbeat.running) }
             waited += alarms.wait(on: parker, atMost: Self.leastPause)
@@ -166,6 +183,48 @@ extension BackgroundTaskRegistry {
             }
         }
     }
+
+    // MARK: Their own end
+
+    /// Nothing begins any more. What runs may come to its own end for `patience`; then it is asked to stop, and given up `grace` after this call.
+    func close(askingAfter patience: Duration, within grace: Duration) {
+        let running = alarms.heartbeat.running
+        gate.withLock { gate in
+            guard !gate.isClosed else { return }
+            gate.isClosed = true
+            gate.ownEnd = TaskGate.OwnEnd(asksAt: running + patience, givesUpAt: running + grace)
+            if patience > .zero { gate.ownEnd?.alarm = alarms.set(.deadline, after: patience) { [self] in endOwnTime() } }
+            decree(gate)
+        }
+        if patience <= .zero { endOwnTime() }
+    }
+
+    /// Asks those that run to stop now, if a shutdown has left them their own time.
+    func endOwnTime() {
+        let ended = gate.withLock { $0.ownEnd.take() }
+        guard let ended else { return }
+        ended.alarm?.cancel()
+        let running = tally.count
+        if running > 0 { tellAsked(statuses(atMost: Self.mostNamed).map(\.name), running) }
+        expire(.shutdown, within: max(.zero, ended.givesUpAt - alarms.heartbeat.running))
+        for done in ended.waiting { done() }
+    }
+
+    private var isInOwnTime: Bool { gate.withLock { $0.ownEnd != nil } }
+
+    /// Has `done` called when no task runs any more or those that do are asked.
+    ///
+    /// - Returns: false if tasks have no time of their own, or none that ends before `deadline`.
+    private func awaitOwnEnd(before deadline: Duration, _ done: @escaping @Sendable () -> Void) -> Bool {
+        gate.withLock { gate in
+            guard let ownEnd = gate.ownEnd, ownEnd.asksAt < deadline else { return false }
+            gate.ownEnd?.waiting.append(done)
+            return true
+        }
+    }
+
+    /// So many are named where all are counted.
+    private static var mostNamed: Int { 8 }
 
     /// How long after its grace a sweep is waited for.
     private static var patience: Duration { .seconds(1) }

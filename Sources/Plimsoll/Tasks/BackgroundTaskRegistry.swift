@@ -23,6 +23,8 @@ final class BackgroundTaskRegistry: Sendable {
         var whenOpened: (@Sendable () -> Void)?
         /// These had not ended by the end of their grace and were given up.
         var whenGivenUp: (@Sendable (ExpirationReason, [String]) -> Void)?
+        /// A shutdown asks tasks to stop: the names of the oldest, and how many there are.
+        var whenAsked: (@Sendable ([String], Int) -> Void)?
         /// A shutdown waits for tasks, and needs so much time. May take its time.
         var whenTimeIsNeeded: (@Sendable (Duration) -> Void)?
     }
@@ -64,6 +66,7 @@ final class BackgroundTaskRegistry: Sendable {
     func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
     func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
     func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) { listeners.withLock { $0.whenGivenUp }?(reason, names) }
+    func tellAsked(_ names: [String], _ count: Int) { listeners.withLock { $0.whenAsked }?(names, count) }
     var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
 
     /// Its owner is gone: from now on tasks end by themselves. Shards and book keep each other alive until then; a weak reference would make each
@@ -170,7 +173,7 @@ final class BackgroundTaskRegistry: Sendable {
 
     /// Says in every shard what holds from now on.
     func decree(_ gate: TaskGate, condemning: Bool = false) {
-        let refusal = gate.refusal, isWatched = gate.inBackgroundSince != nil
+        let refusal = gate.refusal, isWatched = gate.inBackgroundSince != nil || gate.ownEnd != nil
         for shard in shards { shard.decree(refusal, isWatched: isWatched, condemning: condemning) }
     }
 }

@@ -16,6 +16,16 @@ struct TaskGate {
         var waiting: [@Sendable ([String]) -> Void] = []
     }
 
+    /// The time in which tasks may come to their own end.
+    struct OwnEnd {
+        /// When those that run are asked to stop, and when they are given up.
+        var asksAt: Duration
+        var givesUpAt: Duration
+        var alarm: Alarms.Alarm?
+        /// Called when none runs any more, or those that do are asked.
+        var waiting: [@Sendable () -> Void] = []
+    }
+
     /// When the unit went into the background; `nil` in the foreground.
     private(set) var inBackgroundSince: Duration?
     /// Which stay in the background it is.
@@ -25,6 +35,8 @@ struct TaskGate {
     var isSpent = false
     var sweep: Sweep?
     var allowanceAlarm: Alarms.Alarm?
+    /// A shutdown has begun in which tasks may still come to their own end; `nil` before, and once they have been asked to stop.
+    var ownEnd: OwnEnd?
     private var sweeps = 0
     /// Work handed over whose acceptance is waited for.
     var offers = 0

@@ -7,18 +7,36 @@ import PlimsollService
 import ServiceLifecycle
 import UnixSignals
 
-/// A group of services that are idle, until SIGTERM.
+/// Where the work of a background task runs, for a service that is shut down.
+enum TaskShape: String, CaseIterable, ExpressibleByArgument {
+    /// In the `run()` of a service, which awaits it.
+    case awaited
+    /// In a task that no service knows.
+    case detached
+    /// In a task of a service, which waits for it once it is told of the shutdown.
+    case owned
+}
+
+/// A group of services that are idle, until SIGTERM; or one with a background task that does not end by itself.
 struct GroupedServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_grouped", abstract: "Part of `bench service`.", shouldDisplay: false)
 
     @Flag(help: "Without the library, for comparison.") var bare = false
+    @Option(help: "Have a background task of that shape.") var task: TaskShape?
+    @Option(help: "Seconds of the shutdown's budget.") var budget: Double?
+
+    func validate() throws { try Allowed.seconds(budget, "--budget", in: 0.1...600) }
 
     func run() async throws {
         var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
         settings.logger = Logger(label: "plimsoll") { _ in SwiftLogNoOpLogHandler() }
+        if let budget { settings.shutdownBudget = .seconds(budget) }
         let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .mebibytes(1)))
-        let services: [any Service] = bare ? [IdleServer()] : [manager, IdleServer(), manager.shutdownBeacon]
+        let services: [any Service] =
+            if let task { [manager, Exporter(manager: manager, shape: task), manager.shutdownBeacon] } else if bare { [IdleServer()] } else {
+                [manager, IdleServer(), manager.shutdownBeacon]
+            }
         let group = ServiceGroup(
             configuration: .init(
                 services: services.map { .init(service: $0) }, gracefulShutdownSignals: [.sigterm],
@@ -35,13 +53,45 @@ struct GroupedServiceCommand: AsyncParsableCommand {
     }
 }
 
-/// From SIGTERM to the end of an idle service.
+/// A service whose background task works on for an hour, and when it is asked to stop, saves for another.
+private struct Exporter: Service {
+    let manager: ResourceManager
+    let shape: TaskShape
+
+    func run() async throws {
+        switch shape {
+        case .awaited: await export()
+        case .detached: Task { await export() }
+        case .owned:
+            let work = Task { await export() }
+            try await gracefulShutdown()
+            await work.value
+        }
+        try await gracefulShutdown()
+    }
+
+    private func export() async {
+        try? await manager.withBackgroundTask("export") { _ in
+            Output.line("ready")
+            try await Task.sleep(for: .seconds(3600))
+        } onExpiration: { _, _ in
+            Output.line("asked")
+            try? await Task.sleep(for: .seconds(3600))
+        }
+    }
+}
+
+/// From SIGTERM to the end of an idle service, and of services with a background task that would go on for long.
 struct ServiceBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "service")
 
     @Option(help: "Runs of each.") var runs = 20
+    @Option(help: "Seconds of the budget of a shutdown with a background task.") var budget = 4.0
 
-    func validate() throws { try Allowed.count(runs, "--runs", in: 1...1000) }
+    func validate() throws {
+        try Allowed.count(runs, "--runs", in: 1...1000)
+        try Allowed.seconds(budget, "--budget", in: 0.5...600)
+    }
 
     func run() throws {
         try reportingFailure {
@@ -55,11 +105,29 @@ struct ServiceBenchCommand: ParsableCommand {
             Bench.figure("service.sigterm-exit", middle, "ms")
             Bench.figure("service.sigterm-exit.slowest", slowest, "ms")
             Bench.figure("service.sigterm-exit.bare", bare, "ms")
+            try measureBudget()
         }
     }
 
+    /// How much longer than its budget a shutdown takes, and which share of the budget passed before the task was asked.
+    private func measureBudget() throws {
+        var over: [Double] = []
+        for shape in TaskShape.allCases {
+            let end = try Self.end(["--task", shape.rawValue, "--budget", "\(budget)"], within: .seconds(budget + 30))
+            guard let asked = end.asked else { throw Failure.failed("the \(shape.rawValue) task was not asked to stop: the figure proves nothing") }
+            over.append(max(0, end.took.inSeconds - budget))
+            Bench.figure("shutdown.over-budget.\(shape.rawValue)", over.last ?? .nan, "s")
+            Bench.figure("shutdown.asked-after.\(shape.rawValue)", asked.inSeconds / budget, "ratio")
+            Bench.figure("shutdown.ended-after.\(shape.rawValue)", end.took.inSeconds / budget, "ratio")
+        }
+        Bench.figure("shutdown.over-budget", over.max() ?? .nan, "s")
+    }
+
     /// Milliseconds.
-    private static func measure(_ arguments: [String]) throws -> Double {
+    private static func measure(_ arguments: [String]) throws -> Double { try end(arguments, within: .seconds(30)).took.milliseconds }
+
+    /// From SIGTERM to the end, and to when the task of the service was asked to stop.
+    private static func end(_ arguments: [String], within limit: Duration) throws -> (took: Duration, asked: Duration?) {
         let signals = SignalQueue(), child = try ChildProcess(ChildProcess.itself, ["plimsoll", "_grouped"] + arguments, readsOutput: true)
         defer { child.end(within: .zero) }
         var isUp = false
@@ -71,10 +139,15 @@ struct ServiceBenchCommand: ParsableCommand {
         // Everything that begins beside the service has begun by then.
         _ = signals.next(within: .milliseconds(100))
         let began = SteadyClock.now
+        var asked: Duration?
         child.signal(SIGTERM)
-        while child.poll() == nil, SteadyClock.now - began < .seconds(30) { _ = signals.next(within: .seconds(1)) }
+        // Its end is told by a signal; that its task is asked is seen within 10 ms.
+        while child.poll() == nil, SteadyClock.now - began < limit {
+            _ = signals.next(within: .milliseconds(10))
+            if asked == nil, child.output?.lines().contains("asked") == true { asked = SteadyClock.now - began }
+        }
         let took = SteadyClock.now - began, ending = child.end(within: .zero)
         guard ending == .exited(0) else { throw Failure.failed("the service ended with status \(ending.status) instead of 0") }
-        return took.milliseconds
+        return (took, asked)
     }
 }

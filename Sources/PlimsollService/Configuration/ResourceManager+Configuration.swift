@@ -14,8 +14,8 @@ extension ResourceManager {
         self.init(source: source, settings: try ServiceSettings(reader: reader, defaults: defaults))
     }
 
-    /// Follows the settings that may change while the process runs (`ServiceSettings.Key.isLive`), until the task is cancelled: dry run, the shutdown's budget and
-    /// drain delay, limits of caches. For a reader whose provider reloads. A value that isn't allowed is said in the log, once, and the one before holds.
+    /// Follows the settings that may change while the process runs (`ServiceSettings.Key.isLive`), until the task is cancelled: dry run, the shutdown's budget,
+    /// its share for tasks and drain delay, limits of caches. For a reader whose provider reloads. A value that isn't allowed is said in the log, once, and the one before holds.
     ///
     /// - Throws: what the reader's provider throws.
     public func follow(_ reader: ConfigReader) async throws {

@@ -17,6 +17,10 @@ extension Setting {
             "shutdown.drainDelay", "0s", .zero ... .seconds(600), "0 to 10m",
             "how long the other services go on after the process said it isn't ready", isLive: true
         ) { $0.drainDelay = $1 },
+        share(
+            "shutdown.taskShare", "0.5", "the share of the budget in which background tasks may come to their own end before they are asked to stop",
+            atMost: 0.8, isLive: true
+        ) { $0.shutdownTaskShare = $1 },
     ]
 
     private static let handlers: [Setting] = [

@@ -59,9 +59,10 @@ struct Setting: Sendable {
     }
 
     static func share(
-        _ key: String, _ standard: String, _ meaning: String, _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
+        _ key: String, _ standard: String, _ meaning: String, atMost: Double = 1, isLive: Bool = false,
+        _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
     ) -> Setting {
-        setting(key, "share", standard, 0.0...1.0, "0 to 1", meaning, read: { Double($0) }, set)
+        setting(key, "share", standard, 0...atMost, "0 to \(atMost == 1 ? "1" : "\(atMost)")", meaning, isLive: isLive, read: { Double($0) }, set)
     }
 
     static func size(

@@ -3,10 +3,11 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// Writes what a manager does to the log: at `info` and below, but for one warning when the level becomes critical and one before the process ends itself.
+/// Writes what a manager does to the log: at `info` and below, but for warnings when the level becomes critical, before
+/// the process ends itself, and when a shutdown does not keep its budget.
 ///
 /// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`, `limit_bytes`, `action`, `mode`, `outcome`,
-/// `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `seconds`, `stragglers`.
+/// `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `seconds`, `budget`, `tasks`, `asked`, `given_up`, `stragglers`.
 final class ManagerLog: Sendable {
     private let logger: Logger
     private let rest: Duration
@@ -73,15 +74,47 @@ final class ManagerLog: Sendable {
         logger.log(level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)", metadata: metadata)
     }
 
-    /// What became of the shutdown.
+    /// What became of the shutdown: a warning if it took longer than its budget, or not everything ended in time.
     func ended(_ report: ShutdownReport?) {
         guard let report else { return }
-        logger.info(
-            report.stragglers.isEmpty ? "memory is watched no longer" : "memory is watched no longer; not everything ended in time",
+        let isLate = report.drain + report.expiry > report.budget
+        logger.log(
+            level: report.stragglers.isEmpty && !isLate ? .info : .warning,
+            report.stragglers.isEmpty
+                ? isLate ? "memory is watched no longer; the shutdown took longer than its budget" : "memory is watched no longer"
+                : "memory is watched no longer; not everything ended in time",
             metadata: [
                 "plimsoll.budget": "\(report.budget)", "plimsoll.drain": "\(report.drain)", "plimsoll.expiry": "\(report.expiry)",
-                "plimsoll.stragglers": "\(report.stragglers.joined(separator: ", "))",
+                "plimsoll.asked": "\(report.asked)", "plimsoll.given_up": "\(report.stragglers.count)",
+                "plimsoll.stragglers": "\(Self.list(report.stragglers))",
             ])
+    }
+
+    /// The budget of a shutdown is all but spent, and services go on.
+    func overdue(_ budget: Duration, _ manager: ResourceManager) {
+        logger.warning(
+            "services have not ended within the shutdown's budget and are cancelled", metadata: Self.overdueTasks(budget, manager))
+    }
+
+    /// The budget of a shutdown is spent, and the process lives on.
+    func outlived(_ budget: Duration, _ manager: ResourceManager) {
+        logger.warning(
+            "the process outlives the shutdown's budget: something does not end although it was cancelled",
+            metadata: Self.overdueTasks(budget, manager))
+    }
+
+    private static func overdueTasks(_ budget: Duration, _ manager: ResourceManager) -> Logger.Metadata {
+        let tasks = manager.overdueTasks
+        return [
+            "plimsoll.budget": "\(budget)", "plimsoll.tasks": "\(list(tasks.asked, of: tasks.count))", "plimsoll.asked": "\(tasks.count)",
+            "plimsoll.given_up": "\(tasks.givenUp.count)", "plimsoll.stragglers": "\(list(tasks.givenUp))",
+        ]
+    }
+
+    /// The first of many names, as there may be a million.
+    private static func list(_ names: [String], of count: Int? = nil) -> String {
+        let named = names.prefix(32), left = (count ?? names.count) - named.count
+        return named.joined(separator: ", ") + (left > 0 ? " and \(left) more" : "")
     }
 
     /// The service manager could not be told; the same reason again is not news.

@@ -7,7 +7,9 @@ public import ServiceLifecycle
 ///         services: [.init(service: manager), .init(service: server), .init(service: manager.shutdownBeacon)],
 ///         gracefulShutdownSignals: [.sigterm], logger: logger))
 ///
-/// Run in a group it ends gracefully: background tasks are asked to stop, those that don't are named in the log, state is saved.
+/// Run in a group it ends gracefully: background tasks come to their own end or are asked to stop, those that don't are
+/// named in the log, state is saved. It throws `ShutdownOverrun` if other services have not ended when the budget is all
+/// but spent, so that the group cancels them.
 extension ResourceManager: Service {}
 
 extension ResourceManager: HostedManager {
@@ -15,13 +17,17 @@ extension ResourceManager: HostedManager {
 }
 
 extension ResourceManager {
-    /// The last service of a group, so that it hears of a shutdown first: the process is no longer ready, no background task begins, and the budget of the shutdown
-    /// (`ServiceSettings.shutdownBudget`) runs. It is over at once, unless `ServiceSettings.drainDelay` keeps the others serving for a while: until whoever sends
-    /// requests has seen that the process isn't ready.
+    /// The last service of a group, so that it hears of a shutdown first: the process is no longer ready, no background
+    /// task begins, and the budget of the shutdown (`ServiceSettings.shutdownBudget`) runs. Without a beacon the budget
+    /// begins with the manager's turn, after all others have ended.
+    ///
+    /// The beacon is over at once, unless `ServiceSettings.drainDelay` keeps the others serving for a while: until those
+    /// who send requests have seen that the process isn't ready.
     public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
 
-    /// What surrounds the manager as a service. Set it before the manager runs: of later changes only those of `shutdownBudget`, `drainDelay` and `cacheLimits`
-    /// are seen; `isDryRun` is the manager's own. A manager keeps the policy it was made with, whatever `policy` says here.
+    /// What surrounds the manager as a service. Set it before the manager runs: of later changes only those of
+    /// `shutdownBudget`, `shutdownTaskShare`, `drainDelay` and `cacheLimits` are seen; `isDryRun` is the manager's own. A
+    /// manager keeps the policy it was made with, whatever `policy` says here.
     public var serviceSettings: ServiceSettings {
         get { serviceHost.settings }
         set {

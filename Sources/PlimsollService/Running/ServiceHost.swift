@@ -11,13 +11,26 @@ import Tracing
 
 /// What is around a manager while it runs as a service: a log, instruments, and the service manager.
 final class ServiceHost: ManagerHost {
-    private let state: Mutex<(settings: ServiceSettings, link: ServiceManagerLink?)>
+    private struct State {
+        var settings: ServiceSettings
+        var link: ServiceManagerLink?
+        /// It is the manager's turn to end, or its run is over.
+        var hasTurn = false
+        /// Time for that came before its turn did.
+        var isOverdue = false
+        /// The run has ended in time.
+        var isOver = false
+        /// What calls off the looks at a shutdown.
+        var looks: [@Sendable () -> Void] = []
+    }
+
+    private let state: Mutex<State>
     // The manager owns its host; it lives as long as anybody runs it.
     private unowned let manager: ResourceManager
 
     init(_ manager: ResourceManager) {
         self.manager = manager
-        state = Mutex((ServiceSettings(policy: manager.policy), nil))
+        state = Mutex(State(settings: ServiceSettings(policy: manager.policy)))
     }
 
     var settings: ServiceSettings {
@@ -46,23 +59,74 @@ final class ServiceHost: ManagerHost {
             admin?.stop()
             for registration in registrations { registration.cancel() }
         }
-        try await withGracefulShutdownHandler {
-            try await loop()
-        } onGracefulShutdown: {
-            self.beginShutdown()
-            manager.stop()
+        do {
+            try await withGracefulShutdownHandler {
+                try await loop()
+            } onGracefulShutdown: {
+                self.state.withLock { $0.hasTurn = true }
+                self.beginShutdown()
+                manager.stop()
+            }
+        } catch {
+            callOffLooks()
+            throw error
+        }
+        let isOverdue = state.withLock { state in
+            state.hasTurn = true
+            return state.isOverdue
         }
         log.ended(manager.shutdownReport)
+        if isOverdue, !Task.isCancelled { throw ShutdownOverrun(manager.shutdownReport?.budget ?? settings.shutdownBudget) }
+        callOffLooks()
     }
 
     /// The first word of a shutdown, from whoever hears of it first.
     func beginShutdown() {
-        let (settings, link) = state.withLock { $0 }
-        guard manager.beginShutdown(within: settings.shutdownBudget) else { return }
-        link?.stopping(within: settings.shutdownBudget)
+        let (settings, link) = state.withLock { ($0.settings, $0.link) }
+        let budget = settings.shutdownBudget
+        guard manager.beginShutdown(within: budget, taskShare: settings.shutdownTaskShare) else { return }
+        link?.stopping(within: budget)
         logger.info(
             "shutting down",
-            metadata: ["plimsoll.budget": "\(settings.shutdownBudget)", "plimsoll.tasks": "\(manager.tasksStatus.running)"])
+            metadata: [
+                "plimsoll.budget": "\(budget)", "plimsoll.task_share": "\(settings.shutdownTaskShare)",
+                "plimsoll.tasks": "\(manager.tasksStatus.running)",
+            ])
+        // No budget is no bound either: services end when they do.
+        guard budget > .zero else { return }
+        // The looks hold the manager until they are called off, at the latest to the end of the budget. Tasks are given up at the beginning of the reserve;
+        // services have half of it to notice.
+        let manager = manager
+        let looks = [
+            manager.call(after: budget - ResourceManager.shutdownReserve(of: budget) / 2) { [self] in endWithoutTurn(manager) },
+            manager.call(after: budget) { [self] in ManagerLog(logger, rest: .zero).outlived(budget, manager) },
+        ]
+        let isOver = state.withLock { state in
+            state.looks = looks
+            return state.isOver
+        }
+        if isOver { callOffLooks() }
+    }
+
+    /// Tasks have been cancelled by now, and what awaits them should have ended; services that have not keep the manager from its turn. It ends all the same: as
+    /// that is an error to the group, the group cancels the others.
+    private func endWithoutTurn(_ manager: ResourceManager) {
+        let isOverdue = state.withLock { state in
+            if !state.hasTurn { state.isOverdue = true }
+            return state.isOverdue
+        }
+        guard isOverdue else { return }
+        ManagerLog(logger, rest: .zero).overdue(settings.shutdownBudget, manager)
+        manager.stop()
+    }
+
+    private func callOffLooks() {
+        let looks = state.withLock { state in
+            state.isOver = true
+            defer { state.looks = [] }
+            return state.looks
+        }
+        for callOff in looks { callOff() }
     }
 
     private func makeLink(_ log: ManagerLog) -> ServiceManagerLink? {
@@ -103,4 +167,17 @@ final class ServiceHost: ManagerHost {
         }
         return duties
     }
+}
+
+/// A shutdown whose budget was spent before the other services of the group had ended.
+public struct ShutdownOverrun: Error, Sendable, Hashable, CustomStringConvertible {
+    /// What there was from the first word of the shutdown to the end.
+    public var budget: Duration
+    /// What could not be, why, and what to do.
+    public var description: String {
+        "cannot end the group in good order within shutdown.budget (\(budget)) because a service had not ended by then; its services are cancelled now. "
+            + "Have services end when they are shut down, or raise shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET)"
+    }
+
+    init(_ budget: Duration) { self.budget = budget }
 }

@@ -8,9 +8,17 @@ public struct ServiceSettings: Sendable {
     public var policy: PressurePolicy
     /// Whether the manager looks and acts at all; see `ResourceManager.run()`.
     public var isEnabled = true
-    /// From the first word of a shutdown to its end: others drain, then background tasks are asked to stop, and what doesn't is cancelled and named in the log.
-    /// Keep it below what the service manager gives (`TimeoutStopSec=`, 90 s; `terminationGracePeriodSeconds`, 30).
+    /// From the first word of a shutdown to its end, whichever service waits for which.
+    ///
+    /// Services drain, and background tasks come to their own end; tasks that go on are asked to stop after
+    /// `shutdownTaskShare` of the budget. A tenth before its end, at most 2 s, those that still run are given up and named
+    /// in the log; half of that later the other services are cancelled. Keep the budget below what the service manager
+    /// gives (`TimeoutStopSec=`, 90 s; `terminationGracePeriodSeconds`, 30). With zero tasks are given up at once, and
+    /// services are not cancelled.
     public var shutdownBudget = Duration.seconds(25)
+    /// The share of the budget in which background tasks may come to their own end before they are asked to stop. What
+    /// lies outside of 0 to 0.8 counts as the nearer of these.
+    public var shutdownTaskShare = 0.5
     /// How long the other services go on after the process has said that it isn't ready; part of the budget.
     public var drainDelay = Duration.zero
     /// Limits of caches by name, for those whose code doesn't know how large the machine is; of one that is registered later, too.
