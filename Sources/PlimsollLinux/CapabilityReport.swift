@@ -147,7 +147,9 @@ extension GroupObserver {
             let advice = "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
             let why =
                 brake.map { $0.failure ?? "not set yet" }
-                ?? (options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
+                ?? (group.version == .v1
+                    ? "cgroup version 1 has no memory.high"
+                    : options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
             report.dead("brake", why, remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
         }
     }

@@ -1,9 +1,9 @@
 import Plimsoll
-import PlimsollService
 import PlimsollTesting
 import Testing
 
 @testable import PlimsollCLI
+@testable import PlimsollService
 
 /// What `plimsoll status` and its like say of a manager.
 @Suite struct AdminTextTests {
@@ -24,7 +24,57 @@ import Testing
         manager.register("sqlite\u{1B}", byteCount: { 4096 }, release: { _ in 0 })
         var status = manager.status
         status.holders[0].unansweredSeconds = 12.34
-        #expect(AdminText.status(status).contains("caches     1 hold 4 KiB; sqlite\u{FFFD} has not answered for 12.3 s"))
+        #expect(AdminText.status(status).contains("holders    1 hold 4 KiB; sqlite\u{FFFD} has not answered for 12.3 s"))
         #expect(AdminText.caches(status.holders).contains("sqlite\u{FFFD}, no answer for 12.3 s"))
+    }
+
+    @Test func `a level that is held says until when and why, in each text`() throws {
+        var answer = try TopViewTests.answer()
+        manager.lifecycle.quiesce.add(RequestShedder("http"))
+        var status = try #require(answer.status), memory = try #require(status.memory)
+        status.level = "critical"
+        (memory.observed, memory.evidence, memory.heldFor, memory.heldUntilSeconds) = ("normal", "none", "growth", 104.2)
+        status.memory = memory
+        status.admissions = manager.status.admissions
+        (status.admissions[0].refused, status.admissions[0].refusedPerSecond) = (5, 2.5)
+        answer.status = status
+        let text = AdminText.status(status)
+        #expect(text.contains("level      critical, held until 4.2 s from now, because of: growth\n"), "\(text)")
+        #expect(text.contains("evidence   none in the last look, which saw normal"), "\(text)")
+        #expect(text.contains("growth     3 MiB/s: at this rate the limit is met in 32 s\n"), "\(text)")
+        #expect(text.contains("5 refused; memory is short, and 2.5 are refused a second"), "\(text)")
+        #expect(text.contains("heap caches 100 MiB") && text.contains("holders    2 hold"))
+        #expect(TopViewTests.frame(answer, 132, 24).contains("critical, held until 4.2 s from now, because of: growth, 12 MiB short"))
+        let sentences = AdminExplanation(status).sentences
+        #expect(
+            sentences[0].contains("critical is held for 4.2 s more, if no look sees it again. It was reached because at its present growth"),
+            "\(sentences)")
+        #expect(sentences[1] == "Since memory is short, \"http\" refuses 2.5 a second.")
+    }
+
+    @Test func `what a column counts is its name`() {
+        manager.register("sqlite", byteCount: { 4096 }, release: { _ in 0 })
+        #expect(AdminText.caches(manager.status.holders).split(separator: "\n")[0].hasSuffix("rebuild cost"))
+    }
+
+    @Test(arguments: [
+        ("refused: the ladder is off", "what can pause was to pause, which was refused: the ladder is off."),
+        ("overran: a, b", "what can pause was paused. Not within its time: a, b."), ("done", "what can pause was paused."),
+    ])
+    func `a sentence about what was refused does not say that it was done`(outcome: String, sentence: String) throws {
+        var status = try #require(try TopViewTests.answer(actions: 1).status)
+        (status.actions[0].action, status.actions[0].outcome) = ("quiesce", outcome)
+        #expect(AdminExplanation(status).sentences.last?.hasSuffix(": " + sentence) == true, "\(AdminExplanation(status).sentences)")
+    }
+
+    @Test(arguments: [
+        ("/proc/pressure/memory, the machine's, as no group is to be seen", "all tasks of the machine, since it was started"),
+        ("/sys/fs/cgroup/a/memory.pressure", "the group's tasks, since the group was made"),
+    ])
+    func `doctor says whose stall it tells`(detail: String, whose: String) {
+        let capabilities = Capabilities(footing: .ownGroup, signals: [.init("stall", isLive: true, detail)])
+        let reading = PressureReading(at: .zero, boundary: .maximum, limit: .mebibytes(64), stall: .init(some: .milliseconds(485)))
+        let text = DoctorCommand.text(capabilities, reading)
+        #expect(text.contains("stalled     485 ms: " + whose), "\(text)")
     }
 }

@@ -49,12 +49,12 @@ import Testing
 
     @Test func `80 by 24`() throws {
         let expected = """
-            shop (4711)  active  warning (headroom)                                  q quits
+            shop (4711)  active  warning (headroom), 12 MiB short                    q quits
             usage      [█████████████████████████████████████W▒▒▒▒c▒▒▒·]  500 MiB of 512 MiB
-            available  96 MiB   resident 420 MiB   caches 100 MiB   volatile 0 B
-            growth     3 MiB/s, 32 s left   stalled 3.4 %   short 12 MiB
+            available  96 MiB   resident 420 MiB   heap caches 100 MiB   volatile 0 B
+            growth     3 MiB/s: at this rate the limit is met in 32 s   stalled 3.4 %
 
-            CACHES
+            HOLDERS
             media/thumbs      [███████████······]   95 MiB of 128 MiB    90 % hits cheap
             thumbs-1          [██████···········]   48 MiB               90 % hits cheap
 
@@ -71,11 +71,11 @@ import Testing
 
     @Test func `40 by 10: what has no room is counted`() throws {
         let expected = """
-            shop (4711)  active  warning (headroom)
+            shop (4711)  active  warning (headroom),
             usage      [█████Wc]  500 MiB of 512 MiB
-            available  96 MiB   resident 420 MiB   c
-            growth     3 MiB/s, 32 s left   stalled
-            CACHES  (1 more)
+            available  96 MiB   resident 420 MiB   h
+            growth     3 MiB/s: at this rate the lim
+            HOLDERS  (1 more)
             media/t… [███·]   95 MiB of 128 MiB    9
             TASKS
             export-0 [███·]   12.3 s  3 of 4  asked
@@ -97,7 +97,7 @@ import Testing
 
     @Test func `each part gets its share of the lines, and what others leave`() throws {
         let lines = TopView(columns: 80, rows: 24).frame(try Self.answer(caches: 40, tasks: 2, actions: 40))
-        #expect(lines[5] == "CACHES  (34 more)")
+        #expect(lines[5] == "HOLDERS  (34 more)")
         #expect(lines.count { $0.contains("hits") } == 6)
         #expect(lines.contains("TASKS"))
         #expect(lines.contains("LAST ACTIONS  (34 more)"))

@@ -77,7 +77,7 @@ import Testing
 
     @Test(arguments: [
         (nil as String?, false, "the supervisor was asked to have the process stand still."),
-        ("no supervisor is connected", false, "the process was to stand still. It was not all done: refused: no supervisor is connected."),
+        ("no supervisor is connected", false, "the process was to stand still, which was refused: no supervisor is connected."),
         (nil, true, "the process was to stand still, had this been no dry run."),
     ])
     func `that a supervisor was asked is said only where one was`(refusal: String?, isDryRun: Bool, sentence: String) async throws {

@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ([:], "neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set. Set RuntimeDirectory= in the unit, or give AdminEndpoint a path"),
+        ([:], "neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set; set RuntimeDirectory= in the unit, or PLIMSOLL_ADMIN_SOCKET to a path"),
         (["RUNTIME_DIRECTORY": "shop"], "$RUNTIME_DIRECTORY is \"shop\", which is no absolute path"),
         (["XDG_RUNTIME_DIR": "here"], "$XDG_RUNTIME_DIR is \"here\", which is no absolute path"),
     ])

@@ -1,4 +1,5 @@
 // The snippets of docs/Plimsoll.docc, as an application has them: no @testable here.
+import Configuration
 import Foundation
 import Logging
 public import Plimsoll
@@ -95,6 +96,21 @@ public final class TileRenderer: Sendable {
 
     private func trim() {}
     private func render(_ path: String) async throws -> [UInt8] { Array(path.utf8) }
+
+    @Test func `a configuration is taken from the environment, or from what else provides one`() throws {
+        let yourFile = InMemoryProvider(values: [:])
+        // It may end the process: compiled and not run.
+        func start() throws {
+            let settings = ConfigurationProblem.orExit { try ServiceSettings.fromEnvironment() }
+            let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+            let config = ConfigReader(providers: [EnvironmentVariablesProvider(), yourFile])
+            let configured = try ResourceManager(source: LinuxPressureSource(), reader: config.scoped(to: "plimsoll"))
+            _ = (manager, configured)
+        }
+        _ = start
+        let settings = ConfigurationProblem.orExit { try ServiceSettings(environment: ["PLIMSOLL_DRY_RUN": "yes"]) }
+        #expect(settings.policy.isDryRun)
+    }
 
     @Test func `an application in four steps`() async throws {
         let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }, server = Idle()

@@ -39,26 +39,38 @@ final class LogBook: Sendable {
 }
 
 @Suite(.timeLimit(.minutes(5))) struct LogTests {
-    private func event(_ level: PressureLevel, _ id: UInt64 = 1) -> PressureEvent {
-        PressureEvent(id: id, level: level, previous: .normal, shortfall: .mebibytes(3), timeLeft: nil, evidence: .headroom)
+    private func event(_ level: PressureLevel, from previous: PressureLevel = .normal, _ id: UInt64 = 1) -> PressureEvent {
+        PressureEvent(id: id, level: level, previous: previous, shortfall: .mebibytes(3), timeLeft: nil, evidence: .headroom)
     }
 
-    @Test func `entering critical is the only warning, once in a while, and how many were left out is said`() {
+    @Test func `a rise is a warning, once in a while for each level, and how many were left out is said; a fall is a notice`() {
         let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
         let log = ManagerLog(book.logger, rest: .seconds(60), clock: { now.withLock { $0 } })
-        for (second, level) in [(0, PressureLevel.warning), (1, .critical), (2, .normal), (10, .critical), (20, .critical), (61, .critical)] {
+        let levels: [(Int, PressureLevel)] = [
+            (0, .warning), (1, .critical), (2, .warning), (3, .normal), (10, .critical), (15, .normal), (20, .critical), (21, .normal),
+            (61, .critical),
+        ]
+        var last = PressureLevel.normal
+        for (second, level) in levels {
             now.withLock { $0 = .seconds(second) }
-            log.tell(event(level), manager)
+            log.tell(event(level, from: last), manager)
+            last = level
         }
-        let warnings = book.entries.filter { $0.level >= .warning }
-        #expect(warnings.map(\.message) == ["memory is critical", "memory is critical"] && warnings.map { $0["left_out"] } == [nil, "2"])
-        #expect(book.entries.count == 6 && book.entries.filter { $0.level == .info }.count == 4)
-        #expect(warnings[0]["evidence"] == "headroom" && warnings[0]["shortfall_bytes"] == "3145728" && warnings[0]["level"] == "critical")
+        let expected: [(Logger.Level, String)] = [
+            (.warning, "memory is warning"), (.warning, "memory is critical"), (.notice, "memory is warning, no longer critical"),
+            (.notice, "memory is normal"), (.info, "memory is critical"), (.notice, "memory is normal"),
+            (.info, "memory is critical"), (.notice, "memory is normal"), (.warning, "memory is critical"),
+        ]
+        #expect(book.entries.map(\.level) == expected.map(\.0) && book.entries.map(\.message) == expected.map(\.1))
+        let warnings = book.entries.filter { $0.level == .warning }
+        #expect(warnings.map { $0["left_out"] } == [nil, nil, "2"])
+        #expect(warnings[1]["evidence"] == "headroom" && warnings[1]["shortfall_bytes"] == "3145728" && warnings[1]["level"] == "critical")
     }
 
     @Test func `actions are told at info with what they brought, upkeep at debug`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
-        var report = ActionReport(eventID: 7, action: .release, level: .warning, evidence: .growth, began: .zero, took: .milliseconds(12))
+        var report = ActionReport(
+            eventID: 7, action: .release, level: .warning, evidence: .growth, began: .zero, took: .nanoseconds(3_213_452))
         (report.asked, report.released) = (.mebibytes(2), .mebibytes(1))
         report.before = Footprint(resident: .mebibytes(10))
         report.after = Footprint(resident: .mebibytes(8))
@@ -67,7 +79,48 @@ final class LogBook: Sendable {
         #expect(book.entries.map(\.level) == [.info, .debug] && book.entries.map(\.message) == ["release", "make room"])
         let entry = book.entries[0]
         #expect(entry["event"] == "7" && entry["released_bytes"] == "1048576" && entry["resident_fall_bytes"] == "2097152" && entry["mode"] == "live")
-        #expect(entry["outcome"] == "done" && entry["seconds"] == "0.012" && book.entries[1]["asked_bytes"] == nil)
+        #expect(entry["outcome"] == "done" && entry["took"] == "3.21 ms" && book.entries[1]["asked_bytes"] == nil)
+    }
+
+    @Test func `that there is no admin socket is a notice with the reason and what to set`() {
+        let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
+        #expect(ServiceHost.adminPath(.automatic, log, environment: { _ in nil }) == nil)
+        #expect(book.entries.map(\.level) == [.notice] && book.entries.map(\.message) == ["the admin socket is not opened"])
+        let reason = book.entries.first?["reason"] ?? ""
+        for word in ["$RUNTIME_DIRECTORY", "$XDG_RUNTIME_DIR", "RuntimeDirectory=", "PLIMSOLL_ADMIN_SOCKET"] {
+            #expect(reason.contains(word), "\(reason)")
+        }
+        #expect(ServiceHost.adminPath(.off, log) == nil && ServiceHost.adminPath(.path("/run/a"), log) == "/run/a")
+        #expect(ServiceHost.adminPath(.automatic, log, environment: { $0 == "RUNTIME_DIRECTORY" ? "/run/shop" : nil }) == "/run/shop/plimsoll.sock")
+        #expect(book.entries.count == 1)
+    }
+
+    @Test func `what a shedder refuses is told when that begins and when memory is plentiful again, and a shortage without refusals is not`() {
+        let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
+        let shedder = RequestShedder("front", policy: SheddingPolicy(seed: 1), elapsed: { now.withLock { $0 } }, rest: { _ in })
+        manager.lifecycle.quiesce.add(shedder)
+        let log = ShedLog(manager, book.logger)
+        func shortage(of requests: Int, looks: Bool) {
+            manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: false)
+            for _ in 0..<requests { #expect(shedder.begin(.sheddable) != nil) }
+            if looks { for _ in 0..<2 { log.look() } }
+            now.withLock { $0 += .seconds(2) }
+            #expect(shedder.refusedPerSecond == Double(requests) / 2 && manager.status.admissions.first?.refusedPerSecond == Double(requests) / 2)
+            manager.lifecycle.quiesce.setPressure(.normal, isQuiescing: false)
+            #expect(shedder.refusedPerSecond == nil)
+        }
+        shortage(of: 0, looks: true)
+        log.look()
+        #expect(book.entries.isEmpty)
+        shortage(of: 3, looks: true)
+        for _ in 0..<2 { log.look() }
+        #expect(book.entries.map(\.message) == ["requests are refused, as memory is short", "requests are admitted again: 3 were refused in 2 s"])
+        #expect(book.entries.allSatisfy { $0.level == .notice && $0["shedder"] == "front" } && book.entries.first?["extent"] == "open, quarter")
+        #expect(book.entries.last?["refused"] == "3 sheddable" && book.entries.last?["reason"] == "3 arrivals" && book.entries.last?["took"] == "2 s")
+        // Two that were over before anyone looked.
+        for _ in 0..<2 { shortage(of: 1, looks: false) }
+        log.look()
+        #expect(book.entries.count == 3 && book.entries.last?.message == "requests are admitted again: 2 were refused in 4 s, in 2 shortages")
     }
 
     @Test func `a running service logs its beginning, its levels and its end, with those who did not end in time`() async throws {

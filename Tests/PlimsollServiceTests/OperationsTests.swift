@@ -43,6 +43,18 @@ import Testing
             })
     }
 
+    @Test func `the snippet on configuration is one that ArticleTests compile`() throws {
+        let article = try String(
+            contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("ArticleTests.swift"), encoding: .utf8)
+        let parts = try text("configuration.md").components(separatedBy: "```")
+        let lines = try #require(parts.count > 1 ? parts[1] : nil).split(separator: "\n").dropFirst()
+        #expect(lines.count == 4)
+        for line in lines {
+            let code = line.components(separatedBy: "  //")[0].trimmingCharacters(in: .whitespaces)
+            #expect(article.contains(code), "\(code)")
+        }
+    }
+
     @Test func `every metric is documented`() throws {
         let families = MetricCatalogue.families(ResourceManager(source: ScriptedPressureSource()).status)
         try expect("metrics.md", "| metric | type | meaning |", families.map { ["`\($0.name)`", $0.kind.rawValue, $0.help] })

@@ -151,4 +151,18 @@ import Testing
             #expect(fell == (isTakenBack ? 1.125 : 5.125))
         }
     }
+
+    @Test func `a held level says when it falls at the earliest and on what evidence it rose, and falls then`() {
+        var assessor = PressureAssessor()
+        #expect(assessor.assess(reading(0, available: .mebibytes(80))).heldUntil == nil)
+        // Clear of the line, but nearer to it than caches leave: the long hold.
+        let near = assessor.assess(reading(1, available: .mebibytes(130)))
+        #expect(near.level == .warning && near.heldUntil == .seconds(5) && near.heldFor == .headroom && near.evidence == [])
+        // Far from it: the short one.
+        let far = assessor.assess(reading(1.1, available: .mebibytes(400)))
+        #expect(far.level == .warning && far.heldUntil == .milliseconds(1400))
+        #expect(assessor.assess(reading(1.39, available: .mebibytes(400))).level == .warning)
+        let over = assessor.assess(reading(1.41, available: .mebibytes(400)))
+        #expect(over.level == .normal && over.heldUntil == nil && over.heldFor == nil)
+    }
 }

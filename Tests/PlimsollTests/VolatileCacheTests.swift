@@ -26,6 +26,23 @@ import Testing
         #expect(cache.value(forKey: 99) == nil && cache.statistics.misses == 1)
     }
 
+    @Test func `A look-up that loads is one miss and one load, and a load that throws is a failure`() async throws {
+        struct Refused: Error {}
+        let clock = ManualClock()
+        let cache = VolatileCache<Int, String>("loads", isVolatile: false, time: clock.timekeeper)
+        for _ in 0..<2 {
+            let value = try await cache.value(forKey: 1) {
+                clock.advance(by: .milliseconds(3))
+                return "one"
+            }
+            #expect(value == "one")
+        }
+        await #expect(throws: Refused.self) { try await cache.value(forKey: 2) { throw Refused() } }
+        let statistics = cache.statistics
+        #expect(statistics.hits == 1 && statistics.misses == 2)
+        #expect(statistics.loads == 1 && statistics.loadFailures == 1 && statistics.loadTime == .milliseconds(3))
+    }
+
     @Test func `A value is replaced, taken out, and gone`() {
         let cache = VolatileCache<String, String>("names")
         #expect(cache.insert("one", forKey: "a") && cache.insert("two", forKey: "a"))

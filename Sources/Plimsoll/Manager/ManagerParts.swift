@@ -196,6 +196,8 @@ final class Inbox: Sendable {
         }
         guard let level, level > assessment.observed else { return }
         assessment.observed = level
+        // What is rehearsed is not held: it ends when it was asked to.
+        if level >= assessment.level { (assessment.heldUntil, assessment.heldFor) = (nil, nil) }
         assessment.level = max(assessment.level, level)
         assessment.present = max(assessment.present, level)
         assessment.evidence.insert(.simulated)

@@ -8,6 +8,11 @@ public struct PressureAssessment: Sendable, Hashable, Codable {
     public var observed: PressureLevel
     /// The level that readings support now: rises at once, falls as soon as a reading is clear of its line. What is done and undone without harm follows it.
     public var present: PressureLevel
+    /// When `level` falls a step if readings are clear of its line from now on; sooner if they leave more free than this one. `nil` while this reading itself
+    /// supports the level, and at `normal`.
+    public var heldUntil: Duration?
+    /// The evidence that last supported a level that is held; `nil` as `heldUntil`.
+    public var heldFor: PressureEvidence?
     /// Bytes to free to be back above the warning margin with a reserve for the growth seen; zero when there is nothing to free.
     public var shortfall: ByteCount
     /// Bytes that caches may still take before the line is met; zero at or past it. `nil` where no limit is known.

@@ -136,13 +136,22 @@ public struct PressureAssessor: Sendable {
         if result.observed > level {
             level = result.observed
         } else if level > .normal {
-            let isClearlyOver = support.isDisjoint(with: .withoutBytes) && level > present && reading.at - lastTight >= thresholds.recoveryHold
-            if reading.at - lastSupported >= (isClearlyOver ? min(thresholds.recoveryHold, thresholds.fallHold) : thresholds.fallHold) {
+            if reading.at >= earliestFall(by: reading) {
                 level = level.below
                 lastSupported = reading.at
             }
         }
         result.level = level
+        if level > result.observed { (result.heldUntil, result.heldFor) = (earliestFall(by: reading), support) }
+    }
+
+    /// When the level in force falls a step if readings are clear of its line from `reading` on, and leave no more free.
+    private func earliestFall(by reading: PressureReading) -> Duration {
+        let late = lastSupported + thresholds.fallHold
+        guard support.isDisjoint(with: .withoutBytes), level > present, lastTight < reading.at || thresholds.recoveryHold == .zero else {
+            return late
+        }
+        return min(late, max(lastSupported + thresholds.recoveryHold, lastTight + thresholds.recoveryHold))
     }
 
     /// Whether `reading` lies beyond the lower line at which `level` may fall.

@@ -144,7 +144,7 @@ public final class QuiesceSet: Sendable {
     public var members: [String] { state.withLock { $0.members.map(\.member) }.map(\.name) }
 
     /// Those that count what they admit, in the order of addition.
-    var countingMembers: [any CountingQuiescable] {
+    package var countingMembers: [any CountingQuiescable] {
         state.withLock { $0.members.map(\.member) }.compactMap { $0 as? any CountingQuiescable }
     }
 

@@ -22,10 +22,14 @@ public protocol CountingQuiescable: Quiescable {
 
     /// The same by priority; `nil`, as it is unless implemented, where work has none.
     var requests: RequestCounts? { get }
+
+    /// Turned away a second since memory became short; `nil` while it is plentiful, and unless implemented.
+    var refusedPerSecond: Double? { get }
 }
 
 extension CountingQuiescable {
     public var requests: RequestCounts? { nil }
+    public var refusedPerSecond: Double? { nil }
 }
 
 extension ConcurrencyLimiter: CountingQuiescable {}

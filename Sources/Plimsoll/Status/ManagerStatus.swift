@@ -65,6 +65,10 @@ public struct MemoryStatus: Sendable, Hashable, Codable {
     public var observed: String
     /// The level that looks support now, without the hold: work is shed by it. `nil` from a version that does not tell.
     public var present: String?
+    /// When the level in force falls a step if looks are clear of its line from now on, on the manager's clock; `nil` while the last look supports it, and from a version that does not tell.
+    public var heldUntilSeconds: Double?
+    /// The evidence that last supported a level that is held, comma separated; `nil` as `heldUntilSeconds`.
+    public var heldFor: String?
     /// Why, comma separated; `none` for nothing.
     public var evidence: String
     /// Bytes to free.
@@ -149,6 +153,8 @@ public struct AdmissionStatus: Sendable, Hashable, Codable {
     public var admitted: UInt64
     /// Turned away at once so far.
     public var refused: UInt64
+    /// Turned away a second since memory became short; `nil` while it is plentiful, and from what does not tell.
+    public var refusedPerSecond: Double?
     /// Given up waiting so far.
     public var expired: UInt64
     /// The same by priority; `nil` where work has none.

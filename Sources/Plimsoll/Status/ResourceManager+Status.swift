@@ -76,6 +76,7 @@ extension MemoryStatus {
         (stallSomeSeconds, stallFullSeconds) = (reading.stall?.some.inSeconds, reading.stall?.full.inSeconds)
         events = reading.events
         (observed, evidence) = ("\(assessment.observed)", "\(assessment.evidence)")
+        (heldUntilSeconds, heldFor) = (assessment.heldUntil?.inSeconds, assessment.heldFor.map { "\($0)" })
         (present, burstBytes) = ("\(assessment.present)", assessment.burst.bytes)
         (shortfallBytes, roomBytes) = (assessment.shortfall.bytes, assessment.room?.bytes)
         (growthBytesPerSecond, timeLeftSeconds) = (assessment.growth.bytes, assessment.timeLeft?.inSeconds)
@@ -97,5 +98,7 @@ extension AdmissionStatus {
         (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
         (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
         requests = member.requests
+        // A member may tell any number; JSON has none for this one.
+        refusedPerSecond = member.refusedPerSecond.flatMap { $0.isFinite ? $0 : nil }
     }
 }

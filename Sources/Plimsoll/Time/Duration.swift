@@ -18,6 +18,34 @@ extension Duration {
 }
 
 extension Duration {
+    /// Three significant digits in the unit that people would use: `3.21 ms`, `12.5 s`, `481 s`, `25 min`, `3.5 h`.
+    package var brief: String {
+        let seconds = inSeconds, magnitude = abs(seconds), sign = seconds < 0 ? "-" : ""
+        // From so many seconds on the next unit is clearer. A value that rounds up to a thousand belongs to the next unit too.
+        let units: [(end: Double, factor: Double, name: String)] = [
+            (1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1, 1e3, "ms"), (600, 1, "s"), (7200, 1 / 60.0, "min"),
+        ]
+        for (end, factor, name) in units where magnitude < end {
+            let digits = Self.threeDigits(magnitude * factor)
+            if digits != "1000" { return "\(sign)\(digits) \(name)" }
+        }
+        return "\(sign)\(Self.threeDigits(magnitude / 3600)) h"
+    }
+
+    /// Numbers of a thousand and more are whole; zeros at the end of a fraction are left out.
+    private static func threeDigits(_ value: Double) -> String {
+        guard value.isFinite, value < 1e15 else { return "\(value)" }
+        let decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0, scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1
+        let scaled = Int((value * Double(scale)).rounded()), fraction = scaled % scale
+        guard fraction > 0 else { return "\(scaled / scale)" }
+        var digits = "\(fraction)"
+        while digits.count < decimals { digits = "0" + digits }
+        while digits.hasSuffix("0") { digits.removeLast() }
+        return "\(scaled / scale).\(digits)"
+    }
+}
+
+extension Duration {
     /// From a whole number and its unit, as operators write it: `500ms`, `25s`, `2m`, `1h`; a bare number is seconds. At most about 30 years; `nil` for anything
     /// else.
     package init?(plimsoll text: some StringProtocol) {

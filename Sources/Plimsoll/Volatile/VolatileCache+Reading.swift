@@ -11,13 +11,15 @@ extension VolatileCache {
     }
 
     /// Looks a key up until its bytes were read whole, or it is not there.
+    ///
+    /// - Parameter isCounted: false for the second look of a look-up that has missed.
     @inlinable
-    func read<R>(_ key: Key, _ body: (VolatileStore, VolatileStore.Found) -> Reading<R>) -> R? {
+    func read<R>(_ key: Key, isCounted: Bool = true, _ body: (VolatileStore, VolatileStore.Found) -> Reading<R>) -> R? {
         let result: R?? = withKey(key) { hash, keyBytes, isSame in
             while let found = store.find(hash, keyBytes, isSame: isSame) {
                 switch body(store, found) {
                 case .good(let result):
-                    store.noteHit(found)
+                    if isCounted { store.noteHit(found) }
                     return result
                 case .lost:
                     if store.hasMoved(found) { continue }
@@ -26,7 +28,7 @@ extension VolatileCache {
                 }
                 break
             }
-            store.noteMiss()
+            if isCounted { store.noteMiss() }
             return nil
         }
         return result ?? nil

@@ -20,6 +20,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     @usableFromInline let scratch = ScratchPool()
     private let loads = SingleFlight<Key, Value>()
     private let taggedLoads = TaggedLoads<Key>()
+    private let loadRecord = LoadRecord()
     private let idleTime: Duration
 
     /// - Parameters:
@@ -58,8 +59,12 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     ///
     /// - Complexity: O(1) and a copy of the value; no lock, no system call, no allocation but the value's own.
     @inlinable
-    public func value(forKey key: Key) -> Value? {
-        read(key) { store, found in
+    public func value(forKey key: Key) -> Value? { value(forKey: key, isCounted: true) }
+
+    /// - Parameter isCounted: whether it is a look-up of its own, and a use.
+    @inlinable
+    func value(forKey key: Key, isCounted: Bool) -> Value? {
+        read(key, isCounted: isCounted) { store, found in
             do {
                 return try Value.decoded(byteCount: found.count) { store.copy(found, to: $0) }.map { .good($0) } ?? .lost
             } catch {
@@ -98,12 +103,25 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
             // Loaded by somebody else between our miss and our turn.
-            if let value = value(forKey: key) { return value }
+            if let value = value(forKey: key, isCounted: false) { return value }
             return try await taggedLoads.during([key], tags) { tagged in
-                let value = try await load()
+                let value = try await timed(load)
                 insert(value, forKey: key, tags: tags, of: tagged)
                 return value
             }
+        }
+    }
+
+    private func timed(_ load: () async throws -> Value) async throws -> Value {
+        let began = store.time.elapsed()
+        do {
+            let value = try await load()
+            // Without a number of bytes: what a byte costs would decide in which order caches give memory back, and here the kernel takes it by age.
+            loadRecord.add(store.time.elapsed() - began, bytes: 0)
+            return value
+        } catch {
+            loadRecord.addFailure()
+            throw error
         }
     }
 
@@ -204,7 +222,11 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     public var byteCount: ByteCount { statistics.byteCount }
 
     /// What the cache has done and holds.
-    public var statistics: CacheStatistics { store.statistics }
+    public var statistics: CacheStatistics {
+        var statistics = store.statistics
+        loadRecord.tell(&statistics)
+        return statistics
+    }
 
     // MARK: Purgeable
 

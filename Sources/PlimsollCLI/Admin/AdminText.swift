@@ -4,7 +4,7 @@ import PlimsollService
 /// What an admin endpoint answers, as people read it. Names come from a service, so none gets to a terminal unchecked.
 enum AdminText {
     static func status(_ status: ManagerStatus) -> String {
-        var rows = [["level", status.level + (status.isDryRun ? ", dry run: the policy only decides and reports" : "")]]
+        var rows = [["level", status.level + held(status) + (status.isDryRun ? ", dry run: the policy only decides and reports" : "")]]
         if let memory = status.memory {
             let limit = memory.limitBytes.map { " of \(ByteCount($0)) (\(memory.boundary))" } ?? ", no limit known"
             rows.append(["usage", "\(ByteCount(memory.usageBytes))\(limit), working set \(ByteCount(memory.workingSetBytes))"])
@@ -12,22 +12,23 @@ enum AdminText {
             if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
                 rows.append(["lines", "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that can't be reclaimed"])
             }
-            rows.append(["evidence", printable(memory.evidence) + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : "")])
+            let isHeld = memory.evidence == "none" && status.level != "normal"
+            let evidence = isHeld ? "none in the last look, which saw \(printable(memory.observed))" : printable(memory.evidence)
+            rows.append(["evidence", evidence + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : "")])
             rows.append([
                 "resident",
-                "\(ByteCount(memory.residentBytes)), caches \(ByteCount(memory.chargedBytes)), volatile \(ByteCount(memory.volatileBytes))",
+                "\(ByteCount(memory.residentBytes)), heap caches \(ByteCount(memory.chargedBytes)), volatile \(ByteCount(memory.volatileBytes))",
             ])
-            let left = memory.timeLeftSeconds.map { ", \(Text.number($0)) s left" } ?? ""
-            rows.append(["growth", "\(ByteCount(memory.growthBytesPerSecond))/s\(left)"])
+            rows.append(["growth", growth(ByteCount(memory.growthBytesPerSecond), memory.timeLeftSeconds)])
             rows.append(["stalled", "\(Text.number(memory.stallShare * 100)) % of 10 s"])
         } else {
             rows.append(["memory", "not looked at yet: the manager does not run"])
         }
-        let held = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
+        let sum = status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }
         let silent = status.holders.compactMap { holder in
             holder.unansweredSeconds.map { "; \(printable(holder.name)) has not answered for \(age($0))" }
         }
-        rows.append(["caches", "\(status.holders.count) hold \(held)" + silent.joined()])
+        rows.append(["holders", "\(status.holders.count) hold \(sum)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
         let life = status.lifecycle
         rows.append(["state", "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))"])
@@ -53,7 +54,7 @@ enum AdminText {
                 cost,
             ]
         }
-        return Text.table(["name", "held", "limit", "volatile", "entries", "hits", "cost"], rows, numeric: true)
+        return Text.table(["name", "held", "limit", "volatile", "entries", "hits", "rebuild cost"], rows, numeric: true)
     }
 
     static func tasks(_ tasks: TasksStatus) -> String {
@@ -74,19 +75,35 @@ enum AdminText {
         var text = "let go of \(ByteCount(report.releasedBytes) + ByteCount(report.releasedVolatileBytes))"
         if report.releasedVolatileBytes > 0 { text += ", \(ByteCount(report.releasedVolatileBytes)) of it volatile" }
         text +=
-            "; resident \(ByteCount(report.residentBeforeBytes)) -> \(ByteCount(report.residentAfterBytes)), \(Text.number(report.tookSeconds * 1000)) ms"
+            "; resident \(ByteCount(report.residentBeforeBytes)) -> \(ByteCount(report.residentAfterBytes)), \(duration(report.tookSeconds))"
         return report.outcome == "done" ? text : text + "; \(printable(report.outcome))"
     }
 
     // MARK: Parts
+
+    /// `, held until 4.2 s from now, because of: growth`; empty if the last look supports the level.
+    static func held(_ status: ManagerStatus) -> String {
+        guard let memory = status.memory, let left = memory.heldSeconds(at: status.atSeconds) else { return "" }
+        let why = memory.heldFor.map { ", because of: \(printable($0))" } ?? ""
+        return (left > 0 ? ", held until \(duration(left)) from now" : ", held until the next look") + why
+    }
 
     /// `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
     static func admission(_ admission: AdmissionStatus) -> String {
         let limit = admission.limit < .max ? " of \(admission.limit)" : ""
         let text = "\(printable(admission.name)): \(admission.running)\(limit) run, \(admission.waiting) wait, \(admission.refused) refused"
         let shed = RequestPriority.allCases.map { (priority: "\($0)", count: admission.requests?.refused("\($0)") ?? 0) }.filter { $0.count > 0 }
-        return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))")
+        let rate = admission.refusedPerSecond.map { "; memory is short, and \(Text.number($0)) are refused a second" } ?? ""
+        return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))") + rate
     }
+
+    /// `3 MiB/s: at this rate the limit is met in 32 s`.
+    static func growth(_ growth: ByteCount, _ secondsLeft: Double?) -> String {
+        "\(growth)/s" + (secondsLeft.map { ": at this rate the limit is met in \(duration($0))" } ?? "")
+    }
+
+    /// With three significant digits. The number may be another process's: any number.
+    static func duration(_ seconds: Double) -> String { seconds.isFinite && abs(seconds) < 1e9 ? Duration.seconds(seconds).brief : "?" }
 
     private static func size(_ bytes: Int?) -> String { bytes.map { ByteCount($0).description } ?? "-" }
 
@@ -95,7 +112,7 @@ enum AdminText {
         let why = action.origin == "pressure" ? action.evidence : action.origin
         var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
         let released = ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes)
-        if released > .zero { text += ": \(released) in \(Text.number(action.tookSeconds * 1000)) ms" }
+        if released > .zero { text += ": \(released) in \(duration(action.tookSeconds))" }
         if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) taken by the kernel" }
         if action.mode != "live" { text += ", \(action.mode)" }
         return printable(action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")

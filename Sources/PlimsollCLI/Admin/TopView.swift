@@ -14,7 +14,7 @@ struct TopView {
         var lines = [title(answer, status)] + memory(status)
         // What is left is shared: each part gets what it needs if others leave it, and no less than its even share.
         let gap = rows < 16 ? [] : [""]
-        let parts = [("CACHES", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
+        let parts = [("HOLDERS", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
         let room = share(parts.map { $0.1.count }, of: rows - lines.count - (gap.count + 1) * parts.count)
         for ((name, content), room) in zip(parts, room) {
             let left = content.count - room
@@ -32,7 +32,9 @@ struct TopView {
     private func title(_ answer: AdminAnswer, _ status: ManagerStatus) -> String {
         let name = "\(answer.program ?? "") (\(answer.process ?? 0))"
         let level =
-            status.level + (status.memory.map { $0.evidence == "none" ? "" : " (\($0.evidence))" } ?? "") + (status.isDryRun ? ", dry run" : "")
+            status.level + (status.memory.map { $0.evidence == "none" ? "" : " (\($0.evidence))" } ?? "") + AdminText.held(status)
+            + (status.memory.map { $0.shortfallBytes > 0 ? ", \(ByteCount($0.shortfallBytes)) short" : "" } ?? "")
+            + (status.isDryRun ? ", dry run" : "")
         let left = "\(name)  \(status.lifecycle.state)  \(level)"
         return left.count + 9 <= columns ? Text.left(left, columns - 7) + "q quits" : left
     }
@@ -57,12 +59,10 @@ struct TopView {
         }
         let available = memory.availableBytes.map { "\(ByteCount($0))" } ?? "unknown"
         lines.append(
-            "available  \(available)   resident \(ByteCount(memory.residentBytes))   caches \(ByteCount(memory.chargedBytes))   volatile \(ByteCount(memory.volatileBytes))"
+            "available  \(available)   resident \(ByteCount(memory.residentBytes))   heap caches \(ByteCount(memory.chargedBytes))   volatile \(ByteCount(memory.volatileBytes))"
         )
-        let left = memory.timeLeftSeconds.map { ", \(Text.number($0)) s left" } ?? ""
-        lines.append(
-            "growth     \(ByteCount(memory.growthBytesPerSecond))/s\(left)   stalled \(Text.number(memory.stallShare * 100)) %   short \(ByteCount(memory.shortfallBytes))"
-        )
+        let growth = AdminText.growth(ByteCount(memory.growthBytesPerSecond), memory.timeLeftSeconds)
+        lines.append("growth     \(growth)   stalled \(Text.number(memory.stallShare * 100)) %")
         return lines
     }
 

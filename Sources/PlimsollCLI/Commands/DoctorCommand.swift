@@ -1,25 +1,68 @@
 import ArgumentParser
 import Plimsoll
 import PlimsollLinux
+import PlimsollService
 
 /// Says which signals work here, why the others do not, and what to do about it.
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor", abstract: "Say which signals of memory pressure work here, why the others don't, and what to do.",
-        discussion: "Exit status: 0, or 69 if nothing at all can be known here.")
+        discussion: """
+            Without an option it looks at the group that the command itself runs in, which is not the service's. --pid looks at the groups of a running process, and
+            changes nothing there; --socket asks a running service for what it has found. Exit status: 0, or 69 if nothing at all can be known here.
+            """)
 
+    @Option(help: "The number of a running process whose groups to look at.") var pid: Int32?
+    @Option(help: "The admin socket of a running service, which is asked.", completion: .file()) var socket: String?
     @Flag(help: "One JSON line instead of text.") var json = false
 
+    func validate() throws {
+        if pid != nil, socket != nil { throw ValidationError("Allowed is one of --pid and --socket.") }
+        if let pid, pid < 1 { throw ValidationError("--pid is \(pid); allowed is the number of a process, 1 and more.") }
+    }
+
     func run() throws {
+        if let socket { return try ask(socket) }
+        if let pid { return try look(at: pid) }
         let source = LinuxPressureSource()
         let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
-        let reading = try? source.read(at: SteadyClock.now)
+        try tell(capabilities, try? source.read(at: SteadyClock.now))
+    }
+
+    private func look(at pid: Int32) throws {
+        try reportingFailure {
+            guard let process = ForeignProcess(pid) else {
+                throw Failure.unavailable("cannot look at process \(pid), as there is none of that number; give the number of a running process")
+            }
+            try tell(process.capabilities, try? process.read(at: SteadyClock.now), of: "process \(pid)")
+        }
+    }
+
+    private func tell(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process") throws {
         if json {
             Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))
         } else {
-            Output.line(Self.text(capabilities, reading))
+            Output.line(Self.text(capabilities, reading, of: process))
         }
         if capabilities.footing == .inert { throw ExitCode(69) }
+    }
+
+    private func ask(_ socket: String) throws {
+        try reportingFailure {
+            let answer = try AdminOptions.failing { () throws(AdminError) in
+                let client = try AdminClient(path: socket)
+                return try client.decode(client.line(for: AdminRequest(.status)))
+            }
+            try AdminOptions.check(answer)
+            guard let status = answer.status else { throw Failure.unavailable("the service at \(socket) did not tell its status") }
+            let capabilities = Capabilities(footing: .init(rawValue: status.footing) ?? .inert, signals: status.signals)
+            if json {
+                Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: nil)))
+            } else {
+                Output.line(Self.signals(capabilities) + "\n\n" + AdminText.status(status))
+            }
+            if capabilities.footing == .inert { throw ExitCode(69) }
+        }
     }
 
     private struct Diagnosis: Encodable {
@@ -27,19 +70,24 @@ struct DoctorCommand: ParsableCommand {
         var reading: ReadingRecord?
     }
 
-    static func text(_ capabilities: Capabilities, _ reading: PressureReading?) -> String {
+    static func text(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process") -> String {
+        let told = reading.map { numbers($0, of: process, stall: capabilities["stall"]?.detail ?? "") }
+        return signals(capabilities) + "\n\n" + (told ?? "Nothing could be read.")
+    }
+
+    private static func signals(_ capabilities: Capabilities) -> String {
         var lines = ["footing: \(capabilities.footing.meaning)", ""]
         let width = capabilities.signals.map(\.name.count).max() ?? 0
         for signal in capabilities.signals {
-            lines.append("\(signal.isLive ? "live" : "dead")  \(Text.left(signal.name, width))  \(printable(signal.detail))")
+            // Names too may be another process's.
+            lines.append("\(signal.isLive ? "live" : "dead")  \(Text.left(printable(signal.name), width))  \(printable(signal.detail))")
             if let remedy = signal.remedy { lines.append(String(repeating: " ", count: width + 8) + "do: \(printable(remedy))") }
         }
-        lines.append("")
-        lines.append(reading.map(numbers) ?? "Nothing could be read.")
         return lines.joined(separator: "\n")
     }
 
-    private static func numbers(_ reading: PressureReading) -> String {
+    /// - Parameter stall: where stall is read, a path first.
+    private static func numbers(_ reading: PressureReading, of process: String, stall: String) -> String {
         let limit =
             switch reading.boundary {
             case .maximum: "the group's limit, beyond which the kernel kills"
@@ -50,8 +98,12 @@ struct DoctorCommand: ParsableCommand {
         var rows = [["limit", (reading.limit.map { "\($0), " } ?? "") + limit]]
         rows.append(["usage", "\(reading.usage), of which the working set is \(reading.workingSet)"])
         rows.append(["available", reading.available.map { "\($0) can still be allocated" } ?? "unknown"])
-        rows.append(["resident", "\(reading.resident), this process"])
-        if let stall = reading.stall { rows.append(["stalled", "\(Text.number(stall.some.inSeconds, decimals: 3)) s since the group was made"]) }
+        rows.append(["resident", "\(reading.resident), \(process)"])
+        if let total = reading.stall?.some {
+            // A group's file is never there: without one the machine's is read.
+            let whose = stall.hasPrefix("/proc/") ? "all tasks of the machine, since it was started" : "the group's tasks, since the group was made"
+            rows.append(["stalled", "\(total.brief): \(whose)"])
+        }
         let idle = reading.boundary == .machine ? reading.machineIdle : reading.idle
         if let file = idle?.file, file > .zero {
             rows.append(["inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first"])

@@ -57,7 +57,7 @@ struct WatchView {
         var rows = [("level", assessment.level.description + (assessment.evidence.isEmpty ? "" : " (\(assessment.evidence))"))]
         rows.append(("usage", "\(reading.usage)" + (reading.limit.map { " of \($0) (\(reading.boundary.rawValue))" } ?? ", no limit known")))
         rows.append(("headroom", reading.available?.description ?? "unknown"))
-        rows.append(("growth", "\(assessment.growth)/s" + (assessment.timeLeft.map { ", \(Text.number($0.inSeconds)) s left" } ?? "")))
+        rows.append(("growth", AdminText.growth(assessment.growth, assessment.timeLeft?.inSeconds)))
         rows.append(("stalled", reading.stall == nil ? "unknown" : Text.number(assessment.stallShare * 100) + " % of 10 s"))
         rows.append(("shortfall", assessment.shortfall.description))
         return rows

@@ -2,7 +2,7 @@ import Plimsoll
 
 /// What a manager sees and did, and why, in plain sentences.
 struct AdminExplanation: Sendable {
-    /// The state of memory, one for each holder that does not answer, then one an action, oldest first.
+    /// The state of memory, one for each that refuses work for want of it and each holder that does not answer, then one an action, oldest first.
     let sentences: [String]
 
     /// - Parameter last: how many actions, the last ones.
@@ -12,7 +12,7 @@ struct AdminExplanation: Sendable {
             holder.unansweredSeconds.map { "The holder \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks." }
         }
         sentences =
-            [Self.state(status)] + unanswered
+            [Self.state(status)] + status.admissions.compactMap { Self.shedding($0) } + unanswered
             + (actions.isEmpty ? ["Nothing was done yet."] : actions.map { Self.sentence($0, at: status.atSeconds) })
     }
 
@@ -25,8 +25,26 @@ struct AdminExplanation: Sendable {
             text += "; a warning begins at \(bytes(warning)) that can't be reclaimed, critical at \(bytes(critical))"
         }
         text += "."
-        if let why = reasons(memory.evidence) { text += " The last look saw \(memory.observed), because \(why)." }
+        if memory.heldSeconds(at: status.atSeconds) == nil, let why = reasons(memory.evidence) {
+            text += " The last look saw \(memory.observed), because \(why)."
+        }
+        if let left = memory.heldSeconds(at: status.atSeconds) {
+            let why = reasons(memory.heldFor ?? "").map { " It was reached because \($0)." } ?? ""
+            text +=
+                " The last look saw \(memory.observed) only; \(status.level) is held \(left > 0 ? "for \(seconds(left)) more" : "until the next look")"
+            text += ", if no look sees it again.\(why)"
+        }
         return text + (status.isDryRun ? " The policy only decides and reports (dry run)." : "")
+    }
+
+    private static func shedding(_ admission: AdmissionStatus) -> String? {
+        admission.refusedPerSecond.map { "Since memory is short, \"\(admission.name)\" refuses \(rate($0)) a second." }
+    }
+
+    private static func rate(_ perSecond: Double) -> String {
+        guard perSecond.isFinite, abs(perSecond) < 1e12 else { return "\(perSecond)" }
+        let tenths = Int((perSecond * 10).rounded())
+        return tenths % 10 == 0 || tenths >= 1000 ? "\(Int(perSecond.rounded()))" : "\(tenths / 10).\(tenths % 10)"
     }
 
     private static func sentence(_ action: ActionStatus, at now: Double) -> String {
@@ -36,15 +54,39 @@ struct AdminExplanation: Sendable {
         case ActionReport.Origin.background.rawValue: text += "on the way to the background"
         default: text += "because \(reasons(action.evidence) ?? "memory was short")"
         }
-        text += ": \(what(action))"
+        let refusal = action.outcome.hasPrefix("refused") ? String(action.outcome.dropFirst("refused".count).drop { $0 == ":" || $0 == " " }) : nil
+        text += ": " + (refusal == nil ? what(action) : intent(action))
+        if let refusal { text += ", which was refused" + (refusal.isEmpty ? "" : ": \(refusal)") }
         if action.mode == ActionMode.dryRun.rawValue { text += ", had this been no dry run" }
         text += "."
         if action.residentBeforeBytes != action.residentAfterBytes, action.mode != ActionMode.dryRun.rawValue {
             text += " Resident memory went from \(bytes(action.residentBeforeBytes)) to \(bytes(action.residentAfterBytes))"
             text += ", usage from \(bytes(action.usageBeforeBytes)) to \(bytes(action.usageAfterBytes)), in \(seconds(action.tookSeconds))."
         }
-        if action.outcome != "done", action.outcome != "dry run" { text += " It was not all done: \(action.outcome)." }
+        if let names = overrun(action) { text += " Not within its time: \(names)." }
         return text
+    }
+
+    /// Names of what had not done its part in time.
+    private static func overrun(_ action: ActionStatus) -> String? {
+        let word = "overran: "
+        if action.outcome.hasPrefix(word) { return String(action.outcome.dropFirst(word.count)) }
+        return ["done", "dry run"].contains(action.outcome) || action.outcome.hasPrefix("refused") ? nil : action.outcome
+    }
+
+    /// What was meant to be done.
+    private static func intent(_ action: ActionStatus) -> String {
+        switch ActionKind(rawValue: action.action) {
+        case .warn: "observers were to be told"
+        case .release: "holders were to be asked for memory"
+        case .quiesce: "what can pause was to pause"
+        case .expireBackgroundTasks: "background tasks were to be asked to end"
+        case .suspend: "the process was to stand still"
+        case .terminate: "the process was to save and end"
+        case .makeRoom: "volatile memory was to be given back to keep a margin free"
+        case .noticeDrops: "volatile memory was to be counted"
+        case nil: action.action
+        }
     }
 
     private static func what(_ action: ActionStatus) -> String {
@@ -97,4 +139,9 @@ struct AdminExplanation: Sendable {
         if value < 0.0995 { return "\(tenths(value * 1000)) ms" }
         return value < 120 ? "\(tenths(value)) s" : value < 7200 ? "\(Int(value / 60)) min" : "\(tenths(value / 3600)) h"
     }
+}
+
+extension MemoryStatus {
+    /// For how long the level in force is still held, at the least, on the clock of `status.atSeconds`; `nil` if it is not held.
+    package func heldSeconds(at now: Double) -> Double? { heldUntilSeconds.map { max(0, $0 - now) } }
 }

@@ -20,7 +20,10 @@ public enum AdminPath {
         }
         throw AdminError(
             .path,
-            "no place for the admin socket: neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set. Set RuntimeDirectory= in the unit, or give AdminEndpoint a path"
+            """
+            cannot choose a place for the admin socket, as neither $RUNTIME_DIRECTORY nor $XDG_RUNTIME_DIR is set; set RuntimeDirectory= in the unit, or \
+            PLIMSOLL_ADMIN_SOCKET to a path or to off, or give AdminEndpoint a path
+            """
         )
     }
 

@@ -12,12 +12,14 @@ public struct ConfigurationProblem: Error, Sendable, Hashable, CustomStringConve
 
     public var description: String { problems.joined(separator: "\n") }
 
-    /// What `body` returns; if the configuration can't be taken, says on standard error why and exits with status 78.
+    /// Returns what `body` returns. If the configuration can't be taken, or anything else is thrown, says on standard error why and exits with status 78.
     ///
     ///     let settings = ConfigurationProblem.orExit { try ServiceSettings.fromEnvironment() }
-    public static func orExit<Result>(_ body: () throws(ConfigurationProblem) -> Result) -> Result {
-        do throws(ConfigurationProblem) { return try body() } catch {
-            let text = Array(error.problems.map { "plimsoll: \($0)\n" }.joined().utf8)
+    // Of errors of any type: a closure that only calls what throws ConfigurationProblem has none of its own (Swift 6.3 infers `any Error`).
+    public static func orExit<Result>(_ body: () throws -> Result) -> Result {
+        do { return try body() } catch {
+            let problems = (error as? ConfigurationProblem)?.problems ?? ["cannot read the configuration: \(error)"]
+            let text = Array(problems.map { "plimsoll: \($0)\n" }.joined().utf8)
             _ = write(STDERR_FILENO, text, text.count)
             exit(exitStatus)
         }

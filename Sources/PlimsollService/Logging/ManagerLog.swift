@@ -3,22 +3,23 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// Writes what a manager does to the log: at `info` and below, but for warnings when the level becomes critical, before
-/// the process ends itself, and when a shutdown does not keep its budget.
+/// Writes what a manager does to the log: a rise of the level at `warning`, its fall at `notice`, what is done about it at
+/// `info` and below, and a warning before the process ends itself and when a shutdown does not keep its budget.
 ///
-/// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`, `limit_bytes`, `action`, `mode`, `outcome`,
-/// `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `seconds`, `budget`, `tasks`, `asked`, `given_up`, `stragglers`.
+/// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`,
+/// `limit_bytes`, `action`, `mode`, `outcome`, `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `took`, `budget`,
+/// `tasks`, `asked`, `given_up`, `stragglers`. Durations have three significant digits and a unit: `3.21 ms`.
 final class ManagerLog: Sendable {
     private let logger: Logger
     private let rest: Duration
     private let clock: @Sendable () -> Duration
-    /// When the warning was last given, and how often it was left out since.
-    private let warned = Mutex<(at: Duration, left: Int)?>(nil)
+    /// When the warning of a level was last given, and how often it was left out since.
+    private let warned = Mutex<[PressureLevel: (at: Duration, left: Int)]>([:])
     /// Why the service manager could not be told, last.
     private let untold = Mutex("")
 
     /// - Parameters:
-    ///   - rest: between two warnings of one kind.
+    ///   - rest: between two warnings of one level; those that come sooner are written at `info`.
     ///   - clock: any; only differences count.
     init(_ logger: Logger, rest: Duration, clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed) {
         (self.logger, self.rest, self.clock) = (logger, rest, clock)
@@ -53,9 +54,13 @@ final class ManagerLog: Sendable {
             metadata["plimsoll.usage_bytes"] = "\(memory.usageBytes)"
             if let limit = memory.limitBytes { metadata["plimsoll.limit_bytes"] = "\(limit)" }
         }
-        guard event.level == .critical, let left = mayWarn() else { return logger.info("memory is \(event.level)", metadata: metadata) }
-        if left > 0 { metadata["plimsoll.left_out"] = "\(left)" }
-        logger.warning("memory is critical", metadata: metadata)
+        guard event.level > event.previous else {
+            let rest = event.level == .warning && event.previous > event.level ? ", no longer \(event.previous)" : ""
+            return logger.notice("memory is \(event.level)\(rest)", metadata: metadata)
+        }
+        let left = mayWarn(of: event.level)
+        if let left, left > 0 { metadata["plimsoll.left_out"] = "\(left)" }
+        logger.log(level: left == nil ? .info : .warning, "memory is \(event.level)", metadata: metadata)
     }
 
     func tell(_ report: ActionReport) {
@@ -63,7 +68,7 @@ final class ManagerLog: Sendable {
         var metadata: Logger.Metadata = [
             "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)", "plimsoll.level": "\(status.level)",
             "plimsoll.evidence": "\(status.evidence)", "plimsoll.event": "\(status.eventID)", "plimsoll.outcome": "\(status.outcome)",
-            "plimsoll.origin": "\(status.origin)", "plimsoll.seconds": "\(status.tookSeconds)",
+            "plimsoll.origin": "\(status.origin)", "plimsoll.took": "\(report.took.brief)",
         ]
         if report.asked > .zero || report.released > .zero || report.releasedVolatile > .zero {
             metadata["plimsoll.asked_bytes"] = "\(status.askedBytes)"
@@ -84,7 +89,7 @@ final class ManagerLog: Sendable {
                 ? isLate ? "memory is watched no longer; the shutdown took longer than its budget" : "memory is watched no longer"
                 : "memory is watched no longer; not everything ended in time",
             metadata: [
-                "plimsoll.budget": "\(report.budget)", "plimsoll.drain": "\(report.drain)", "plimsoll.expiry": "\(report.expiry)",
+                "plimsoll.budget": "\(report.budget.brief)", "plimsoll.drain": "\(report.drain.brief)", "plimsoll.expiry": "\(report.expiry.brief)",
                 "plimsoll.asked": "\(report.asked)", "plimsoll.given_up": "\(report.stragglers.count)",
                 "plimsoll.stragglers": "\(Self.list(report.stragglers))",
             ])
@@ -106,7 +111,7 @@ final class ManagerLog: Sendable {
     private static func overdueTasks(_ budget: Duration, _ manager: ResourceManager) -> Logger.Metadata {
         let tasks = manager.overdueTasks
         return [
-            "plimsoll.budget": "\(budget)", "plimsoll.tasks": "\(list(tasks.asked, of: tasks.count))", "plimsoll.asked": "\(tasks.count)",
+            "plimsoll.budget": "\(budget.brief)", "plimsoll.tasks": "\(list(tasks.asked, of: tasks.count))", "plimsoll.asked": "\(tasks.count)",
             "plimsoll.given_up": "\(tasks.givenUp.count)", "plimsoll.stragglers": "\(list(tasks.givenUp))",
         ]
     }
@@ -129,16 +134,19 @@ final class ManagerLog: Sendable {
     /// Something besides memory that does not work; the service goes on without.
     func cannot(_ what: String, _ reason: String) { logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"]) }
 
-    /// How many warnings were left out before this one; `nil` if it is to be left out too.
-    private func mayWarn() -> Int? {
+    /// There is no admin socket, as no place for it is known.
+    func opensNoAdminSocket(_ error: AdminError) { logger.notice("the admin socket is not opened", metadata: ["plimsoll.reason": "\(error)"]) }
+
+    /// How many warnings of `level` were left out before this one; `nil` if it is to be left out too.
+    private func mayWarn(of level: PressureLevel) -> Int? {
         let now = clock()
         return warned.withLock { warned in
-            if let last = warned, now - last.at < rest {
-                warned?.left += 1
+            if let last = warned[level], now - last.at < rest {
+                warned[level]?.left += 1
                 return nil
             }
-            defer { warned = (now, 0) }
-            return warned?.left ?? 0
+            defer { warned[level] = (now, 0) }
+            return warned[level]?.left ?? 0
         }
     }
 }

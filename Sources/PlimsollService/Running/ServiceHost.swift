@@ -140,14 +140,8 @@ final class ServiceHost: ManagerHost {
     }
 
     private func makeAdminEndpoint(_ log: ManagerLog) -> AdminEndpoint? {
-        let settings = settings, path: String?
-        switch settings.adminSocket {
-        case .off: return nil
-        case .path(let given): path = given
-        case .automatic: path = try? AdminPath.standard()
-        }
-        // Nobody has named a place for it: no loss.
-        guard let path else { return nil }
+        let settings = settings
+        guard let path = Self.adminPath(settings.adminSocket, log) else { return nil }
         let admin = AdminEndpoint(manager: manager, path: path, allowsChanges: settings.adminAllowsChanges)
         do throws(AdminError) {
             try admin.start()
@@ -158,9 +152,26 @@ final class ServiceHost: ManagerHost {
         }
     }
 
+    /// The place of the admin socket; `nil` if it is off, or if nothing names a place, which the log then says.
+    static func adminPath(
+        _ socket: ServiceSettings.AdminSocket, _ log: ManagerLog, environment: (String) -> String? = AdminPath.variable
+    ) -> String? {
+        switch socket {
+        case .off: return nil
+        case .path(let given): return given
+        case .automatic:
+            do throws(AdminError) { return try AdminPath.standard(environment: environment) } catch {
+                log.opensNoAdminSocket(error)
+                return nil
+            }
+        }
+    }
+
     private static func duties(_ manager: ResourceManager, _ settings: ServiceSettings, _ link: ServiceManagerLink?) -> [ReportThread.Duty] {
         var duties: [ReportThread.Duty] = []
         if let link { duties.append(.init(interval: link.interval) { link.look() }) }
+        let shed = ShedLog(manager, settings.logger ?? Logger(label: "plimsoll"))
+        duties.append(.init(interval: ShedLog.interval) { shed.look() })
         if settings.metricsInterval > .zero {
             var reporter = MetricsReporter(manager, settings.metricsFactory ?? MetricsSystem.factory)
             duties.append(.init(interval: settings.metricsInterval) { reporter.report() })

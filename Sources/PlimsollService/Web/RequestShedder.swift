@@ -30,6 +30,8 @@ public final class RequestShedder: CountingQuiescable {
     private let refusals = Atomic<UInt64>(0)
     let queue: RequestQueue
     private let recovery: RecoveryMeter
+    private let episodes = ShedEpisodes()
+    private let elapsed: @Sendable () -> Duration
 
     /// Below this many at once it is not concurrency that takes the memory.
     private static let leastUsual = 8
@@ -66,6 +68,7 @@ public final class RequestShedder: CountingQuiescable {
         terms = policy.terms
         queue = RequestQueue(capacity: policy.mostWaiting, rest: rest)
         recovery = RecoveryMeter(elapsed)
+        self.elapsed = elapsed
         starts = (0...UInt64(RequestPriority.allCases.count)).map { Spread.start($0, seed: policy.seed) }
     }
 
@@ -201,6 +204,7 @@ public final class RequestShedder: CountingQuiescable {
         if bits == ExtentWord.open { peak.store(running.load(ordering: .relaxed), ordering: .relaxed) }
         published.store(bits, ordering: .sequentiallyConsistent)
         recovery.note(isShort: bits != ExtentWord.open)
+        episodes.note(ExtentWord.read(bits), refusedInAll, at: elapsed())
         queue.admitAll()
     }
 
@@ -238,4 +242,23 @@ public final class RequestShedder: CountingQuiescable {
     }
 
     public var requests: RequestCounts? { counts }
+    public var refusedPerSecond: Double? { episodes.perSecond(refusedInAll, at: elapsed()) }
+
+    /// What is to be told of what it sheds, and has not been yet.
+    func takeNews() -> [ShedEpisodes.News] { episodes.takeNews(refusedInAll) }
+
+    private var refusedInAll: ShedEpisodes.Counts {
+        var counts = ShedEpisodes.Counts.zero
+        func add(_ priority: RequestPriority) {
+            let lane = lane(priority)
+            counts[ShedEpisodes.index(priority, .concurrency)] = lane.tooMany.load(ordering: .relaxed)
+            counts[ShedEpisodes.index(priority, .arrivals)] = lane.thinned.load(ordering: .relaxed)
+            counts[ShedEpisodes.index(priority, .paused)] = lane.paused.load(ordering: .relaxed)
+        }
+        // Not by `allCases`: an array made anew each time, and this is on the path that frees memory.
+        add(.sheddable)
+        add(.normal)
+        add(.critical)
+        return counts
+    }
 }

@@ -98,8 +98,10 @@ extension StatusPage {
           drawChart(place("usage-chart"), past, [{ key: "firm", kind: "usage", isFilled: true }, { key: "usage", kind: "whole" }], most, lines, marks, bytes,
             `The last two minutes: now ${bytes(firm)} not reclaimable, usage ${bytes(memory.usageBytes)}`
             + lines.map(({ kind, value }) => `, ${kind} ${bytes(value)}`).join("") + ".");
-          const life = memory.timeLeftSeconds === undefined || memory.timeLeftSeconds > 600 ? "" : ` At this growth the limit is met in ${span(memory.timeLeftSeconds)}.`;
-          const why = memory.evidence === "none" ? "" : ` Evidence: ${memory.evidence}.`;
+          const life = memory.timeLeftSeconds === undefined || memory.timeLeftSeconds > 600 ? "" : ` At this rate the limit is met in ${span(memory.timeLeftSeconds)}.`;
+          const held = memory.heldUntilSeconds === undefined ? ""
+            : ` The level is held until ${span(Math.max(0, memory.heldUntilSeconds - status.atSeconds))} from now, because of: ${memory.heldFor ?? "none"}.`;
+          const why = (memory.evidence === "none" ? "" : ` Evidence: ${memory.evidence}.`) + held;
           const lack = memory.limitBytes === undefined ? "No limit is known, so there are no lines to stay under."
             : `The limit is of the kind "${memory.boundary}". What is compared with the lines is what the kernel can't take back: usage without volatile memory and clean page cache.`;
           setText(place("memory-note"), lack + why + life + (marks.length ? " Triangles mark actions." : ""));
@@ -125,7 +127,7 @@ extension StatusPage {
         function showHolders(holders) {
           drawTable(place("caches"), "Caches and other holders of memory",
             [["Name", ""], ["Held", "number"], ["Limit", "number"], ["Entries", "number"], ["Hit ratio", "number"], ["Evicted", "number"], ["Purged", "number"],
-             ["Kernel took", "number"], ["Rebuild", ""]],
+             ["Kernel took", "number"], ["Rebuild cost", ""]],
             holders.map(holder => {
               const cache = holder.cache, asked = cache ? cache.hits + cache.misses : 0;
               const held = bytes(holder.heldBytes) + (holder.volatileBytes ? `, ${bytes(holder.volatileBytes)} volatile` : "");

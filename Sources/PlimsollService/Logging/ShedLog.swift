@@ -1,0 +1,50 @@
+import Logging
+import Plimsoll
+
+/// Writes to the log when the shedders of a manager begin to refuse requests for want of memory, and when that is over: a line each.
+struct ShedLog {
+    private let manager: ResourceManager
+    private let logger: Logger
+
+    /// How often to look; an episode that begins and ends within that has the second line alone.
+    static let interval = Duration.seconds(1)
+
+    init(_ manager: ResourceManager, _ logger: Logger) { (self.manager, self.logger) = (manager, logger) }
+
+    func look() {
+        for case let shedder as RequestShedder in manager.lifecycle.quiesce.countingMembers {
+            for news in shedder.takeNews() { tell(news, of: printable(shedder.name, atMost: 64)) }
+        }
+    }
+
+    private func tell(_ news: ShedEpisodes.News, of name: String) {
+        switch news {
+        case .began(let extent):
+            var metadata: Logger.Metadata = [
+                "plimsoll.shedder": "\(name)", "plimsoll.level": "\(manager.level)", "plimsoll.extent": "\(extent)",
+            ]
+            if let memory = manager.memoryStatus { metadata["plimsoll.evidence"] = "\(memory.heldFor ?? memory.evidence)" }
+            logger.notice("requests are refused, as \(Self.why(extent))", metadata: metadata)
+        case .ended(let times, let lasted, let counts):
+            var priorities: [String] = [], reasons: [String] = [], all: UInt64 = 0
+            for priority in RequestPriority.allCases {
+                let count = RequestRefusal.Reason.allCases.reduce(0) { $0 &+ counts[ShedEpisodes.index(priority, $1)] }
+                if count > 0 { priorities.append("\(count) \(priority)") }
+                all &+= count
+            }
+            for reason in RequestRefusal.Reason.allCases {
+                let count = RequestPriority.allCases.reduce(0) { $0 &+ counts[ShedEpisodes.index($1, reason)] }
+                if count > 0 { reasons.append("\(count) \(reason.rawValue)") }
+            }
+            let often = times > 1 ? ", in \(times) shortages" : ""
+            logger.notice(
+                "requests are admitted again: \(all) were refused in \(lasted.brief)\(often)",
+                metadata: [
+                    "plimsoll.shedder": "\(name)", "plimsoll.refused": "\(priorities.joined(separator: ", "))",
+                    "plimsoll.reason": "\(reasons.joined(separator: ", "))", "plimsoll.took": "\(lasted.brief)", "plimsoll.times": "\(times)",
+                ])
+        }
+    }
+
+    private static func why(_ extent: QuiesceExtent) -> String { extent.share == .whole ? "the process takes no work just now" : "memory is short" }
+}

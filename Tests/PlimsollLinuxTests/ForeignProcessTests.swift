@@ -1,0 +1,56 @@
+import Foundation
+import Plimsoll
+import Testing
+
+@testable import PlimsollLinux
+
+/// What doctor tells of another process.
+@Suite struct ForeignProcessTests {
+    /// A process 4711 on the files of `machine`, below `root` if it has mounts of its own.
+    private static func process(_ machine: [String: String], isApart: Bool, environment: String = "") throws -> (
+        process: ForeignProcess, fixture: Fixture
+    ) {
+        var files: [String: String] = ["/proc/4711/environ": environment]
+        for (path, text) in machine {
+            if path.hasPrefix("/proc/self/") {
+                files[path.replacing("/proc/self/", with: "/proc/4711/")] = text
+            } else {
+                let text = path.hasSuffix("cgroup.procs") ? text.replacing("42", with: "4711") : text
+                files[path.hasPrefix("/proc/") || !isApart ? path : "/proc/4711/root" + path] = text
+            }
+        }
+        let fixture = Fixture(files)
+        // Its variables are apart by a zero, which no C string has.
+        try Data(environment.utf8).write(to: URL(fileURLWithPath: fixture.root + "/proc/4711/environ"))
+        return (try #require(ForeignProcess(4711, HostKernel(root: fixture.root), isApart: isApart)), fixture)
+    }
+
+    @Test(arguments: [false, true]) func `the limit, usage and stall are those of the other process's group`(isApart: Bool) throws {
+        let (process, fixture) = try Self.process(Machines.version2(), isApart: isApart)
+        let reading = try process.read(at: .zero), capabilities = process.capabilities
+        #expect(reading.limit == .mebibytes(512) && reading.usage == .mebibytes(100) && reading.stall != nil)
+        #expect(capabilities.footing == .ownGroup && capabilities["resident"]?.detail == "/proc/4711/statm", "\(capabilities)")
+        #expect(capabilities["stall trigger"]?.isLive == false && capabilities["stall trigger"]?.detail.hasPrefix("not probed") == true)
+        #expect(capabilities["announced"]?.detail == "$MEMORY_PRESSURE_WATCH is not set")
+        withExtendedLifetime(fixture) {}
+    }
+
+    @Test func `what it was told to watch is named, and not listened to`() throws {
+        let (process, fixture) = try Self.process(
+            Machines.version2(), isApart: false, environment: "HOME=/\0MEMORY_PRESSURE_WATCH=/run/watch\0")
+        let announced = try #require(process.capabilities["announced"])
+        #expect(!announced.isLive && announced.detail.contains("/run/watch"), "\(announced)")
+        withExtendedLifetime(fixture) {}
+    }
+
+    @Test func `a process that is not there is none`() {
+        let fixture = Fixture(Machines.version2())
+        #expect(ForeignProcess(4711, HostKernel(root: fixture.root), isApart: false) == nil)
+    }
+
+    @Test func `nothing is opened for writing, written or connected to`() {
+        let fixture = Fixture(["/a": "as it was"]), kernel = ProcessKernel(host: HostKernel(root: fixture.root), process: 4711, isApart: false)
+        #expect(kernel.open("/a", .writing) == -EACCES && kernel.open("/a", .both) == -EACCES && kernel.connect("/a") == -EACCES)
+        #expect(kernel.write([65], to: "/a") != nil && kernel.contents(of: "/a") == .success(Array("as it was".utf8)))
+    }
+}
