@@ -65,7 +65,8 @@ struct LoadSheddingTests {
                 async let export = client.get("/export")
                 await until("the request to wait") { shedder.waiting == 1 }
                 harness.manager.simulate(.normal, for: .zero)
-                #expect(try await export.status == .ok)
+                let status = try await export.status
+                #expect(status == .ok)
             }
             #expect(shedder.counts.refused["sheddable"]?.values.allSatisfy { $0 == 0 } == true && shedder.statistics.waiting == 0)
         }
