@@ -162,4 +162,16 @@ final class BodyServer: Sendable {
     }
 
     @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "NIO", in: #filePath) == []) }
+
+    @Test func `a cache of buffers counts the memory that they keep, not what can be read of it`() throws {
+        let cache = PurgeableCache<Int, ByteBuffer>(ofBuffers: "bodies", limit: .kibibytes(256))
+        // NIO rounds up to a power of two: 33 KiB that can be read keep 64 KiB.
+        let body = ByteBuffer(repeating: 65, count: 33 << 10)
+        #expect(body.storageCapacity == 64 << 10 && body.heldByteCount >= 64 << 10)
+        for key in 0..<8 { cache.insert(ByteBuffer(repeating: 65, count: 33 << 10), forKey: key) }
+        #expect(cache.count == 3 && cache.statistics.byteCount > .kibibytes(192) && cache.statistics.byteCount < .kibibytes(200))
+        // A slice keeps all that it was cut from.
+        let slice = try #require(body.getSlice(at: 0, length: 10))
+        #expect(slice.heldByteCount == body.heldByteCount && ByteBuffer(bytes: slice.readableBytesView).heldByteCount < 1024)
+    }
 }
