@@ -6,8 +6,9 @@ struct ShedLog {
     private let manager: ResourceManager
     private let logger: Logger
 
-    /// How often to look; an episode that begins and ends within that has the second line alone.
-    static let interval = Duration.seconds(1)
+    /// Time between looks, as long as between updates of metrics, so that an idle service wakes up no more often for it. An
+    /// episode that begins and ends between two looks has the second line alone.
+    static let interval = Duration.seconds(5)
 
     init(_ manager: ResourceManager, _ logger: Logger) { (self.manager, self.logger) = (manager, logger) }
 
