@@ -16,7 +16,7 @@ private let pacer = DispatchQueue(label: "plimsoll.tests.waiting")
 /// - Returns: Whether the condition came to hold.
 @discardableResult
 public func until(
-    _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(60), sourceLocation: SourceLocation = #_sourceLocation,
+    _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
     let end = ContinuousClock.now + limit
@@ -42,7 +42,7 @@ public func until(
 /// - Returns: Whether the condition came to hold.
 @discardableResult
 public func blockUntil(
-    _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(60), sourceLocation: SourceLocation = #_sourceLocation,
+    _ what: @autoclosure () -> String = "the awaited condition", limit: Duration = .seconds(240), sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () throws -> Bool
 ) rethrows -> Bool {
     let end = ContinuousClock.now + limit

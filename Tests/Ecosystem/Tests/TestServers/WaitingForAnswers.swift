@@ -6,7 +6,7 @@ public import Testing
 /// - Returns: Whether the condition came to hold.
 @discardableResult
 public func untilAnswer(
-    _ what: @autoclosure () -> String = "the awaited answer", limit: Duration = .seconds(60),
+    _ what: @autoclosure () -> String = "the awaited answer", limit: Duration = .seconds(240),
     sourceLocation: SourceLocation = #_sourceLocation,
     _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
