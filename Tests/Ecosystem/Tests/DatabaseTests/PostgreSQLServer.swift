@@ -10,7 +10,7 @@ final class PostgreSQLServer: Sendable {
         ServerProcess.find("postgres") != nil && (geteuid() != 0 || ServerProcess.find("setpriv") != nil && getpwnam("postgres") != nil)
     static let reason = "PostgreSQL's server is not installed, or root has no user postgres to run it as"
 
-    let port = Loopback.freePort()
+    let port: UInt16
     private let directory: TemporaryDirectory
     private let process: ServerProcess
     private var log: URL { directory.url.appendingPathComponent("log") }
@@ -27,13 +27,28 @@ final class PostgreSQLServer: Sendable {
         let made = try ServerProcess.run(
             Self.asUser([ServerProcess.find("initdb")!, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]), log: log)
         if made != 0 { throw TestServerProblem("initdb ended with \(made): \((try? String(contentsOf: log, encoding: .utf8)) ?? "")") }
-        process = try ServerProcess(
-            Self.asUser([
-                ServerProcess.find("postgres")!, "-D", data, "-h", "127.0.0.1", "-p", "\(port)", "-k", "", "-c", "fsync=off", "-c",
-                "max_connections=20", "-c",
-                "shared_buffers=4MB",
-            ]), log: log)
-        await ready()
+        // A port that is free now may be another's by the time the server asks for it: then the server ends, and has another.
+        var attempt = 0
+        while true {
+            let port = Loopback.freePort()
+            let process = try ServerProcess(
+                Self.asUser([
+                    ServerProcess.find("postgres")!, "-D", data, "-h", "127.0.0.1", "-p", "\(port)", "-k", "", "-c", "fsync=off", "-c",
+                    "max_connections=20", "-c", "shared_buffers=4MB",
+                ]), log: log)
+            let store = PostgreSQLTaskHandoff(Self.conninfo(port), settings: .patient)
+            var isUp = false
+            await untilAnswer("a server that answers, or ends") {
+                isUp = (try? await store.census()) != nil
+                return isUp || !process.isRunning
+            }
+            attempt += 1
+            if isUp || attempt == 5 {
+                (self.port, self.process) = (port, process)
+                if !isUp { throw TestServerProblem("postgres did not start: \((try? String(contentsOf: log, encoding: .utf8)) ?? "")") }
+                return
+            }
+        }
     }
 
     private static func asUser(_ command: [String]) -> [String] {
@@ -41,7 +56,11 @@ final class PostgreSQLServer: Sendable {
     }
 
     /// Where a client finds it.
-    var conninfo: String { "hostaddr=127.0.0.1 port=\(port) user=postgres dbname=postgres application_name=plimsoll-test" }
+    var conninfo: String { Self.conninfo(port) }
+
+    private static func conninfo(_ port: UInt16) -> String {
+        "hostaddr=127.0.0.1 port=\(port) user=postgres dbname=postgres application_name=plimsoll-test"
+    }
 
     func store(_ limits: TaskHandoffLimits = TaskHandoffLimits(), _ settings: PostgreSQLSettings = .patient) -> PostgreSQLTaskHandoff {
         PostgreSQLTaskHandoff(conninfo, limits: limits, settings: settings)
@@ -57,11 +76,6 @@ final class PostgreSQLServer: Sendable {
 
     /// What the server has logged.
     func logged() throws -> String { try String(contentsOf: log, encoding: .utf8) }
-
-    private func ready() async {
-        let store = PostgreSQLTaskHandoff(conninfo, settings: .patient)
-        await untilAnswer { (try? await store.census()) != nil }
-    }
 
     func kill() { process.kill() }
     func freeze(_ isFrozen: Bool) { process.freeze(isFrozen) }

@@ -3,11 +3,32 @@ import Synchronization
 
 /// A port of this machine's loopback.
 public enum Loopback {
-    /// One that nobody listens on just now.
+    /// Returns a port that is free now and that no other call has returned.
+    ///
+    /// Below the range from which the kernel takes ports for connections (`net.ipv4.ip_local_port_range`), so that none
+    /// of them takes the port before the server does.
     public static func freePort() -> UInt16 {
-        let file = listen(backlog: nil).file
-        defer { close(file) }
-        return port(of: file)
+        while true {
+            let port = UInt16.random(in: 20_000..<32_000)
+            guard returned.withLock({ $0.insert(port).inserted }) else { continue }
+            let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            defer { close(file) }
+            if bind(file, to: port) { return port }
+        }
+    }
+
+    private static let returned = Mutex<Set<UInt16>>([])
+
+    private static func bind(_ file: Int32, to port: UInt16) -> Bool {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        address.sin_port = port.bigEndian
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.bind(file, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
     }
 
     /// A connection to `port`, to be closed by the caller, with so small a window that little fits into it.
@@ -36,13 +57,7 @@ public enum Loopback {
 
     static func listen(backlog: Int32?) -> (file: Int32, port: UInt16) {
         let file = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let bound = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) }
-        }
-        precondition(file >= 0 && bound == 0, "no port of loopback is free: \(String(cString: strerror(errno)))")
+        precondition(file >= 0 && bind(file, to: 0), "no port of loopback is free: \(String(cString: strerror(errno)))")
         if let backlog { precondition(Glibc.listen(file, backlog) == 0) }
         return (file, port(of: file))
     }
