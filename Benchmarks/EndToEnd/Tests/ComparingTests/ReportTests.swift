@@ -80,10 +80,11 @@ import Testing
     @Test func `a panel has the best by hand, ours, and what people do first, with their kills`() {
         let records = [
             run("fixed-15", 600), run("fixed-25", 700), run("fixed-40", 300, killed: 4), run("plimsoll", 800), run("none", 100, killed: 2),
-            run("fixed-15", 10, load: "calm"),
+            run("fixed-15", 10, load: "calm"), run("fixed-15", 10, load: "leak", killed: 1), run("plimsoll", 20, load: "leak"),
         ]
         let panels = Report(records).panels
-        #expect(panels.map(\.title) == ["256 MiB, burst-1"])
+        #expect(panels.map(\.title) == ["256 MiB, burst-1", "256 MiB, leak"])
+        #expect(panels.last?.rows.map(\.label) == ["none of 1 lived", "2/s"])
         #expect(panels.first?.rows.map(\.name) == ["best by hand: fixed-25", "Plimsoll, nothing set", "fixed at 40 %", "no bound"])
         #expect(panels.first?.rows.map(\.label) == ["70/s", "80/s", "30/s, killed 1 of 1", "10/s, killed 1 of 1"])
         #expect(panels.first?.rows.map(\.isOurs) == [false, true, false, false])

@@ -20,7 +20,11 @@ public struct GoodputPanel: Codable, Equatable, Sendable {
         guard cell.runs["plimsoll"] != nil else { return nil }
         title = "\(cell.limitBytes >> 20) MiB, \(cell.load)"
         let best = cell.bestTuned()
-        rows = best.map { [Row(cell, $0, "best by hand: \($0)")] } ?? []
+        let byHand = cell.runs.keys.filter(Cell.isTuned).count
+        rows = [
+            best.map { Row(cell, $0, "best by hand: \($0)") }
+                ?? Row(name: "best by hand", value: 0, label: "none of \(byHand) lived", isOurs: false)
+        ]
         rows += Self.variants.filter { cell.runs[$0.0] != nil && $0.0 != best }.map { Row(cell, $0.0, $0.1) }
     }
 }
