@@ -44,8 +44,8 @@ public final class Supervisor: Sendable {
         case units([ServiceUnit])
         /// Of the run with that id, what was under way by that number.
         case outcome(UInt64, UInt64, failure: String?)
-        /// Whether the run with that id, on its way out since then, holds locks.
-        case locks(UInt64, since: Duration, areHeld: Bool)
+        /// Whether the run with that id, on its way out since then, held locks when that was asked.
+        case locks(UInt64, since: Duration, asked: Duration, areHeld: Bool)
     }
 
     let root: GroupRoot

@@ -78,6 +78,7 @@ extension SupervisorLoop {
         switch message {
         case .hello, .caches, .bye: break
         case .state(let state):
+            if state == .suspendedReady, !run.isReady { run.locks.becameReady(at: now) }
             run.isReady = state == .suspendedReady
             run.backgroundSince = state == .foreground ? nil : run.backgroundSince ?? now
             // It has come back by itself.

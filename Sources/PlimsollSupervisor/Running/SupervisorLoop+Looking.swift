@@ -19,15 +19,14 @@ extension SupervisorLoop {
     /// and isn't there, it is looked for here, among few descriptors.
     func lookForLocks(of run: UnitRun) {
         let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || eyes.current.timeLeft != nil
-        if run.hasLocks == nil, isNeeded {
-            run.hasLocks = !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty
-            run.locksAsked = now
+        if run.locks.areHeld == nil, isNeeded {
+            run.locks.saw(!LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
         }
-        guard !run.isLookingForLocks, run.hasLocks != false, run.locksAsked.map({ now - $0 >= .seconds(1) }) ?? true else { return }
-        (run.isLookingForLocks, run.locksAsked) = (true, now)
-        let id = run.id, since = run.since, group = run.group, supervisor = supervisor
+        guard run.locks.isDue(at: now) else { return }
+        run.locks.look(at: now)
+        let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
         lookout.work {
-            supervisor.ask(.locks(id, since: since, areHeld: !LockTable.holders(among: group.processes).isEmpty))
+            supervisor.ask(.locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
         }
     }
 

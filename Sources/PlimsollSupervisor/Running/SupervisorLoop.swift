@@ -232,10 +232,9 @@ final class SupervisorLoop {
             case .outcome(let id, let number, let failure):
                 // Of one that was replaced it has been told already.
                 if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }
-            case .locks(let id, let since, let areHeld):
+            case .locks(let id, let since, let asked, let areHeld):
                 guard let run = runs[id] else { continue }
-                run.isLookingForLocks = false
-                if run.state == .leaving, run.since == since { run.hasLocks = areHeld }
+                run.locks.answer(areHeld, asked: asked, counts: run.state == .leaving && run.since == since)
             }
         }
     }

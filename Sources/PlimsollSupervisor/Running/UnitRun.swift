@@ -24,11 +24,8 @@ final class UnitRun {
     var isReady = false
     var isSaved = false
     var saysLocks = false
-    /// What looking for its locks has said, since it is on its way out: `nil` as long as nobody knows.
-    var hasLocks: Bool?
-    /// When that was asked for last, and whether the answer is still to come.
-    var locksAsked: Duration?
-    var isLookingForLocks = false
+    /// What is known of its file locks while it is on its way out.
+    var locks = LockSight()
     var asksToStandSince: Duration?
     var status: String?
     /// How often it says that it is alive, and when it last did; measured while it runs (K35).
@@ -85,7 +82,7 @@ final class UnitRun {
 
     func enter(_ state: UnitState, at now: Duration) {
         guard state != self.state else { return }
-        (hasLocks, locksAsked) = (nil, nil)
+        locks.begin()
         (self.state, since) = (state, now)
     }
 
@@ -131,7 +128,7 @@ final class UnitRun {
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
         // As long as nobody knows, it may.
-        report.holdsLocks = saysLocks || state == .leaving && (hasLocks ?? true)
+        report.holdsLocks = saysLocks || state == .leaving && (locks.areHeld ?? true)
         return report
     }
 

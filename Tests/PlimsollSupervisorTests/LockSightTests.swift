@@ -1,0 +1,42 @@
+import Testing
+
+@testable import PlimsollSupervisor
+
+struct LockSightTests {
+    @Test func `C48 a lock that a unit held while it saved does not delay its standing still`() {
+        var sight = LockSight()
+        sight.begin()
+        sight.saw(true, at: .milliseconds(10))
+        #expect(!sight.isDue(at: .milliseconds(500)))
+        sight.becameReady(at: .milliseconds(32))
+        // Looked for at once, not a second after the look before.
+        #expect(sight.areHeld == nil && sight.isDue(at: .milliseconds(32)))
+        sight.saw(false, at: .milliseconds(33))
+        #expect(sight.areHeld == false && !sight.isDue(at: .seconds(60)))
+    }
+
+    @Test func `C48 an answer from before the unit was ready says nothing of locks that it holds now`() {
+        var sight = LockSight()
+        sight.begin()
+        sight.look(at: .milliseconds(10))
+        sight.becameReady(at: .milliseconds(32))
+        sight.answer(true, asked: .milliseconds(10), counts: true)
+        #expect(sight.areHeld == nil)
+        sight.look(at: .seconds(2))
+        sight.answer(true, asked: .seconds(2), counts: true)
+        #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(2999)) && sight.isDue(at: .seconds(3)))
+    }
+
+    @Test func `C48 a lock that stays is looked at each second, and what was known ends with a new way out`() {
+        var sight = LockSight()
+        sight.begin()
+        sight.becameReady(at: .zero)
+        sight.saw(true, at: .zero)
+        #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(999)) && sight.isDue(at: .seconds(1)))
+        sight.look(at: .seconds(1))
+        #expect(!sight.isDue(at: .seconds(5)))
+        sight.begin()
+        sight.answer(false, asked: .seconds(1), counts: false)
+        #expect(sight.areHeld == nil && sight.isDue(at: .seconds(5)))
+    }
+}
