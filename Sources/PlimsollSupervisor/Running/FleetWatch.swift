@@ -34,8 +34,9 @@ final class FleetWatch: Sendable {
             source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: time,
             onTurn: { [weak self] reading, assessment in
                 self?.hurry()
+                // By what is seen now, not by the level that is held: a victim's memory that has come back ends the shortage.
                 let new = View(
-                    at: reading.at, level: assessment.level, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
+                    at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
                 // Idle, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })
