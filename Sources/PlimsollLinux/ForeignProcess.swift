@@ -16,7 +16,7 @@ package struct ForeignProcess: Sendable {
         source = LinuxPressureSource(options: .init(usesTriggers: false), kernel: kernel)
     }
 
-    /// What the files of its group say now.
+    /// Returns a reading of the files of the process's group.
     package func read(at now: Duration) throws -> PressureReading { try source.read(at: now) }
 
     /// Its signals. What only the process itself can try is dead, and says so.
@@ -58,7 +58,7 @@ package struct ForeignProcess: Sendable {
 struct ProcessKernel: Kernel {
     let host: any Kernel
     let process: Int32
-    /// Whether the process has mounts of its own, which are reached by its root then.
+    /// True if the process has mounts of its own. They are reached through its root.
     let isApart: Bool
 
     var processID: Int32 { process }
@@ -70,7 +70,7 @@ struct ProcessKernel: Kernel {
                 return count < 0 ? nil : buffer[..<count].map { UInt8(bitPattern: $0) }
             }
         }
-        // Who may not see that may not go through its root either.
+        // A caller that may not see the mounts may not go through the root either.
         guard let its = mounts("\(process)"), let own = mounts("self") else { return false }
         return its != own
     }

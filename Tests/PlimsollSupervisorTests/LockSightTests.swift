@@ -32,6 +32,8 @@ struct LockSightTests {
         sight.begin()
         sight.becameReady(at: .zero)
         sight.saw(true, at: .zero)
+        // A unit that says again and again that it is ready has no further looks made.
+        sight.becameReady(at: .milliseconds(500))
         #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(999)) && sight.isDue(at: .seconds(1)))
         sight.look(at: .seconds(1))
         #expect(!sight.isDue(at: .seconds(5)))

@@ -196,7 +196,7 @@ final class Inbox: Sendable {
         }
         guard let level, level > assessment.observed else { return }
         assessment.observed = level
-        // What is rehearsed is not held: it ends when it was asked to.
+        // A rehearsed level is not held: the rehearsal ends at its own time.
         if level >= assessment.level { (assessment.heldUntil, assessment.heldFor) = (nil, nil) }
         assessment.level = max(assessment.level, level)
         assessment.present = max(assessment.present, level)

@@ -104,7 +104,7 @@ extension ResourceManager {
         return true
     }
 
-    /// What is kept of the budget of a shutdown for what is cancelled to come to its end.
+    /// The part of a shutdown's budget that is kept for cancelled work to end.
     package static func shutdownReserve(of budget: Duration) -> Duration { min(budget * 0.1, .seconds(2)) }
 
     /// Background tasks that were asked to stop in the shutdown, the oldest by name, and those that did not end all the same.

@@ -7,7 +7,7 @@ import PlimsollService
 import ServiceLifecycle
 import UnixSignals
 
-/// Where the work of a background task runs, for a service that is shut down.
+/// The place in which a background task runs, in a service that is shut down.
 enum TaskShape: String, CaseIterable, ExpressibleByArgument {
     /// In the `run()` of a service, which awaits it.
     case awaited
@@ -109,7 +109,7 @@ struct ServiceBenchCommand: ParsableCommand {
         }
     }
 
-    /// How much longer than its budget a shutdown takes, and which share of the budget passed before the task was asked.
+    /// Measures how much longer than its budget a shutdown takes, and after which share of the budget the task is asked.
     private func measureBudget() throws {
         var over: [Double] = []
         for shape in TaskShape.allCases {

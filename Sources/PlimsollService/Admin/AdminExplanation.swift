@@ -74,7 +74,7 @@ struct AdminExplanation: Sendable {
         return ["done", "dry run"].contains(action.outcome) || action.outcome.hasPrefix("refused") ? nil : action.outcome
     }
 
-    /// What was meant to be done.
+    /// The action that was to be done.
     private static func intent(_ action: ActionStatus) -> String {
         switch ActionKind(rawValue: action.action) {
         case .warn: "observers were to be told"

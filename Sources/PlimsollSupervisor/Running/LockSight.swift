@@ -1,6 +1,6 @@
-/// What is known of the file locks of a unit that is on its way to standing still.
+/// Knowledge of the file locks of a unit that is on its way to standing still.
 struct LockSight: Equatable {
-    /// Whether the unit holds locks; `nil` while no look has told.
+    /// True if the unit holds locks; `nil` while no look has told.
     private(set) var areHeld: Bool?
     /// When the last look began, and whether its answer is still to come.
     private var asked: Duration?
@@ -15,13 +15,14 @@ struct LockSight: Equatable {
     mutating func begin() { (areHeld, asked, readyAt) = (nil, nil, nil) }
 
     /// The unit says that it is ready to stand still. A lock that was seen before may have been one that it saved under, so
-    /// it is looked for again at once.
+    /// it is looked for again at once. Only the first time on a way out, so that a unit that goes to and fro costs no more.
     mutating func becameReady(at now: Duration) {
+        guard readyAt == nil else { return }
         readyAt = now
         if areHeld == true { (areHeld, asked) = (nil, nil) }
     }
 
-    /// Whether a thread of its own is to look now: once, and again for as long as locks are held.
+    /// Returns true if a thread of its own is to look now: once, and again for as long as locks are held.
     func isDue(at now: Duration) -> Bool { !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true }
 
     /// Another thread looks from now on.
