@@ -1,0 +1,21 @@
+import Plimsoll
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import PlimsollSupervisor
+
+struct FleetWatchTests {
+    @Test(.timeLimit(.minutes(5)))
+    func `T20 a shortage is over for the supervisor with the first reading that is clear of its line`() async {
+        let source = ScriptedPressureSource(), clock = ManualClock(), eyes = FleetWatch()
+        source.push(usage: .mebibytes(250), limit: .mebibytes(256))
+        eyes.start(source, thresholds: .standard, time: clock.timekeeper, onChange: {}, onEnd: { Issue.record("\($0)") })
+        await until("the shortage") { eyes.current.level == .critical }
+        // The clock stands still, so the level itself is held.
+        source.push(usage: .mebibytes(60), limit: .mebibytes(256))
+        await source.settled()
+        #expect(eyes.current.level == .normal && eyes.current.shortfall == .zero)
+        eyes.stop()
+    }
+}
