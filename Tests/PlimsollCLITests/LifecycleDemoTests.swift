@@ -15,6 +15,13 @@ import Testing
         #expect(LifecycleExpectation.all(for: record).count < LifecycleExpectation.all(for: LifecycleRecords.complete).count)
     }
 
+    @Test func `T30 a tick that was under way when the process stopped may come before the one that knows what is missing`() {
+        var record = LifecycleRecords.complete
+        LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(21.1)), 1, to: &record)
+        record.seen.sort { $0.at < $1.at }
+        #expect(LifecycleExpectation.missed(by: record) == [])
+    }
+
     @Test func `a run in which nothing was seen misses everything`() {
         let blank = LifecycleRecord()
         #expect(LifecycleExpectation.missed(by: blank).count == LifecycleExpectation.all(for: blank).count)
