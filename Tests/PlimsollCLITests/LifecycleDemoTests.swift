@@ -22,6 +22,14 @@ import Testing
         #expect(LifecycleExpectation.missed(by: record) == [])
     }
 
+    @Test func `ticks may go on until the process is inactive, later than its scenes`() {
+        var record = LifecycleRecords.complete
+        LifecycleRecords.add(LifecycleEvent("tenant-42", .active, .inactive, .interruption, at: .seconds(3.01)), 1, to: &record)
+        LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(3.09)), 1, to: &record)
+        record.seen.sort { $0.at < $1.at }
+        #expect(LifecycleExpectation.missed(by: record) == [])
+    }
+
     @Test func `a run in which nothing was seen misses everything`() {
         let blank = LifecycleRecord()
         #expect(LifecycleExpectation.missed(by: blank).count == LifecycleExpectation.all(for: blank).count)

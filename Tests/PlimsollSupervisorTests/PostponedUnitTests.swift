@@ -123,10 +123,14 @@ extension SupervisorFaultTests {
         #expect(await fleet.waits { faults_count(FAULT_BIND) > 2 })
         fleet.supervisor.reload([.shell("first") { $0.importance = 7 }])
         #expect(await fleet.waits { fleet.report("first")?.importance == 7 })
-        fleet.supervisor.reload([.shell("first") { $0.importance = 8 }, .shell("base")])
+        fleet.supervisor.reload([.shell("first") { $0.importance = 8 }, .shell("base", "sleep 2")])
         #expect(await fleet.waits { fleet.problems.contains { $0.hasPrefix("base: ") } })
         faults_disarm()
-        #expect(await fleet.stop() && fleet.report("web") == nil)
+        // It lives for longer than the pauses after the few tries of `web`.
+        #expect(await fleet.waits { fleet.process("base") != nil })
+        #expect(await fleet.waits { fleet.state("base") == .stopped })
+        #expect(fleet.report("web") == nil)
+        #expect(await fleet.stop())
     }
 
     @Test func `a queue that can't hear its bell is none`() {

@@ -33,7 +33,8 @@ struct LifecycleExpectation: Sendable {
             $0.path(from: .interrupt, to: .resume) == [.inactive] && $0.outcomes(from: .interrupt, to: .resume).contains(.refused)
         },
         LifecycleExpectation("it ticks in the foreground, and not while it is inactive") { record in
-            let inactive = record.events(.transition, from: .interrupt, to: .resume).first?.at ?? .zero
+            // The process is inactive later than its scenes.
+            let inactive = record.events(.transition, from: .interrupt, to: .resume).first { $0.event.unit == LifecycleEvent.process }?.at ?? .zero
             return record.events(.tick, from: .launch, to: .interrupt).count > 3
                 && record.events(.tick, from: .interrupt, to: .resume).allSatisfy { $0.at <= inactive + slack }
                 && !record.events(.tick, from: .resume, to: .background).isEmpty
@@ -146,11 +147,10 @@ struct LifecycleExpectation: Sendable {
 
     /// Whether it noticed a gap that can be that standstill: it may find it shorter by what lies between two looks, never longer than it lasted.
     private static func gap(_ record: LifecycleRecord, after step: LifecycleRecord.Step, to end: LifecycleRecord.Step, of index: Int) -> Bool {
-        let resumed = record.events(.resumed, from: step, to: end)
-        guard resumed.count == 1, let event = resumed.first?.event, let length = event.microseconds, record.standstills.indices.contains(index) else {
-            return false
-        }
-        let standstill = record.standstills[index]
-        return event.cause == RunningGap.Kind.frozen.rawValue && .microseconds(length) >= (standstill.to - standstill.from) - .seconds(1.5)
+        guard record.standstills.indices.contains(index) else { return false }
+        let standstill = record.standstills[index], least = (standstill.to - standstill.from) - .seconds(1.5)
+        // A machine that stands still itself for a moment adds shorter gaps.
+        let long = record.events(.resumed, from: step, to: end).filter { .microseconds($0.event.microseconds ?? 0) >= least }
+        return long.count == 1 && long[0].event.cause == RunningGap.Kind.frozen.rawValue
     }
 }
