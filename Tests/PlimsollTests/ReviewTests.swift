@@ -56,9 +56,19 @@ enum ReviewTable {
         var description: String { [suite, name].compactMap { $0 }.joined(separator: ".") }
 
         /// Returns whether `name` is what `pattern` stands for.
-        static func matches(_ pattern: String, _ name: String) -> Bool {
-            let parts = pattern.components(separatedBy: "…").map { $0.trimmingCharacters(in: .whitespaces) }
-            guard let first = parts.first, let last = parts.last, parts.count > 1 else { return pattern == name }
+        static func matches(_ pattern: String, _ name: String) -> Bool { NamePattern(pattern).matches(name) }
+    }
+
+    /// A name in which `…` stands for what is left out. Split once: a row's name is compared with thousands of tests' names.
+    struct NamePattern {
+        private let parts: [String]
+
+        init(_ pattern: String) {
+            parts = pattern.components(separatedBy: "…").map { $0.trimmingCharacters(in: .whitespaces) }
+        }
+
+        func matches(_ name: String) -> Bool {
+            guard let first = parts.first, let last = parts.last, parts.count > 1 else { return parts.first == name }
             guard name.hasPrefix(first) else { return false }
             var rest = name.dropFirst(first.count)
             for part in parts.dropFirst().dropLast() where !part.isEmpty {
@@ -117,6 +127,7 @@ struct TestDirectory {
     func has(_ mention: ReviewTable.Mention) -> Bool {
         let candidates = mention.suite.map { names[$0].map { [$0] } ?? [] } ?? Array(names.values)
         guard let name = mention.name else { return !candidates.isEmpty }
-        return candidates.contains { $0.contains { ReviewTable.Mention.matches(name, $0) } }
+        let pattern = ReviewTable.NamePattern(name)
+        return candidates.contains { $0.contains(where: pattern.matches) }
     }
 }
