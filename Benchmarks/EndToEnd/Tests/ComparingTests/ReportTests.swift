@@ -44,6 +44,15 @@ import Testing
         #expect(figures.contains("figure e2e.p99.plimsoll-to-best-tuned 1.000 times"))
     }
 
+    @Test func `beside one number for all loads, a load that it dies under weighs what it served`() {
+        let figures = Report([
+            run("fixed-40", 800, load: "calm"), run("plimsoll", 800, load: "calm"), run("fixed-40", 900, load: "leak"),
+            run("plimsoll", 900, load: "leak"), run("fixed-40", 100, killed: 1), run("plimsoll", 1000),
+        ]).figures
+        #expect(figures.contains("figure e2e.goodput.plimsoll-to-fixed-40 1.500 times"))
+        #expect(figures.contains("figure e2e.goodput.plimsoll-to-fixed-40.median 1.000 times"))
+    }
+
     @Test func `a number is safe if it lived through all loads at its limit`() {
         let records = [
             run("fixed-40", 800, load: "calm"), run("fixed-25", 400, load: "calm"), run("plimsoll", 800, load: "calm"),

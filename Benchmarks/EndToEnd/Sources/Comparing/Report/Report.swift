@@ -29,8 +29,10 @@ public struct Report {
             ratio($0, variant, $1) { $0.goodPerSecond }
         }
         figure("goodput.\(variant)-to-safe-tuned", Statistics.median(safe), "times")
-        let fixed = self.pairs(variant) { $0.runs["fixed-40"] == nil ? nil : "fixed-40" }.compactMap { ratio($0, variant, $1) { $0.goodPerSecond } }
-        figure("goodput.\(variant)-to-fixed-40", Statistics.median(fixed), "times")
+        let fixed = self.pairs(variant) { $0.runs["fixed-40"] == nil ? nil : "fixed-40" }
+        figure("goodput.\(variant)-to-fixed-40", totalRatio(fixed, variant), "times")
+        let each = fixed.compactMap { ratio($0, variant, $1) { $0.goodPerSecond } }
+        figure("goodput.\(variant)-to-fixed-40.median", Statistics.median(each), "times")
 
         let runs = cells.flatMap { $0.runs[variant] ?? [] }
         figure("kills.\(variant)", Double(runs.count(where: \.wasKilled)), "of_\(runs.count)", decimals: 0)
@@ -60,6 +62,13 @@ public struct Report {
     private func ratio(_ cell: Cell, _ one: String, _ other: String, _ value: (RunRecord) -> Double?) -> Double? {
         guard let ours = cell.median(one, value), let theirs = cell.median(other, value), theirs > 0 else { return nil }
         return ours / theirs
+    }
+
+    /// Goodput of `variant` over all cells together, as a ratio to that of the variants it is compared with: each limit and load weighs the same, and
+    /// a run that died counts what it had served. `nil` without a cell.
+    private func totalRatio(_ pairs: [(Cell, String)], _ variant: String) -> Double? {
+        let ours = pairs.reduce(0) { $0 + ($1.0.goodput(variant) ?? 0) }, theirs = pairs.reduce(0) { $0 + ($1.0.goodput($1.1) ?? 0) }
+        return theirs > 0 ? ours / theirs : nil
     }
 
     /// Share of requests that were refused, in percent; `nil` if none were due.
