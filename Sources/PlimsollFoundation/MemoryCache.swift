@@ -158,10 +158,10 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     public var holdsAtMost: ByteCount? { totalCostLimit > 0 ? ByteCount(totalCostLimit) : nil }
 
     /// Sum of the costs, and of guesses where none was stated.
-    public var heldBytes: ByteCount { entries.heldBytes }
+    public var heldBytes: Int { entries.heldBytes }
 
     /// Lets go of at least `target` bytes, coldest first.
-    public func release(_ target: ByteCount) -> ByteCount { entries.release(target) }
+    public func release(_ target: Int) -> Int { entries.release(target) }
 
     public func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }
 }

@@ -22,7 +22,7 @@ public final class PurgeableData: DiscardableContent {
     public let buffer: PurgeableBuffer
 
     /// Number of bytes, for good.
-    public var length: Int { buffer.byteCount.bytes }
+    public var length: Int { buffer.byteCount }
 
     /// A number of zeros, accessed: it cannot be taken until `endContentAccess()`.
     ///

@@ -30,17 +30,17 @@ private final class URLCacheHolder: Purgeable {
         self.rebuildCost = rebuildCost
     }
 
-    var heldBytes: ByteCount { ByteCount(cache.currentMemoryUsage) }
+    var heldBytes: Int { cache.currentMemoryUsage }
 
-    func release(_ target: ByteCount) -> ByteCount {
+    func release(_ target: Int) -> Int {
         let before = heldBytes
-        guard target > .zero, before > .zero else { return .zero }
+        guard target > 0, before > 0 else { return 0 }
         if let cache = cache as? PurgeableURLCache {
-            cache.trimMemory(to: max(.zero, before - target).bytes)
+            cache.trimMemory(to: max(0, before - target))
         } else {
             cache.removeAllCachedResponses()
         }
         // What is stored meanwhile counts against it: never more than has gone.
-        return max(.zero, before - heldBytes)
+        return max(0, before - heldBytes)
     }
 }

@@ -78,15 +78,15 @@ public final class PurgeableDatabase: Purgeable {
     /// Bytes of page cache: of a queue what its connection has (`SQLITE_DBSTATUS_CACHE_USED`), as it was when it could last be asked; of a pool what all of the
     /// process's connections have (`SQLITE_STATUS_PAGECACHE_OVERFLOW`) less what is known to be queues', in equal parts if there are several pools. The first 20
     /// pages of each connection lie elsewhere and are not counted there.
-    public var heldBytes: ByteCount {
-        if pool != nil { return Self.poolBytes }
+    public var heldBytes: Int {
+        if pool != nil { return Self.poolBytes.bytes }
         let done = Parker()
         measure { done.unpark() }
         done.park(atMost: .milliseconds(20))
-        return ByteCount(measured.load(ordering: .relaxed))
+        return measured.load(ordering: .relaxed)
     }
 
-    public func release(_ target: ByteCount) -> ByteCount {
+    public func release(_ target: Int) -> Int {
         let before = heldBytes, done = Parker()
         pool?.releaseMemoryEventually()
         database.asyncWriteWithoutTransaction { [self] database in
@@ -95,8 +95,8 @@ public final class PurgeableDatabase: Purgeable {
             done.unpark()
         }
         done.park(atMost: .milliseconds(100))
-        let after = pool == nil ? ByteCount(measured.load(ordering: .relaxed)) : Self.poolBytes
-        return max(.zero, before - after)
+        let after = pool == nil ? measured.load(ordering: .relaxed) : Self.poolBytes.bytes
+        return max(0, before - after)
     }
 
     public func restrict(to limit: ByteCount?) {

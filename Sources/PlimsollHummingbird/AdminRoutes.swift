@@ -7,14 +7,23 @@ public import PlimsollService
 extension RouterMethods {
     /// Adds the pages of `AdminPages`: `/healthz`, `/readyz`, `/plimsoll`, `/plimsoll/metrics` and `/plimsoll/ui`.
     ///
-    ///     router.addPlimsollRoutes(manager)
+    ///     router.addPlimsollRoutes(plimsoll)
     ///     router.add(middleware: LoadSheddingMiddleware(manager))
     ///
     /// Added before other middleware, they are reached whatever that does. They tell much: add them to a group behind a check of your own, or to a router on a
     /// port of its own, unless nobody else reaches this one.
     @discardableResult
+    public func addPlimsollRoutes(_ service: ResourceService, _ options: AdminPages.Options = .init()) -> Self {
+        addPlimsollRoutes(AdminPages(service, options))
+    }
+
+    /// Adds the pages of a manager that no service runs.
+    @discardableResult
     public func addPlimsollRoutes(_ manager: ResourceManager, _ options: AdminPages.Options = .init()) -> Self {
-        let pages = AdminPages(manager, options)
+        addPlimsollRoutes(AdminPages(manager, options))
+    }
+
+    private func addPlimsollRoutes(_ pages: AdminPages) -> Self {
         // All that a browser or a probe sends, so that what is not allowed is told so; the rest gets 404.
         let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]
         for page in AdminPages.Page.allCases {

@@ -37,7 +37,7 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
         isExempt: @escaping Exemption = { AdminPages.isExempt(path: $0.uri.path[...]) }
     ) {
         let shedder = RequestShedder(name, policy: policy)
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         self.init(shedder, priority: priority, isExempt: isExempt)
     }
 

@@ -22,7 +22,7 @@ extension ResourceManager {
         precondition(.zero <= least && least <= most, "collectLimit: least is \(least) and most \(most), allowed is 0 <= least <= most")
         let level = level
         let wanted =
-            if let room { room * (level == .normal ? share : share / 2) } else { level == .normal ? most : most * 0.25 }
+            if let room { ByteCount(room) * (level == .normal ? share : share / 2) } else { level == .normal ? most : most * 0.25 }
         return level == .critical ? least.bytes : min(max(wanted, least), most).bytes
     }
 }

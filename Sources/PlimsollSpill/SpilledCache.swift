@@ -103,9 +103,9 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     ///
     /// - Returns: as the cache's `insert`.
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, tags: [String] = [], expiresAfter: Duration? = nil) -> Bool {
+    public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
         engine.remove(key)
-        return cache.insert(value, forKey: key, tags: tags, expiresAfter: expiresAfter)
+        return cache.insert(value, forKey: key, tags: tags, timeToLive: timeToLive)
     }
 
     /// Removes the value under `key` from the cache and from the store.
@@ -141,9 +141,9 @@ private final class SpillQueuePurgeable<Key: Hashable & Sendable, Value: Sendabl
 
     init(name: String, _ engine: SpillEngine<Key, Value>) { (self.name, self.engine) = (name, engine) }
 
-    var heldBytes: ByteCount { engine.state.withLock { ByteCount($0.queue.bytes) } }
-    func release(_ target: ByteCount) -> ByteCount { ByteCount(engine.shed(target.bytes)) }
-    func dropSpares() -> ByteCount { ByteCount(engine.shed(.max)) }
+    var heldBytes: Int { engine.state.withLock { $0.queue.bytes } }
+    func release(_ target: Int) -> Int { engine.shed(target) }
+    func dropSpares() -> Int { engine.shed(.max) }
     func restrict(to limit: ByteCount?) { engine.state.withLock { $0.restriction = max(0, limit?.bytes ?? .max) } }
     func attach(_ meter: ChargeMeter) -> Bool { engine.meter.load() == nil && engine.meter.storeIfNil(meter) === meter }
 }

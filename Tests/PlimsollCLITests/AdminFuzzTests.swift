@@ -35,7 +35,7 @@ import Testing
         shed.refused = ["sheddable": ["concurrency": 1, "arrivals": 2, "paused": 3], "normal": ["paused": 4]]
         let manager = ResourceManager(source: ScriptedPressureSource()),
             shedder = RequestShedder("http", policy: SheddingPolicy(limit: 1))
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         _ = shedder.begin(.normal)
         answer.status?.admissions = manager.status.admissions
         answer.status?.admissions[0].requests = shed

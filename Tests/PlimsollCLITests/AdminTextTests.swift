@@ -11,8 +11,8 @@ import Testing
 
     @Test func `what was shed is told by priority, and a limit only where there is one`() throws {
         let shedder = RequestShedder("http", policy: SheddingPolicy(limit: 1))
-        manager.lifecycle.quiesce.add(shedder)
-        manager.lifecycle.quiesce.add(RequestShedder("open"))
+        manager.lifecycle.pausables.add(shedder)
+        manager.lifecycle.pausables.add(RequestShedder("open"))
         #expect(shedder.begin(.normal) == nil)
         for priority in [RequestPriority.sheddable, .normal, .sheddable] { #expect(shedder.begin(priority) != nil) }
         let lines = AdminText.status(manager.status).split(separator: "\n")
@@ -30,7 +30,7 @@ import Testing
 
     @Test func `a level that is held says until when and why, in each text`() throws {
         var answer = try TopViewTests.answer()
-        manager.lifecycle.quiesce.add(RequestShedder("http"))
+        manager.lifecycle.pausables.add(RequestShedder("http"))
         var status = try #require(answer.status), memory = try #require(status.memory)
         status.level = "critical"
         (memory.observed, memory.evidence, memory.heldFor, memory.heldUntilSeconds) = ("normal", "none", "growth", 104.2)

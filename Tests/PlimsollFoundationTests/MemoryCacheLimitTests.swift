@@ -19,7 +19,7 @@ import Testing
     @Test func `limits lowered take effect at once, and zero is none`() {
         let cache = filled(100)
         cache.countLimit = 60
-        #expect(cache.count == 60 && cache.totalCost == 600 && cache.heldBytes == .bytes(600))
+        #expect(cache.count == 60 && cache.totalCost == 600 && cache.heldBytes == 600)
         cache.totalCostLimit = 305
         #expect(cache.count == 30 && cache.totalCost == 300 && numbers(cache).count == 30)
         cache.totalCostLimit = 0

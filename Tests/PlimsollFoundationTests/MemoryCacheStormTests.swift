@@ -46,7 +46,7 @@ import Testing
                     cache.countLimit = Bool.random(using: &random) ? Int.random(in: 0...40, using: &random) : 0
                 case 37..<39:
                     cache.totalCostLimit = Bool.random(using: &random) ? Int.random(in: 0...1000, using: &random) : 0
-                default: _ = cache.release(.bytes(Int.random(in: 0...300, using: &random)))
+                default: _ = cache.release((Int.random(in: 0...300, using: &random)))
                 }
                 mayLose = mayLose || !witness.evicted.isEmpty
                 #expect(cache.countLimit == 0 || cache.count <= cache.countLimit, "seed \(seed)")
@@ -81,7 +81,7 @@ import Testing
                             switch turn % 100 {
                             case 0: cache.countLimit = Int.random(in: 20...50, using: &random)
                             case 1: cache.totalCostLimit = Int.random(in: 500...2000, using: &random)
-                            case 2: _ = cache.release(.bytes(100))
+                            case 2: _ = cache.release(100)
                             case 3: cache.removeObject(forKey: key)
                             case 4..<60: _ = cache.object(forKey: key)
                             default:

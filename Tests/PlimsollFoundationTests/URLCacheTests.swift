@@ -28,7 +28,7 @@ import Testing
         let cache = PurgeableURLCache(memoryCapacity: 100_000, diskCapacity: 0, diskPath: folder.path)
         manager.register(cache, name: "pages")
         for number in 0..<20 { Self.store(number, in: cache) }
-        let report: ActionReport = manager.release(.bytes(5000))
+        let report: ActionReport = manager.release(5000)
         #expect(report.released == .bytes(5000) && has(0..<20, cache) == Array(5..<20) && cache.memoryCapacity == 100_000)
         #expect((manager.release() as ActionReport).released == .bytes(15_000) && cache.currentMemoryUsage == 0)
         #expect((manager.release() as ActionReport).released == .zero)
@@ -64,7 +64,7 @@ import Testing
         manager.register(cache)
         // Twice: what a plain one would not survive if its capacity were lowered.
         for number in [0, 0, 1, 2] { Self.store(number, in: cache, .allowed) }
-        #expect((manager.release(.bytes(1)) as ActionReport).released > .bytes(3000) && cache.currentMemoryUsage == 0 && has(0..<5, cache) == [])
+        #expect((manager.release(1) as ActionReport).released > .bytes(3000) && cache.currentMemoryUsage == 0 && has(0..<5, cache) == [])
         Self.store(7, in: cache)
         #expect(has(0..<9, cache) == [7] && cache.memoryCapacity == 1 << 20 && cache.diskCapacity == 1 << 20)
     }

@@ -119,10 +119,10 @@ private final class Election: Sendable {
         try await lifecycle.launch()
         let limiter = ConcurrencyLimiter("render", limit: 64)
         let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
-        lifecycle.quiesce.add(limiter)
-        lifecycle.quiesce.add(ticker)
+        lifecycle.pausables.add(limiter)
+        lifecycle.pausables.add(ticker)
         let page = try await limiter.run { try await render() }  // waits while nothing is admitted
-        let lease = lifecycle.quiesce.lease("billing", admitting: "billing")  // members of that class go on in the background
+        let lease = lifecycle.pausables.lease("billing", admitting: "billing")  // members of that class go on in the background
         clock.advance(by: .seconds(10))
         await until { !pushed.withLock { $0.isEmpty } }
         clock.freeze(for: .seconds(60))
@@ -267,7 +267,7 @@ private final class Election: Sendable {
     @Test func `T39 a pause reaches members only: threads of others and children go on`() async throws {
         let (_, lifecycle, _) = onManualClock()
         try await lifecycle.interrupt()
-        #expect(lifecycle.quiesce.extent().isPaused)
+        #expect(lifecycle.pausables.extent().isPaused)
         let child = Process(), question = Pipe(), answer = Pipe()
         child.executableURL = URL(fileURLWithPath: "/bin/cat")
         (child.standardInput, child.standardOutput) = (question, answer)

@@ -129,7 +129,7 @@ import Testing
             let answer = try fixture.answer(#"{"command":"limit","name":"images","bytes":250000}"#)
             #expect(answer.limitBytes == 250_000)
             #expect(fixture.images.limit == .bytes(250_000))
-            #expect(fixture.images.byteCount <= .bytes(250_000))
+            #expect(fixture.images.byteCount <= 250_000)
             let absent = try fixture.answer(#"{"command":"limit","name":"imagse","bytes":1}"#)
             #expect(absent.code == "absent")
             #expect(absent.error == "no cache \"imagse\" is registered; caches with a limit to set are images, rows")

@@ -98,18 +98,19 @@ public final class TileRenderer: Sendable {
     private func render(_ path: String) async throws -> [UInt8] { Array(path.utf8) }
 
     @Test func `a configuration is taken from the environment, or from what else provides one`() throws {
+        let manager = ResourceManager(source: ScriptedPressureSource()), logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }
         let yourFile = InMemoryProvider(values: [:])
         // It may end the process: compiled and not run.
         func start() throws {
             let settings = ConfigurationProblem.orExit { try ServiceSettings.fromEnvironment() }
-            let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+            let plimsoll = ResourceService(manager, settings: settings, logger: logger)
             let config = ConfigReader(providers: [EnvironmentVariablesProvider(), yourFile])
-            let configured = try ResourceManager(source: LinuxPressureSource(), reader: config.scoped(to: "plimsoll"))
-            _ = (manager, configured)
+            let configured = try ServiceSettings(reader: config.scoped(to: "plimsoll"))
+            _ = (plimsoll, configured)
         }
         _ = start
         let settings = ConfigurationProblem.orExit { try ServiceSettings(environment: ["PLIMSOLL_DRY_RUN": "yes"]) }
-        #expect(settings.policy.isDryRun)
+        #expect(ResourceService(manager, settings: settings, logger: logger).manager.isDryRun)
     }
 
     @Test func `an application in four steps`() async throws {
@@ -117,10 +118,11 @@ public final class TileRenderer: Sendable {
         // A group waits for a signal: this one is made and not run.
         func run() async throws {
             let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
-            let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+            let manager = ResourceManager(source: LinuxPressureSource())
+            let plimsoll = ResourceService(manager, settings: settings, logger: logger)
             let group = ServiceGroup(
                 configuration: .init(
-                    services: [.init(service: manager), .init(service: server), .init(service: manager.shutdownBeacon)],
+                    services: [.init(service: plimsoll), .init(service: server), .init(service: plimsoll.shutdownBeacon)],
                     gracefulShutdownSignals: [.sigterm], logger: logger))
             try await group.run()
         }
@@ -170,9 +172,9 @@ public final class TileRenderer: Sendable {
         let manager = ResourceManager(source: ScriptedPressureSource()), shelf = Shelf()
         let (reports, report) = AsyncStream.makeStream(of: String.self)
         let writer = ReportWriter(manager: manager, reports: reports, shelf: shelf), compactor = Compactor(manager: manager, shelf: shelf)
-        let services: [any Service] = [manager, writer, manager.shutdownBeacon]
-        let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }
-        let all: [any Service] = [manager, compactor] + services.dropFirst()
+        let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }, plimsoll = ResourceService(manager, logger: logger)
+        let services: [any Service] = [plimsoll, writer, plimsoll.shutdownBeacon]
+        let all: [any Service] = [plimsoll, compactor] + services.dropFirst()
         let group = ServiceGroup(configuration: .init(services: all.map { .init(service: $0) }, logger: logger))
         async let running: Void = group.run()
         report.yield("monthly")
@@ -255,7 +257,7 @@ public final class TileRenderer: Sendable {
         let manager = ResourceManager(source: ScriptedPressureSource()), path = "/"
         @Sendable func save(_ reason: ExpirationReason) {}
         let limiter = ConcurrencyLimiter("render", limit: 64)
-        manager.lifecycle.quiesce.add(limiter)
+        manager.lifecycle.pausables.add(limiter)
         let image = try await limiter.run { try await render(path) }
         let task = manager.beginBackgroundTask("flush") { task, reason in
             save(reason)

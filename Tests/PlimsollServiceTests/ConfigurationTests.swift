@@ -17,7 +17,8 @@ import Testing
     }
 
     @Test func `the environment overrides what code has set, and the rest stays`() throws {
-        var mine = ServiceSettings(policy: PressurePolicy(handlerBudget: .seconds(2), backgroundAllowance: .seconds(60)))
+        let own = PressurePolicy(handlerBudget: .seconds(2), backgroundAllowance: .seconds(60))
+        var mine = ServiceSettings()
         mine.drainDelay = .seconds(3)
         let settings = try ServiceSettings(
             environment: [
@@ -26,9 +27,10 @@ import Testing
                 "PLIMSOLL_METRICS_INTERVAL": "0", "PLIMSOLL_NOTIFY": "off", "PLIMSOLL_ENABLED": "", "PLIMSOLL_SIMULATE": "critical:5s",
             ], defaults: mine)
         #expect(settings.shutdownBudget == .seconds(40) && settings.drainDelay == .seconds(3) && settings.isEnabled)
-        #expect(settings.policy.isDryRun && settings.policy.handlerBudget == .seconds(2) && settings.policy.backgroundAllowance == .seconds(120))
-        #expect(settings.policy.thresholds.warningMargin == .init(share: 0.3, atMost: .gibibytes(2)))
-        #expect(settings.policy.terminate == .afterContinuousSaturation(.seconds(30), grace: .seconds(3)))
+        let policy = try settings.policy(over: own)
+        #expect(policy.isDryRun && policy.handlerBudget == .seconds(2) && policy.backgroundAllowance == .seconds(120))
+        #expect(policy.thresholds.warningMargin == .init(share: 0.3, atMost: .gibibytes(2)))
+        #expect(policy.terminate == .afterContinuousSaturation(.seconds(30), grace: .seconds(3)))
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
     }
 
@@ -91,23 +93,25 @@ import Testing
                 "plimsoll.shutdown.budget": 12, "plimsoll.dryRun": true, "plimsoll.stall.critical": 0.7, "plimsoll.handler.budget": "250ms",
             ])
         ).scoped(to: "plimsoll")
-        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader)
-        #expect(manager.serviceSettings.shutdownBudget == .seconds(12) && manager.isDryRun && manager.policy.isDryRun)
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let plimsoll = ResourceService(manager, settings: try ServiceSettings(reader: reader))
+        #expect(plimsoll.settings.shutdownBudget == .seconds(12) && manager.isDryRun && manager.policy.isDryRun)
         #expect(manager.policy.thresholds.stallCritical == 0.7 && manager.policy.handlerBudget == .milliseconds(250))
     }
 
     @Test func `dry run is followed while the process runs, and a value that is not allowed changes nothing`() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["plimsoll.dryRun": "false"])
         let reader = ConfigReader(provider: provider).scoped(to: "plimsoll")
-        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader)
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        let plimsoll = ResourceService(manager, settings: try ServiceSettings(reader: reader))
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await manager.follow(reader) }
+            group.addTask { try await plimsoll.follow(reader) }
             provider.setValue("on", forKey: "plimsoll.dryRun")
             #expect(await until("dry run") { manager.isDryRun })
             provider.setValue("perhaps", forKey: "plimsoll.dryRun")
             // Told of another key after it, the manager has seen what is not allowed.
             provider.setValue("7s", forKey: "plimsoll.shutdown.budget")
-            #expect(await until("the next change") { manager.serviceSettings.shutdownBudget == .seconds(7) })
+            #expect(await until("the next change") { plimsoll.settings.shutdownBudget == .seconds(7) })
             #expect(manager.isDryRun, "a value that is not allowed changes nothing")
             provider.setValue(false, forKey: "plimsoll.dryRun")
             #expect(await until("the end of the dry run") { !manager.isDryRun })
@@ -134,7 +138,7 @@ import Testing
         settings.cacheLimits = ["early": .mebibytes(1), "late": .mebibytes(2), "nobody": .mebibytes(3)]
         let manager = ResourceManager(source: ScriptedPressureSource())
         manager.register(early)
-        manager.serviceSettings = settings
+        _ = ResourceService(manager, settings: settings)
         manager.register(late)
         manager.register(other)
         manager.register("late", byteCount: { 0 }, release: { _ in 0 })
@@ -144,12 +148,12 @@ import Testing
     @Test func `what is live is followed, and what is not allowed is said once while the value before holds`() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["plimsoll.shutdown.budget": "20s", "plimsoll.caches.limits": "thumbs=8MiB"])
         let reader = ConfigReader(provider: provider).scoped(to: "plimsoll"), book = LogBook()
-        let manager = try ResourceManager(source: ScriptedPressureSource(), reader: reader), thumbs = PurgeableCache<Int, Int>("thumbs")
-        manager.serviceSettings.logger = book.logger
+        let manager = ResourceManager(source: ScriptedPressureSource()), thumbs = PurgeableCache<Int, Int>("thumbs")
+        let plimsoll = ResourceService(manager, settings: try ServiceSettings(reader: reader), logger: book.logger)
         manager.register(thumbs)
         #expect(thumbs.limit == .mebibytes(8))
         await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await manager.follow(reader) }
+            group.addTask { try await plimsoll.follow(reader) }
             provider.setValue("thumbs=2MiB", forKey: "plimsoll.caches.limits")
             await until { thumbs.limit == .mebibytes(2) }
             provider.setValue("2h", forKey: "plimsoll.shutdown.budget")
@@ -158,15 +162,15 @@ import Testing
             thumbs.limit = .mebibytes(3)
             for delay in ["1s", "2s", "3s"] {
                 provider.setValue(ConfigValue(.string(delay), isSecret: false), forKey: "plimsoll.shutdown.drainDelay")
-                await until { manager.serviceSettings.drainDelay == Duration(plimsoll: delay) }
+                await until { plimsoll.settings.drainDelay == Duration(plimsoll: delay) }
             }
-            #expect(manager.serviceSettings.shutdownBudget == .seconds(20) && thumbs.limit == .mebibytes(3))
+            #expect(plimsoll.settings.shutdownBudget == .seconds(20) && thumbs.limit == .mebibytes(3))
             provider.setValue("40s", forKey: "plimsoll.shutdown.budget")
-            await until { manager.serviceSettings.shutdownBudget == .seconds(40) }
+            await until { plimsoll.settings.shutdownBudget == .seconds(40) }
             // Contradictions leave both as they were.
             provider.setValue("41s", forKey: "plimsoll.shutdown.drainDelay")
             await until { book.entries.count >= 2 }
-            #expect(manager.serviceSettings.shutdownBudget == .seconds(40) && manager.serviceSettings.drainDelay == .seconds(3))
+            #expect(plimsoll.settings.shutdownBudget == .seconds(40) && plimsoll.settings.drainDelay == .seconds(3))
             group.cancelAll()
         }
         #expect(book.entries.count == 2)

@@ -35,8 +35,9 @@ import Testing
     ]
 
     private func pages() -> AdminPages {
-        manager.serviceSettings.adminHosts = ["ops.example"]
-        return AdminPages(manager, .init(allowsChanges: true, hosts: ["shop.Internal.", "no host", ""]))
+        var settings = ServiceSettings()
+        settings.adminHosts = ["ops.example"]
+        return AdminPages(ResourceService(manager, settings: settings), .init(allowsChanges: true, hosts: ["shop.Internal.", "no host", ""]))
     }
 
     @Test(arguments: trusted)
@@ -105,9 +106,9 @@ import Testing
         }
     }
 
-    @Test func `a manager without service settings has pages, too`() async {
+    @Test func `a manager without a service has pages, too`() async {
         let bare = AdminPages(
-            ResourceManager(source: ScriptedPressureSource(), isHosted: false), .init(hosts: ["shop.internal"]))
+            ResourceManager(source: ScriptedPressureSource()), .init(hosts: ["shop.internal"]))
         #expect(await bare.answer(.status, .init(host: "shop.internal")).status == 200)
         #expect(await bare.answer(.status, .init(host: "evil.example")).status == 421)
     }

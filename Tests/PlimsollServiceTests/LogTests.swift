@@ -40,7 +40,7 @@ final class LogBook: Sendable {
 
 @Suite(.timeLimit(.minutes(5))) struct LogTests {
     private func event(_ level: PressureLevel, from previous: PressureLevel = .normal, _ id: UInt64 = 1) -> PressureEvent {
-        PressureEvent(id: id, level: level, previous: previous, shortfall: .mebibytes(3), timeLeft: nil, evidence: .headroom)
+        PressureEvent(id: id, level: level, previous: previous, shortfall: ByteCount.mebibytes(3).bytes, timeLeft: nil, evidence: .headroom)
     }
 
     @Test func `a rise is a warning, once in a while for each level, and how many were left out is said; a fall is a notice`() {
@@ -84,29 +84,30 @@ final class LogBook: Sendable {
 
     @Test func `that there is no admin socket is a notice with the reason and what to set`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
-        #expect(ServiceHost.adminPath(.automatic, log, environment: { _ in nil }) == nil)
+        #expect(ResourceService.adminPath(.automatic, log, environment: { _ in nil }) == nil)
         #expect(book.entries.map(\.level) == [.notice] && book.entries.map(\.message) == ["the admin socket is not opened"])
         let reason = book.entries.first?["reason"] ?? ""
         for word in ["$RUNTIME_DIRECTORY", "$XDG_RUNTIME_DIR", "RuntimeDirectory=", "PLIMSOLL_ADMIN_SOCKET"] {
             #expect(reason.contains(word), "\(reason)")
         }
-        #expect(ServiceHost.adminPath(.off, log) == nil && ServiceHost.adminPath(.path("/run/a"), log) == "/run/a")
-        #expect(ServiceHost.adminPath(.automatic, log, environment: { $0 == "RUNTIME_DIRECTORY" ? "/run/shop" : nil }) == "/run/shop/plimsoll.sock")
+        #expect(ResourceService.adminPath(.off, log) == nil && ResourceService.adminPath(.path("/run/a"), log) == "/run/a")
+        #expect(
+            ResourceService.adminPath(.automatic, log, environment: { $0 == "RUNTIME_DIRECTORY" ? "/run/shop" : nil }) == "/run/shop/plimsoll.sock")
         #expect(book.entries.count == 1)
     }
 
     @Test func `what a shedder refuses is told when that begins and when memory is plentiful again, and a shortage without refusals is not`() {
         let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
         let shedder = RequestShedder("front", policy: SheddingPolicy(seed: 1), elapsed: { now.withLock { $0 } }, rest: { _ in })
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         let log = ShedLog(manager, book.logger)
         func shortage(of requests: Int, looks: Bool) {
-            manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: false)
+            manager.lifecycle.pausables.setPressure(.critical, isQuiescing: false)
             for _ in 0..<requests { #expect(shedder.begin(.sheddable) != nil) }
             if looks { for _ in 0..<2 { log.look() } }
             now.withLock { $0 += .seconds(2) }
             #expect(shedder.refusedPerSecond == Double(requests) / 2 && manager.status.admissions.first?.refusedPerSecond == Double(requests) / 2)
-            manager.lifecycle.quiesce.setPressure(.normal, isQuiescing: false)
+            manager.lifecycle.pausables.setPressure(.normal, isQuiescing: false)
             #expect(shedder.refusedPerSecond == nil)
         }
         shortage(of: 0, looks: true)
@@ -126,13 +127,13 @@ final class LogBook: Sendable {
     @Test func `a running service logs its beginning, its levels and its end, with those who did not end in time`() async throws {
         let book = LogBook(), source = ScriptedPressureSource()
         var settings = ServiceSettings()
-        (settings.logger, settings.shutdownBudget, settings.notifiesServiceManager) = (book.logger, .milliseconds(200), false)
+        (settings.shutdownBudget, settings.notifiesServiceManager) = (.milliseconds(200), false)
         // Nothing is done about it: on a busy machine the task would have been given up for want of memory before the shutdown.
-        settings.policy.ladder = .none
-        let manager = ResourceManager(source: source, settings: settings)
+        let manager = ResourceManager(source: source, policy: PressurePolicy(ladder: .none))
+        let plimsoll = ResourceService(manager, settings: settings, logger: book.logger)
         let stuck = manager.beginBackgroundTask("stuck") { _, _ in }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await manager.run() }
+            group.addTask { try await plimsoll.run() }
             await until { manager.lifecycle.readiness.isReady }
             source.push(usage: .mebibytes(1010), limit: .gibibytes(1))
             await until { book.entries.contains(where: { $0.message == "memory is critical" }) }

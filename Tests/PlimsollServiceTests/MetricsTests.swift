@@ -17,14 +17,14 @@ import Testing
         _ = (cache.value(forKey: 1), cache.value(forKey: 99))
         manager.register(cache)
         manager.register(VolatileCache<Int, [UInt8]>("thumbs"))
-        manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
+        manager.lifecycle.pausables.add(ConcurrencyLimiter("render", limit: 8))
         let shedder = RequestShedder("web")
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         shedder.quiesce(to: .narrowed(to: .quarter))
         _ = shedder.begin(.sheddable)
         shedder.quiesce(to: .open)
         _ = shedder.begin(.critical)
-        _ = manager.release(.bytes(100))
+        _ = manager.release(100)
         return manager
     }
 
@@ -96,7 +96,7 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             await until { manager.lifecycle.readiness.isReady }
-            let report = await manager.release(.bytes(1))
+            let report = await manager.release(1)
             let timer = try factory.expectTimer("plimsoll_release_duration_seconds")
             await until { !timer.values.isEmpty }
             #expect(timer.values == [Int64(report.took.inNanoseconds)])

@@ -26,7 +26,7 @@ final class Flag: Sendable {
     func set() { value.withLock { $0 = true } }
 }
 
-/// A manager in a group of services.
+/// A manager's service in a group.
 @Suite(.timeLimit(.minutes(5))) struct ServiceGroupTests {
     /// Serves until it is shut down gracefully.
     struct Server: Service {
@@ -63,11 +63,11 @@ final class Flag: Sendable {
         ServiceGroup(configuration: .init(services: services.map { .init(service: $0) }, logger: logger))
     }
 
-    private func manager(_ settings: ServiceSettings = ServiceSettings(), _ time: Timekeeper = .running) -> ResourceManager {
-        let manager = ResourceManager(source: ScriptedPressureSource(), policy: settings.policy, time: time, isHosted: true)
-        manager.serviceSettings = settings
-        if settings.logger == nil { manager.serviceSettings.logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }) }
-        return manager
+    private func service(
+        _ settings: ServiceSettings = ServiceSettings(), _ time: Timekeeper = .running,
+        _ logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    ) -> ResourceService {
+        ResourceService(ResourceManager(source: ScriptedPressureSource(), time: time), settings: settings, logger: logger)
     }
 
     /// Runs the group of these until `until` holds, then shuts it down.
@@ -82,21 +82,21 @@ final class Flag: Sendable {
     }
 
     @Test func `the beacon hears of a shutdown first: no longer ready, no new token, while the server still serves`() async throws {
-        let manager = manager(), events = Events()
+        let plimsoll = service(), manager = plimsoll.manager, events = Events()
         let server = Server(events: events) {
             events.add("ready \(manager.lifecycle.readiness.isReady), \(manager.lifecycle.readiness.reason ?? "")")
             let task = manager.beginBackgroundTask("late") { _, _ in }
             events.add("late task \(task.refusal?.contains("after shutdown") == true ? "refused" : "begun")")
         }
-        try await run([manager, server, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
+        try await run([plimsoll, server, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
         #expect(events.list == ["serving", "ready false, the process is being shut down", "late task refused", "served"])
         let report = try #require(manager.shutdownReport)
         #expect(report.budget == .seconds(25) && report.stragglers.isEmpty && report.drain >= .zero)
     }
 
     @Test func `without a beacon the manager ends gracefully all the same`() async throws {
-        let manager = manager(), events = Events()
-        try await run([manager, Server(events: events)]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
+        let plimsoll = service(), manager = plimsoll.manager, events = Events()
+        try await run([plimsoll, Server(events: events)]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
         #expect(manager.shutdownReport != nil && manager.isShuttingDown)
     }
 
@@ -104,14 +104,13 @@ final class Flag: Sendable {
         var settings = ServiceSettings()
         settings.shutdownBudget = .seconds(300)
         let book = LogBook(), clock = ManualClock(), events = Events()
-        settings.logger = book.logger
-        let manager = manager(settings, clock.timekeeper)
+        let plimsoll = service(settings, clock.timekeeper, book.logger), manager = plimsoll.manager
         let good = manager.beginBackgroundTask("good") { task, reason in
             events.add("asked good \(reason)")
             task.end()
         }
         let stuck = manager.beginBackgroundTask("stuck") { _, reason in events.add("asked stuck \(reason)") }
-        async let shutdown: Void = run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        async let shutdown: Void = run([plimsoll, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
         await until { book.isShuttingDown }
         clock.advance(by: .seconds(149))
         #expect(events.list.isEmpty)
@@ -177,10 +176,10 @@ final class Flag: Sendable {
     ) -> (manager: ResourceManager, services: [any Service], book: LogBook, clock: ManualClock, events: Events) {
         var settings = ServiceSettings()
         let book = LogBook(), clock = ManualClock(), events = Events()
-        (settings.shutdownBudget, settings.logger) = (budget, book.logger)
-        let manager = manager(settings, clock.timekeeper)
+        settings.shutdownBudget = budget
+        let plimsoll = service(settings, clock.timekeeper, book.logger), manager = plimsoll.manager
         let exporter = Exporter(manager: manager, events: events, shape: shape, isDone: isDone)
-        return (manager, [manager, exporter, manager.shutdownBeacon], book, clock, events)
+        return (manager, [plimsoll, exporter, plimsoll.shutdownBeacon], book, clock, events)
     }
 
     @Test(arguments: Shape.allCases)
@@ -222,11 +221,11 @@ final class Flag: Sendable {
         }
         var settings = ServiceSettings()
         let book = LogBook(), clock = ManualClock(), events = Events()
-        (settings.shutdownBudget, settings.logger) = (.seconds(300), book.logger)
-        let manager = manager(settings, clock.timekeeper)
+        settings.shutdownBudget = .seconds(300)
+        let plimsoll = service(settings, clock.timekeeper, book.logger), manager = plimsoll.manager
         let stuck = manager.beginBackgroundTask("stuck") { _, _ in events.add("asked") }
         let ends = manager.beginBackgroundTask("ends") { task, _ in task.end() }
-        async let shutdown: Void = run([manager, Stubborn(events: events), manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        async let shutdown: Void = run([plimsoll, Stubborn(events: events), plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
         await until { book.isShuttingDown }
         clock.advance(by: .seconds(150))
         await until { events.list == ["asked"] && !ends.isActive }
@@ -260,8 +259,8 @@ final class Flag: Sendable {
     }
 
     @Test func `a group that is cancelled ends the manager, too`() async throws {
-        let manager = manager(), events = Events()
-        let group = group([manager, Server(events: events)])
+        let plimsoll = service(), manager = plimsoll.manager, events = Events()
+        let group = group([plimsoll, Server(events: events)])
         let running = Task { try await group.run() }
         await until { !events.list.isEmpty }
         running.cancel()
@@ -273,9 +272,9 @@ final class Flag: Sendable {
         var settings = ServiceSettings()
         // Longer than anybody waits: it is over once it has been seen.
         settings.drainDelay = .seconds(600)
-        let manager = manager(settings), events = Events()
-        let beacon = HurriedBeacon(beacon: manager.shutdownBeacon) { events.list.contains("not ready, serving") }
-        let group = group([manager, Server(events: events), beacon])
+        let plimsoll = service(settings), manager = plimsoll.manager, events = Events()
+        let beacon = HurriedBeacon(beacon: plimsoll.shutdownBeacon) { events.list.contains("not ready, serving") }
+        let group = group([plimsoll, Server(events: events), beacon])
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
             await until { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
@@ -290,8 +289,8 @@ final class Flag: Sendable {
     @Test func `a drain delay ends by itself`() async throws {
         var settings = ServiceSettings()
         settings.drainDelay = .milliseconds(1)
-        let manager = manager(settings)
-        try await run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        let plimsoll = service(settings), manager = plimsoll.manager
+        try await run([plimsoll, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
         #expect(manager.shutdownReport?.stragglers == [])
     }
 
@@ -299,12 +298,12 @@ final class Flag: Sendable {
         var settings = ServiceSettings()
         settings.isEnabled = false
         settings.shutdownTaskShare = 0
-        settings.logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
-        let source = ScriptedPressureSource(), manager = ResourceManager(source: source, settings: settings), events = Events()
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source), events = Events()
+        let plimsoll = ResourceService(manager, settings: settings, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
         manager.observe(from: .normal) { events.add("\($0.level)") }
         source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
         let task = manager.beginBackgroundTask("work") { task, _ in task.end() }
-        try await run([manager, manager.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
+        try await run([plimsoll, plimsoll.shutdownBeacon]) { manager.lifecycle.readiness.isReady }
         #expect(events.list.isEmpty && manager.status.memory == nil && !task.isActive && manager.shutdownReport?.stragglers == [])
     }
 }

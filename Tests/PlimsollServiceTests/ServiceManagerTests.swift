@@ -76,7 +76,6 @@ import Testing
     @Test func `being ready is told together with the first reading, however late that comes`() async throws {
         let source = LateSource(), manager = ResourceManager(source: source)
         source.script.push(usage: .mebibytes(100), limit: .gibibytes(1))
-        manager.serviceSettings.notifiesServiceManager = false
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
         link.begin()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -98,7 +97,6 @@ import Testing
 
     @Test func `it hears that the process is ready, alive, how it is, that it stops, and how long its tasks still need`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
-        manager.serviceSettings.notifiesServiceManager = false
         let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
         #expect(link.interval == .milliseconds(500))
         link.begin()

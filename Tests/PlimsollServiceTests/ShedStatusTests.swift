@@ -10,7 +10,7 @@ struct ShedStatusTests {
 
     @Test func `a shedder in the quiesce set is among what admits work`() throws {
         let shedder = RequestShedder("front")
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         #expect(shedder.begin(.normal) == nil)
         let admission = try #require(manager.status.admissions.first)
         #expect(admission.name == "front" && admission.running == 1 && admission.admitted == 1)
@@ -20,7 +20,7 @@ struct ShedStatusTests {
 
     @Test func `what was shed is told by priority, and a status of before still read`() throws {
         let shedder = RequestShedder("front", policy: SheddingPolicy(limit: 1))
-        manager.lifecycle.quiesce.add(shedder)
+        manager.lifecycle.pausables.add(shedder)
         #expect(shedder.begin(.critical) == nil)
         for priority in [RequestPriority.sheddable, .sheddable, .normal] { #expect(shedder.begin(priority)?.reason == .concurrency) }
         let status = manager.status, requests = try #require(status.admissions.first?.requests)
@@ -38,16 +38,16 @@ struct ShedStatusTests {
 
     @Test func `levels reach the shedder through the set`() {
         let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
-        manager.lifecycle.quiesce.add(shedder)
-        manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: false)
+        manager.lifecycle.pausables.add(shedder)
+        manager.lifecycle.pausables.setPressure(.critical, isQuiescing: false)
         #expect(shedder.extent == .narrowed(to: .quarter) && shedder.begin(.sheddable) != nil)
-        manager.lifecycle.quiesce.setPressure(.normal, isQuiescing: false)
+        manager.lifecycle.pausables.setPressure(.normal, isQuiescing: false)
         #expect(shedder.extent == .open && shedder.begin(.sheddable) == nil)
     }
 
     @Test func `health depends on nothing and readiness says why not`() async {
         let pages = AdminPages(manager)
-        manager.lifecycle.quiesce.setPressure(.critical, isQuiescing: true)
+        manager.lifecycle.pausables.setPressure(.critical, isQuiescing: true)
         #expect(await pages.answer(.health, .init()).status == 200)
         let readiness = await pages.answer(.readiness, .init())
         #expect(readiness.status == 503 && readiness.body == "not ready: not launched\n" && readiness.headers["retry-after"] != nil)
@@ -59,11 +59,11 @@ struct ShedStatusTests {
         for (level, isQuiescing, expected) in [
             (PressureLevel.normal, false, 200), (.warning, false, 200), (.critical, false, 200), (.critical, true, 503), (.normal, false, 200),
         ] {
-            manager.lifecycle.quiesce.setPressure(level, isQuiescing: isQuiescing)
+            manager.lifecycle.pausables.setPressure(level, isQuiescing: isQuiescing)
             #expect(await pages.answer(.readiness, .init()).status == 200)
             #expect(await strict.answer(.readiness, .init()).status == expected, "\(level)")
         }
-        manager.lifecycle.quiesce.setPressure(.warning, isQuiescing: false)
+        manager.lifecycle.pausables.setPressure(.warning, isQuiescing: false)
         #expect(await pages.answer(.readiness, .init()).body == "ready (complete), shedding requests: open, half\n")
         await manager.lifecycle.terminate()
     }
@@ -100,7 +100,7 @@ struct ShedStatusTests {
     }
 
     @Test func `the status can be had with fewer actions`() async throws {
-        for _ in 0..<5 { await manager.release(ByteCount(1)) }
+        for _ in 0..<5 { await manager.release(1) }
         let pages = AdminPages(manager)
         for (text, count) in [("0", 0), ("3", 3), ("256", 5)] {
             let answer = await pages.answer(.status, .init(query: ["actions": text]))

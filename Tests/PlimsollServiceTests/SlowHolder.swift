@@ -10,18 +10,18 @@ final class SlowHolder: Purgeable {
     let rebuildCost = RebuildCost.cheap
     private let state = Mutex((isAsked: false, blocks: false, isFree: false))
 
-    var heldBytes: ByteCount {
+    var heldBytes: Int {
         if state.withLock({ $0.blocks }) { wait() }
-        return .bytes(7)
+        return 7
     }
 
     var isAsked: Bool { state.withLock { $0.isAsked } }
     func block() { state.withLock { $0.blocks = true } }
     func letGo() { state.withLock { $0.isFree = true } }
 
-    func release(_ target: ByteCount) -> ByteCount {
+    func release(_ target: Int) -> Int {
         wait()
-        return .bytes(7)
+        return 7
     }
 
     private func wait() {

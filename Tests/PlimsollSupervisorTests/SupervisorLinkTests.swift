@@ -242,7 +242,7 @@ import Testing
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let scene = manager.lifecycle.connectScene("tenant", reason: .systemRequest) { scene in
             scene.preserve(in: store, snapshot: { [7] }, restore: { _ in })
-            scene.declare { .mebibytes(8) }
+            scene.declare { ByteCount.mebibytes(8).bytes }
         }
         await scene.connected()
         let link = try link(manager, supervisor)

@@ -60,10 +60,10 @@ import Testing
 
     @Test func `T27 K29 C86 the thread that tells observers, listeners and what admits work allocates nothing`() async throws {
         // A host would log, which is not the library's own telling.
-        let manager = ResourceManager(source: ScriptedPressureSource(), isHosted: false), parts = manager.parts
+        let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
         // Counts at the end of what was told before, by the thread that tells.
         let told = Mutex((count: 0, before: UInt64(0), most: UInt64(0)))
-        let admitting = manager.lifecycle.quiesce.add(ConcurrencyLimiter("requests", limit: 8))
+        let admitting = manager.lifecycle.pausables.add(ConcurrencyLimiter("requests", limit: 8))
         let observing = manager.observe(from: .normal, "first") { _ in
             let now = allocation_count()
             told.withLock { if $0.count > 20 { $0.most = max($0.most, now - $0.before) } }

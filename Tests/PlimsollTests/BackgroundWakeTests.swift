@@ -157,7 +157,7 @@ import Testing
         try await lifecycle.launch()
         lifecycle.onResume("gap") { _ in gaps.add(1) }
         stage.clock.freeze(for: .seconds(600))
-        await until("the way back is done") { lifecycle.reports.last?.target == .active && gaps.value == 1 && lifecycle.quiesce.extent() == .open }
+        await until("the way back is done") { lifecycle.reports.last?.target == .active && gaps.value == 1 && lifecycle.pausables.extent() == .open }
         #expect(!key.isWiped && saved.value == 0)
     }
 }

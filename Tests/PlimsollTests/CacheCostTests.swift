@@ -15,11 +15,11 @@ import Testing
         let cache = cache(shards: shards)
         #expect(cache.insert(10, forKey: 1) && cache.insert(.max, forKey: 2), "the limit is the largest integer")
         #expect(cache.count == 1 && cache.value(forKey: 2) == .max && cache.byteCount == .max)
-        #expect(cache.insert(.max - 1, forKey: 3) && cache.byteCount.bytes == .max - 1 && cache.count == 1)
+        #expect(cache.insert(.max - 1, forKey: 3) && cache.byteCount == .max - 1 && cache.count == 1)
         #expect(cache.insert(1, forKey: 4) && cache.byteCount == .max && cache.count == 2)
         #expect(cache.insert(.max / 2, forKey: 5) && cache.insert(.max / 2, forKey: 6) && cache.insert(.max / 2, forKey: 7))
-        #expect(cache.byteCount.bytes <= .max && cache.byteCount >= .bytes(.max / 2))
-        for key in 10..<40 { #expect(cache.insert(.max - key, forKey: key) && cache.byteCount.bytes == .max - key && cache.count == 1) }
+        #expect(cache.byteCount <= .max && cache.byteCount >= .max / 2)
+        for key in 10..<40 { #expect(cache.insert(.max - key, forKey: key) && cache.byteCount == .max - key && cache.count == 1) }
         #expect(cache.insert(.max, forKey: 39) && cache.byteCount == .max, "replaced")
         #expect(cache.release(.max) == .max && cache.count == 0 && cache.byteCount == .zero)
     }
@@ -59,9 +59,9 @@ import Testing
             for key in 0..<count { cache.insert(10, forKey: key) }
             for key in 0..<count / 2 { #expect(cache.pin(key)) }
             #expect(!cache.insert(5 * count + 1, forKey: -1) && cache.count == count)
-            #expect(cache.insert(5 * count, forKey: -1) && cache.byteCount.bytes == 10 * count && cache.count == count / 2 + 1)
+            #expect(cache.insert(5 * count, forKey: -1) && cache.byteCount == 10 * count && cache.count == count / 2 + 1)
             #expect((0..<count / 2).allSatisfy { cache.value(forKey: $0) == 10 } && cache.pinnedCount == count / 2)
-            #expect(cache.insert(5 * count + 10, forKey: 0) && cache.byteCount.bytes == 10 * count && cache.count == count / 2, "pinned itself")
+            #expect(cache.insert(5 * count + 10, forKey: 0) && cache.byteCount == 10 * count && cache.count == count / 2, "pinned itself")
         }
     }
 
@@ -72,7 +72,7 @@ import Testing
         cache.purge(tag: "even")
         #expect(cache.statistics.purged == 25 && cache.statistics.evictions == 0)
         for key in 100..<220 { cache.insert(1, forKey: key) }
-        _ = cache.release(.bytes(10))
+        _ = cache.release(10)
         cache.limit = .bytes(50)
         cache.evict(count: 5)
         cache.removeValue(forKey: 219)
@@ -92,8 +92,8 @@ import Testing
         let clock = ManualClock(), cache = timed(clock, .seconds(Int64.max), .seconds(Int64.max))
         clock.freeze(for: .seconds(3600))
         cache.insert("a", forKey: 1)
-        cache.insert("b", forKey: 2, expiresAfter: .seconds(Int64.max))
-        cache.insert("c", forKey: 3, expiresAfter: .seconds(-5))
+        cache.insert("b", forKey: 2, timeToLive: .seconds(Int64.max))
+        cache.insert("c", forKey: 3, timeToLive: .seconds(-5))
         clock.freeze(for: .seconds(3600 * 24 * 365 * 50))
         #expect(cache.value(forKey: 1) == "a" && cache.value(forKey: 2) == "b" && cache.value(forKey: 3) == nil)
         #expect(cache.value(forKey: 1) == "a")
@@ -111,10 +111,10 @@ import Testing
 
     @Test func `a value without a time does not take over that of the one it replaces`() {
         let clock = ManualClock(), cache = timed(clock, nil, nil)
-        cache.insert("short", forKey: 1, expiresAfter: .seconds(1))
+        cache.insert("short", forKey: 1, timeToLive: .seconds(1))
         #expect(cache.insert("long", forKey: 1, cost: 1, tags: [], times: nil, of: nil), "begun before anything had a time")
         cache.insert("long", forKey: 2)
-        cache.insert("short", forKey: 2, expiresAfter: .seconds(1))
+        cache.insert("short", forKey: 2, timeToLive: .seconds(1))
         clock.freeze(for: .seconds(100))
         #expect(cache.value(forKey: 1) == "long" && cache.value(forKey: 2) == nil)
     }
@@ -128,17 +128,17 @@ import Testing
             #expect(cache.directory.shards == 2)
             let shard = { (key: Int) in cache.directory.shard(of: cache.hasher.of(key)).base }
             let uneven = shard(0), cost = { cache.directory.shard(of: cache.hasher.of(0)).lock.pointee.withLock { $0.cost } }
-            for key in 0..<2000 where shard(key) == uneven && cost() * 100 > cache.byteCount.bytes * share { cache.removeValue(forKey: key) }
-            cache.limit = cache.byteCount
-            let before = (total: cache.byteCount.bytes, uneven: cost())
+            for key in 0..<2000 where shard(key) == uneven && cost() * 100 > cache.byteCount * share { cache.removeValue(forKey: key) }
+            cache.limit = .bytes(cache.byteCount)
+            let before = (total: cache.byteCount, uneven: cost())
             // A few, as the shard that makes no room itself grows with each.
             var inserted = 0
             for key in 10_000..<20_000 where shard(key) == uneven && inserted < 20 {
                 #expect(cache.insert(1, forKey: key))
                 inserted += 1
             }
-            let others = cache.byteCount.bytes - cost()
-            #expect(inserted == 20 && cache.byteCount.bytes <= before.total)
+            let others = cache.byteCount - cost()
+            #expect(inserted == 20 && cache.byteCount <= before.total)
             if isLocal {
                 #expect(others == before.total - before.uneven, "\(share) %, costs \(costs)")
             } else {
@@ -156,7 +156,7 @@ import Testing
                 // From a tenth of a second to some days, evenly by magnitude.
                 let wait =
                     Duration.milliseconds(100 << Int.random(in: 0..<22, using: &random)) + .milliseconds(Int.random(in: 0..<1000, using: &random))
-                cache.insert("\(key)", forKey: key, expiresAfter: wait)
+                cache.insert("\(key)", forKey: key, timeToLive: wait)
                 expires[key] = clock.timekeeper.elapsed() + wait
                 clock.freeze(for: .milliseconds(Int.random(in: 0..<200, using: &random)))
             }

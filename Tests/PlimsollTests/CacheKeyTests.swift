@@ -63,7 +63,7 @@ import Testing
         func found(_ step: Int) -> Int { (0..<count).count { cache.value(forKey: key($0)) == value($0 + step) } }
         #expect(cache.count == count && found(0) == count, sourceLocation: location)
         for number in 0..<count { cache.insert(value(number + 1), forKey: key(number)) }
-        #expect(cache.count == count && found(1) == count && cache.byteCount == .bytes(count), sourceLocation: location)
+        #expect(cache.count == count && found(1) == count && cache.byteCount == count, sourceLocation: location)
         for number in stride(from: 0, to: count, by: 3) {
             #expect(cache.removeValue(forKey: key(number)) == value(number + 1), sourceLocation: location)
         }
@@ -71,7 +71,7 @@ import Testing
         #expect(cache.count == count - removed && found(1) == count - removed, sourceLocation: location)
         for number in stride(from: 0, to: count, by: 3) { cache.insert(value(number + 1), forKey: key(number)) }
         #expect(found(1) == count, sourceLocation: location)
-        #expect(cache.release(.bytes(count / 2)).bytes == count / 2 && found(1) == count - count / 2, sourceLocation: location)
+        #expect(cache.release(count / 2) == count / 2 && found(1) == count - count / 2, sourceLocation: location)
         cache.removeAll()
         #expect(cache.count == 0 && found(1) == 0, sourceLocation: location)
     }

@@ -45,10 +45,10 @@ import Testing
                     case 0..<700:
                         cache.insert(
                             Tracked(step, values), forKey: Tracked(number, keys), tags: step % 9 == 0 ? ["ninth"] : [],
-                            expiresAfter: step % 11 == 0 ? .seconds(1) : nil)
+                            timeToLive: step % 11 == 0 ? .seconds(1) : nil)
                     case 700..<850: _ = cache.value(forKey: Tracked(number, keys))
                     case 850..<950: cache.removeValue(forKey: Tracked(number, keys))
-                    case 950..<960: _ = cache.release(.bytes(Int.random(in: 0..<300, using: &random)))
+                    case 950..<960: _ = cache.release(Int.random(in: 0..<300, using: &random))
                     case 960..<965: cache.purge(tag: "ninth")
                     case 965..<970: #expect(!cache.insert(Tracked(step, values), forKey: Tracked(number, keys), cost: 6001))
                     case 970..<975: cache.pin(Tracked(number, keys))
@@ -80,7 +80,7 @@ import Testing
                 cache.insert([.none(1), .some(Tracked(number, values), 3)], forKey: key)
             }
             #expect(values.value == cache.count && keys.value <= cache.count && cache.count <= 900)
-            _ = cache.release(.bytes(500))
+            _ = cache.release(500)
             #expect(values.value == cache.count && cache.count == 400)
         }
         #expect(keys.value == 0 && values.value == 0)
@@ -102,7 +102,7 @@ import Testing
                             case 10..<13: if let value = cache.value(forKey: key), value.number < 0 { Issue.record("\(value.number)") }
                             case 13: cache.removeValue(forKey: key)
                             case 14: if step % 128 == 14 { cache.purge(tag: "rare") } else { cache.evict(count: 2) }
-                            default: if step % 1600 == 15 { cache.removeAll() } else { _ = cache.release(.bytes(5)) }
+                            default: if step % 1600 == 15 { cache.removeAll() } else { _ = cache.release(5) }
                             }
                         }
                     }

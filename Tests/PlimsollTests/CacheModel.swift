@@ -95,20 +95,20 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
                 if !hasListener { held = [:] }
             }
         }
-        if cache.byteCount > cache.limit { fail("\(cache.byteCount) above \(cache.limit)") }
+        if cache.byteCount > cache.limit.bytes { fail("\(cache.byteCount) above \(cache.limit)") }
     }
 
     func insert(isChecked: Bool = true) {
         let key = key(number(0...keys)), cost = number(0...9) == 0 ? number(0...500) : number(0...20), isTagged = number(0...9) == 0
         let tags = isTagged ? (0..<number(1...3)).map { _ in "tag \(number(0...5))" } : []
-        let expiresAfter = number(0...19) == 0 ? Duration.milliseconds(number(0...5000)) : nil
+        let timeToLive = number(0...19) == 0 ? Duration.milliseconds(number(0...5000)) : nil
         numbers += 1
         what = "insert \(numbers) under \(key), cost \(cost)"
-        let isIn = cache.insert(value(numbers), forKey: key, cost: cost, tags: tags, expiresAfter: expiresAfter)
+        let isIn = cache.insert(value(numbers), forKey: key, cost: cost, tags: tags, timeToLive: timeToLive)
         settle(allowing: [.evicted, .expired, .replaced], replacing: key)
         if isIn != (cost <= cache.limit.bytes) { fail(isIn ? "admitted" : "refused") }
         guard isIn else { return }
-        let expires = (expiresAfter ?? lifetime.toLive).map { now + $0 }
+        let expires = (timeToLive ?? lifetime.toLive).map { now + $0 }
         if hasListener, held[key] != nil { fail("what it replaced was not told") }
         held[key] = Held(number: numbers, cost: cost, tags: Set(tags), expires: expires)
         use(key)
@@ -138,10 +138,10 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
     }
 
     private func release() {
-        let target = number(0...400), before = cache.byteCount.bytes
+        let target = number(0...400), before = cache.byteCount
         what = "release \(target)"
-        let released = cache.release(.bytes(target)).bytes
-        if released < min(target, before) || before - released != cache.byteCount.bytes { fail("released \(released) of \(before)") }
+        let released = cache.release(target)
+        if released < min(target, before) || before - released != cache.byteCount { fail("released \(released) of \(before)") }
         settle(allowing: [.purged])
         agree()
     }
@@ -192,13 +192,13 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         guard hasListener else { return }
         if cache.count != held.count { fail("\(cache.count) entries, not \(held.count)") }
         let cost = held.values.reduce(0) { $0 + $1.cost }
-        if cache.byteCount.bytes != cost { fail("costs \(cache.byteCount.bytes), not \(cost)") }
+        if cache.byteCount != cost { fail("costs \(cache.byteCount), not \(cost)") }
     }
 
     /// Compares all contents.
     func compare() {
         what = "in the end"
-        let before = (cache.count, cache.byteCount.bytes)
+        let before = (cache.count, cache.byteCount)
         var cost = 0, count = 0
         for key in (0...keys).map(key) {
             let found = cache.value(forKey: key).map(number)
@@ -213,6 +213,6 @@ final class CacheModel<Key: Hashable & Sendable, Value: Sendable> {
         }
         settle(allowing: [.expired])
         agree()
-        if count != cache.count || cost != cache.byteCount.bytes { fail("\(count) found, cost \(cost), of \(before)") }
+        if count != cache.count || cost != cache.byteCount { fail("\(count) found, cost \(cost), of \(before)") }
     }
 }

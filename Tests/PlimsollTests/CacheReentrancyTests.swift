@@ -34,12 +34,12 @@ import Testing
             calls.add(1)
             let key = Caller(7 + calls.value % 3), other = Caller(calls.value % 50)
             cache.insert(Caller(1), forKey: key, cost: 1, tags: ["again"])
-            cache.insert(Caller(2), forKey: other, cost: 30, expiresAfter: calls.value % 4 == 0 ? .zero : nil)
+            cache.insert(Caller(2), forKey: other, cost: 30, timeToLive: calls.value % 4 == 0 ? .zero : nil)
             _ = (cache.value(forKey: key), cache.withValue(forKey: key) { $0.number }, cache.count, cache.byteCount, cache.statistics)
             _ = (cache.pin(key), cache.unpin(key), cache.count(tag: "again"))
             cache.purge(tag: "again")
             cache.removeValue(forKey: other)
-            _ = cache.release(.bytes(3))
+            _ = cache.release(3)
             cache.evict(count: 1)
             cache.limit = cache.limit
             if calls.value % 10 == 0 { cache.removeAll() }
@@ -51,11 +51,11 @@ import Testing
         for number in 0..<700 { cache.insert(make(number), forKey: make(number), tags: number % 5 == 0 ? ["fifth"] : []) }
         for number in 0..<300 { cache.insert(make(number), forKey: make(number), cost: number % 7) }
         for number in 0..<50 { _ = (cache.value(forKey: make(number)), cache.removeValue(forKey: make(number + 20))) }
-        _ = cache.release(.bytes(100))
+        _ = cache.release(100)
         cache.purge(tag: "fifth")
         cache.limit = .bytes(200)
         cache.limit = .bytes(2000)
-        cache.insert(make(1), forKey: make(1), expiresAfter: .zero)
+        cache.insert(make(1), forKey: make(1), timeToLive: .zero)
         _ = (cache.value(forKey: make(1)), cache.evict(count: 3))
         #expect(!cache.insert(make(2), forKey: make(2), cost: 2001))
         for number in 1000..<1600 { cache.insert(make(number), forKey: make(number)) }

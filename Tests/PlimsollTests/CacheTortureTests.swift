@@ -86,9 +86,9 @@ import Testing
                             let cost = Int.random(in: 0..<12, using: &random)
                             let tags = step % 16 == 0 ? ["sixteenth"] : []
                             if cache.insert(Value(number, random.next()), forKey: key, cost: cost, tags: tags) { enters.add(1) }
-                            if !isLimitChanged, cache.byteCount.bytes > highest { above.add(1) }
+                            if !isLimitChanged, cache.byteCount > highest { above.add(1) }
                         case 800..<970: cache.removeValue(forKey: key)
-                        case 970..<985: _ = cache.release(.bytes(Int.random(in: 0..<200, using: &random)))
+                        case 970..<985: _ = cache.release((Int.random(in: 0..<200, using: &random)))
                         case 985..<990: cache.purge(tag: "sixteenth")
                         case 990..<991: cache.removeAll()
                         case 991..<993:
@@ -104,7 +104,7 @@ import Testing
             }
         }
         #expect(torn.value == 0 && Key.broken.load(ordering: .relaxed) == 0, "seed \(seed), \(threads) threads")
-        #expect(above.value == 0 && cache.byteCount <= cache.limit, "seed \(seed), \(threads) threads")
+        #expect(above.value == 0 && cache.byteCount <= cache.limit.bytes, "seed \(seed), \(threads) threads")
         #expect(found.value > 0, "nothing was ever found")
         cache.limit = .bytes(highest)
         let left = (0..<keys).compactMap { key in cache.value(forKey: Key(key)).map { (key, $0) } }
@@ -143,7 +143,7 @@ import Testing
             }
         }
         #expect(above.value == 0 && refused.value == 0, "\(refused.value) were refused")
-        #expect((0..<50).reduce(0) { $0 + (cache.value(forKey: $1) ?? 0) } == cache.byteCount.bytes)
+        #expect((0..<50).reduce(0) { $0 + (cache.value(forKey: $1) ?? 0) } == cache.byteCount)
     }
 
     @Test func `a limit that is lowered while others insert holds once they are done`() async {
@@ -153,7 +153,7 @@ import Testing
                 for thread in 0..<3 { group.addTask { for key in 0..<5 { cache.insert(key, forKey: thread * 10 + key) } } }
                 group.addTask { for limit in [70, 50, 20] { cache.limit = .bytes(limit) } }
             }
-            #expect(cache.byteCount <= 20 && cache.byteCount.bytes == cache.count * 10, "round \(round)")
+            #expect(cache.byteCount <= 20 && cache.byteCount == cache.count * 10, "round \(round)")
         }
     }
 
@@ -166,7 +166,7 @@ import Testing
             }
             for key in 0..<50 { cache.insert(key, forKey: key) }
             #expect(cache.limit.bytes == cache.counters.bound.pointee.load(ordering: .relaxed), "round \(round)")
-            #expect(cache.byteCount == cache.limit, "round \(round)")
+            #expect(cache.byteCount == cache.limit.bytes, "round \(round)")
         }
     }
 
@@ -199,7 +199,7 @@ import Testing
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 20 { cache.limit = 20 } }
         let released = Atomic64()
-        #expect(Thread.start("release") { released.add(Int(cache.release(.bytes(500)).bytes)) })
+        #expect(Thread.start("release") { released.add(Int(cache.release(500))) })
         await until { released.value > 0 }
         // The rest went for the limit.
         #expect(cache.limit == 20 && cache.count == 0)

@@ -56,7 +56,7 @@ import Testing
         let ways: [(String, @Sendable (PurgeableCache<Int, Object>) -> Void)] = [
             ("replace", { $0.insert(Object(3), forKey: 1) }), ("remove", { $0.removeValue(forKey: 1) }), ("remove all", { $0.removeAll() }),
             ("release", { _ = $0.release(1) }), ("evict", { $0.evict(count: 1) }), ("lower the limit", { $0.limit = 1 }),
-            ("purge a tag", { $0.purge(tag: "odd") }), ("expiring", { $0.insert(Object(4), forKey: 4, expiresAfter: .seconds(1)) }),
+            ("purge a tag", { $0.purge(tag: "odd") }), ("expiring", { $0.insert(Object(4), forKey: 4, timeToLive: .seconds(1)) }),
         ]
         for (name, write) in ways {
             let cache = cache((Int, Object).self)
@@ -81,7 +81,7 @@ import Testing
 
     @Test func `with expiry no shard opens`() {
         let cache = cache((Int, Object).self)
-        cache.insert(Object(1), forKey: 1, expiresAfter: .seconds(1000))
+        cache.insert(Object(1), forKey: 1, timeToLive: .seconds(1000))
         for _ in 0..<100 { _ = cache.value(forKey: 1) }
         #expect(openShards(cache) == 0)
     }

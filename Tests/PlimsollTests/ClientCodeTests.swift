@@ -10,8 +10,8 @@ private struct Session: Sendable {
 private final class Database: Sendable {
     let cacheSize = 1 << 20
     func release(_ bytes: Int) -> Int { bytes }
-    var held: ByteCount { .mebibytes(1) }
-    func shed(_ bytes: ByteCount) -> ByteCount { bytes }
+    var held: Int { 1 << 20 }
+    func shed(_ bytes: Int) -> Int { bytes }
 }
 
 /// What SwiftNIO's buffer offers of itself.
@@ -49,7 +49,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
     @Test func `loading`() async throws {
         let sessions = PurgeableCache<String, Session>(
             "sessions", refreshAfter: .seconds(60), releasesUnderPressure: false, cost: { _, s in s.byteCount })
-        func blocking() throws -> Session { try sessions.value(forKey: "a") { Session(byteCount: 8) } }
+        func blocking() throws -> Session { try sessions.valueBlocking(forKey: "a") { Session(byteCount: 8) } }
         #expect(try blocking().byteCount == 8)
         let suspending = try await sessions.value(forKey: "b", tags: ["tenant-42"]) { Session(byteCount: 7) }
         #expect(suspending.byteCount == 7)
@@ -114,8 +114,8 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(first == 7 && buffer.beginAccess())
         buffer.endAccess()
         buffer.discard()
-        #expect(buffer.isDiscarded && !buffer.isVolatile && buffer.byteCount == .mebibytes(8))
-        print(PurgeableBuffer("tiles", byteCount: .mebibytes(1), rebuildCost: .expensive).name)
+        #expect(buffer.isDiscarded && !buffer.isVolatile && buffer.byteCount == 8 << 20)
+        print(PurgeableBuffer("tiles", byteCount: 1 << 20, rebuildCost: .expensive).name)
     }
 
     @Test func `registering anything else`() {
@@ -123,7 +123,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         let db = Database()
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
         manager.register("pool", rebuildCost: .trivial, byteCount: { db.held }) { target in db.shed(target) }
-        manager.register("mixed", byteCount: { db.cacheSize }) { target in db.release(target.bytes) }.cancel()
+        manager.register("mixed", byteCount: { db.cacheSize }) { target in db.release(target) }.cancel()
         #expect(Set(manager.status.holders.map(\.name)) == ["sqlite", "pool"])
     }
 

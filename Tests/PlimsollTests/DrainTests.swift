@@ -18,7 +18,7 @@ import Testing
             await held.wait()
             count.add(1)
         }
-        lifecycle.quiesce.add(ticker)
+        lifecycle.pausables.add(ticker)
         tickers.add(ticker)
         lifecycle.preserve(
             "orders", in: MemoryStateStore(),
@@ -74,12 +74,12 @@ import Testing
 
     @Test func `C34 a leased ticker goes on and is not waited for`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
-        lifecycle.quiesce.add(
+        lifecycle.pausables.add(
             Ticker("beat", every: .seconds(1), workClass: "beats") { _ in
                 began.add(1)
                 await held.wait()
             })
-        let lease = lifecycle.quiesce.lease("beat", admitting: "beats")
+        let lease = lifecycle.pausables.lease("beat", admitting: "beats")
         try await lifecycle.launch()
         await tick(began)
         #expect(try await lifecycle.enterBackground(cause: .operator).overran.isEmpty && lifecycle.arrival == true)

@@ -33,8 +33,8 @@ final class FakeVolatile: VolatilePurgeable {
     }
 
     var seen: State { state.withLock { $0 } }
-    var heldBytes: ByteCount { state.withLock { ByteCount($0.held) } }
-    var volatileBytes: ByteCount { state.withLock { ByteCount(max(0, $0.held - $0.pinned)) } }
+    var heldBytes: Int { state.withLock { $0.held } }
+    var volatileBytes: Int { state.withLock { max(0, $0.held - $0.pinned) } }
 
     func attach(volatile meter: ChargeMeter) {
         guard self.meter.storeIfNil(meter) === meter else { return }
@@ -51,21 +51,21 @@ final class FakeVolatile: VolatilePurgeable {
         return taken
     }
 
-    func release(_ target: ByteCount) -> ByteCount {
+    func release(_ target: Int) -> Int {
         onRelease()
         let released = state.withLock { state in
-            let released = min(target.bytes, state.held)
+            let released = min(target, state.held)
             state.held -= released
-            state.asked += target.bytes
-            state.largest = max(state.largest, target.bytes)
+            state.asked += target
+            state.largest = max(state.largest, target)
             state.calls += 1
             return released
         }
         meter.load()?.give(released)
-        return ByteCount(released)
+        return released
     }
 
-    func noticeDrops() -> ByteCount {
+    func noticeDrops() -> Int {
         let dropped = state.withLock { state in
             defer { state.dropped = 0 }
             state.held -= state.dropped
@@ -73,7 +73,7 @@ final class FakeVolatile: VolatilePurgeable {
             return state.dropped
         }
         meter.load()?.give(dropped)
-        return ByteCount(dropped)
+        return dropped
     }
 
     func giveBackIdle() { state.withLock { $0.idleCalls += 1 } }

@@ -16,7 +16,7 @@ import Testing
     private func addParts() throws {
         let log = log, lifecycle = lifecycle, manager = stage.manager
         stage.observe("observer")
-        lifecycle.quiesce.add(Recorder("queue", nil, log))
+        lifecycle.pausables.add(Recorder("queue", nil, log))
         for name in ["lease", "listener"] {
             let resource = ExclusiveResource(
                 name, kind: name == "lease" ? .lease : .listener, after: name == "lease" ? ["listener"] : [],
@@ -73,17 +73,17 @@ import Testing
         try addParts()
         try await lifecycle.launch()
         let limiter = ConcurrencyLimiter("requests", limit: 8)
-        lifecycle.quiesce.add(limiter)
+        lifecycle.pausables.add(limiter)
         // While changes are heard a request comes: it is not admitted, and no member is open.
         let extents = Log<QuiesceExtent>(), waiting = Counter()
         lifecycle.onEnvironmentChange("rebuilder", .credentials("tenant")) { _ in
-            extents.add(lifecycle.quiesce.extent())
+            extents.add(lifecycle.pausables.extent())
             Task {
                 try await limiter.run { log.add("request admitted") }
                 waiting.add(1)
             }
             blockUntil("the request waits") { limiter.statistics.waiting > 0 }
-            extents.add(lifecycle.quiesce.extent())
+            extents.add(lifecycle.pausables.extent())
         }
         let begun = log.all.count
         let timer = stage.manager.parts.alarms
@@ -153,7 +153,7 @@ import Testing
 
     @Test func `C22 C41 a tick that hangs takes half of the time that is left, and saving has the other half`() async throws {
         let held = Latch(), began = Counter(), left = Log<Duration>(), lifecycle = lifecycle, clock = stage.clock
-        lifecycle.quiesce.add(
+        lifecycle.pausables.add(
             Ticker("orders", every: .seconds(1)) { _ in
                 began.add(1)
                 await held.wait()
@@ -190,7 +190,7 @@ import Testing
 
     @Test func `C2 C40 inactive: nothing is admitted, what is in flight goes on, and it is not ready`() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 8), held = Latch(), log = log, lifecycle = lifecycle
-        lifecycle.quiesce.add(limiter)
+        lifecycle.pausables.add(limiter)
         try await lifecycle.launch()
         let inFlight = Task {
             try await limiter.run {

@@ -81,7 +81,7 @@ struct Stage {
 
     @Test func `C3 C17 C35 the background is a state to work in: one at a time, by an allowance, while a task lives`() async throws {
         let limiter = ConcurrencyLimiter("render", limit: 8), manager = stage.manager, clock = stage.clock
-        lifecycle.quiesce.add(limiter)
+        lifecycle.pausables.add(limiter)
         try await lifecycle.launch()
         #expect(limiter.statistics.limit == 8 && manager.backgroundTimeRemaining == nil)
         let task = manager.beginBackgroundTask("upload") { task, _ in task.end() }

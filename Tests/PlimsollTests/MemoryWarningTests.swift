@@ -22,21 +22,21 @@ import Testing
             self.spares = Mutex(spares.bytes)
         }
 
-        var heldBytes: ByteCount { ByteCount(held.withLock { $0 }) }
+        var heldBytes: Int { held.withLock { $0 } }
 
-        func release(_ target: ByteCount) -> ByteCount {
-            asked.add(target.bytes)
+        func release(_ target: Int) -> Int {
+            asked.add(target)
             return held.withLock { held in
-                let gone = min(held, target.bytes)
+                let gone = min(held, target)
                 held -= gone
-                return ByteCount(gone)
+                return gone
             }
         }
 
-        func dropSpares() -> ByteCount {
+        func dropSpares() -> Int {
             spares.withLock { spares in
                 defer { spares = 0 }
-                return ByteCount(spares)
+                return spares
             }
         }
     }
@@ -167,16 +167,16 @@ import Testing
         let registration = thumbnails.register(small, tags: ["tenant-42"])
         manager.register(rows, tags: ["tenant-42"])
         manager.register(dear)
-        #expect(images.heldBytes == .mebibytes(110) && thumbnails.heldBytes == .mebibytes(10) && thumbnails.name == "images/thumbnails")
-        #expect(manager.heldBytes() == .mebibytes(230) && manager.heldBytes(in: .tag("tenant-42")) == .mebibytes(60))
+        #expect(images.heldBytes == 110 << 20 && thumbnails.heldBytes == 10 << 20 && thumbnails.name == "images/thumbnails")
+        #expect(manager.heldBytes() == 230 << 20 && manager.heldBytes(in: .tag("tenant-42")) == 60 << 20)
 
-        #expect(thumbnails.release(.mebibytes(4)).released == .mebibytes(4) && small.heldBytes == .mebibytes(6))
-        #expect(await manager.release(.mebibytes(20), from: .named("large")).released == .mebibytes(20))
+        #expect(thumbnails.release(4 << 20).released == .mebibytes(4) && small.heldBytes == 6 << 20)
+        #expect(await manager.release(20 << 20, from: .named("large")).released == .mebibytes(20))
         // Cheapest first, no more than asked.
-        let report = await manager.release(.mebibytes(60), from: .all)
-        #expect(rows.heldBytes == .zero && large.heldBytes == .mebibytes(70) && small.heldBytes == .mebibytes(6) && report.released == .mebibytes(60))
+        let report = await manager.release(60 << 20, from: .all)
+        #expect(rows.heldBytes == .zero && large.heldBytes == 70 << 20 && small.heldBytes == 6 << 20 && report.released == .mebibytes(60))
         let rest = await manager.release(from: .all.upTo(.cheap))
-        #expect(rest.released == .mebibytes(76) && dear.heldBytes == .mebibytes(70) && images.heldBytes == .zero)
+        #expect(rest.released == .mebibytes(76) && dear.heldBytes == 70 << 20 && images.heldBytes == .zero)
         #expect(rest.origin == .operator && manager.reports.map(\.origin) == [.operator, .operator, .operator, .operator])
         #expect("\(rest)".hasPrefix("normal (operator): release"))
         registration.cancel()
@@ -189,7 +189,7 @@ import Testing
         let group = manager.registerGroup("buffers")
         let holders = (0..<1000).map { Holder("buffer \($0)", .kibibytes(1)) }
         for holder in holders { group.register(holder) }
-        #expect(group.heldBytes == .kibibytes(1000) && group.release(.kibibytes(300)).released == .kibibytes(300))
+        #expect(group.heldBytes == 1000 << 10 && group.release(300 << 10).released == .kibibytes(300))
         #expect(holders.filter { !$0.asked.all.isEmpty }.count == 300 && group.release().released == .kibibytes(700))
     }
 
@@ -229,7 +229,7 @@ import Testing
         manager.register(pool)
         manager.register("idle connections", purgesOnBackground: true, byteCount: { 5000 }, release: { $0 })
         let report = await onThread { manager.parts.purgeForBackground() }
-        #expect(speed.count == 0 && state.count == 10 && pages.count == 10 && pool.heldBytes == .mebibytes(1))
+        #expect(speed.count == 0 && state.count == 10 && pages.count == 10 && pool.heldBytes == 1 << 20)
         #expect(report.origin == .background && report.outcome == .done && manager.reports == [report])
         // What was purged, the connections, the pool's spares, and the volatile cache's buffer of 4 KiB.
         #expect(report.released == .bytes(1000 + 5000) + .kibibytes(64 + 4))
@@ -248,7 +248,7 @@ import Testing
         manager.lifecycle.observe(
             "all",
             onBackground: { _ in
-                #expect(speed.heldBytes == .mebibytes(1) && !key.isWiped && lock.isHeld)
+                #expect(speed.heldBytes == 1 << 20 && !key.isWiped && lock.isHeld)
             })
         try await manager.lifecycle.launch(into: .active)
         try await manager.lifecycle.enterBackground(cause: .operator)

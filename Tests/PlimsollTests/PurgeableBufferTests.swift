@@ -118,8 +118,8 @@ import Testing
         buffer?.attach(volatile: other)
         let declared = meter.heldBytes
         #expect(declared >= .mebibytes(1) && declared < .mebibytes(1) + .kibibytes(16) && other.heldBytes == .zero)
-        #expect(Self.fill(buffer!) && buffer!.heldBytes == .mebibytes(1) && buffer!.volatileBytes == .mebibytes(1))
-        #expect(buffer!.release(.zero) == .zero && buffer!.release(.bytes(1)) == .mebibytes(1))
+        #expect(Self.fill(buffer!) && buffer!.heldBytes == 1 << 20 && buffer!.volatileBytes == 1 << 20)
+        #expect(buffer!.release(.zero) == .zero && buffer!.release(1) == 1 << 20)
         #expect(meter.heldBytes == .zero && buffer!.isDiscarded)
         buffer?.attach(volatile: other)
         #expect(other.heldBytes == .zero, "nothing is left to declare")
@@ -136,7 +136,7 @@ import Testing
         #expect(Self.fill(buffer) && buffer.noticeDrops() == .zero && Self.wrong(buffer) == 0)
         buffer.reclaim()
         // A few pages may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
-        #expect(buffer.noticeDrops() >= .kibibytes(800) && buffer.isDiscarded && meter.heldBytes == .zero)
+        #expect(buffer.noticeDrops() >= 800 << 10 && buffer.isDiscarded && meter.heldBytes == .zero)
         #expect(buffer.noticeDrops() == .zero && Self.wrong(buffer) == nil)
     }
 
@@ -194,7 +194,7 @@ extension PurgeableBuffer {
     /// Pages of the data that are in memory, as the kernel counts them (/proc/self/pagemap, bit 63).
     var residentPages: Int {
         guard let pages else { return 0 }
-        let page = Int(getpagesize()), count = (byteCount.bytes + page - 1) / page
+        let page = Int(getpagesize()), count = (byteCount + page - 1) / page
         let file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)
         defer { close(file) }
         var entries = [UInt64](repeating: 0, count: count)

@@ -60,7 +60,7 @@ import Testing
                 return [5: "five"]
             }
         }
-        let thread = onThread { try cache.value(forKey: 3) { "never" } }
+        let thread = onThread { try cache.valueBlocking(forKey: 3) { "never" } }
         // Not brought by the bulk load, so that who wants it alone has to make it.
         let alone = Task { try await cache.value(forKey: 4) { "four" } }
         await cache.hasLine(1, for: 3)
@@ -93,13 +93,13 @@ import Testing
             }
         }
         await held.isReached()
-        let waiting = onThread { try cache.value(forKey: 2) { "never" } }
+        let waiting = onThread { try cache.valueBlocking(forKey: 2) { "never" } }
         await cache.hasLine(1, for: 2)
         held.open()
         await #expect(throws: Broken.self) { try await bulk.value }
         await #expect(throws: Broken.self) { try await waiting.value }
         // The bulk load is still in the line of 9, where it wants nothing any more.
-        let next = onThread { try cache.value(forKey: 9) { "nine" } }
+        let next = onThread { try cache.valueBlocking(forKey: 9) { "nine" } }
         await cache.hasLine(2, for: 9)
         single.cancel()
         other.open()
@@ -117,7 +117,7 @@ import Testing
             }
         }
         await held.isReached()
-        let one = onThread { try cache.value(forKey: 1) { "one" } }, two = Task { try await cache.value(forKey: 2) { "two" } }
+        let one = onThread { try cache.valueBlocking(forKey: 1) { "one" } }, two = Task { try await cache.value(forKey: 2) { "two" } }
         let both = Task { try await cache.values(forKeys: [2, 1]) { _ in ["never"].reduce(into: [:]) { $0[0] = $1 } } }
         await cache.hasLine(2, for: 1)
         await cache.hasLine(2, for: 2)

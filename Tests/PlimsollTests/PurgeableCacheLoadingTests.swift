@@ -14,7 +14,7 @@ import Testing
     // MARK: Forms
 
     private func now(_ cache: PurgeableCache<Int, String>, _ key: Int, _ load: () throws -> String) throws -> String {
-        try cache.value(forKey: key, orLoad: load)
+        try cache.valueBlocking(forKey: key, orLoad: load)
     }
 
     @Test func `without a task the form that blocks is chosen`() throws {
@@ -23,8 +23,8 @@ import Testing
             loads.add(1)
             return "v"
         }
-        #expect(try cache.value(forKey: 1) { load() } == "v")
-        #expect(try cache.value(forKey: 1) { load() } == "v" && loads.value == 1)
+        #expect(try cache.valueBlocking(forKey: 1) { load() } == "v")
+        #expect(try cache.valueBlocking(forKey: 1) { load() } == "v" && loads.value == 1)
         #expect(throws: Broken.self) { try now(cache, 2) { throw Broken() } }
         #expect(cache.value(forKey: 2) == nil && cache.statistics.loads == 1 && cache.statistics.loadFailures == 1)
     }
@@ -55,7 +55,7 @@ import Testing
             let leader: Task<String, any Error>
             if beginsOnThread {
                 leader = onThread {
-                    try cache.value(forKey: 1) {
+                    try cache.valueBlocking(forKey: 1) {
                         loads.add(1)
                         blockade.wait()
                         return "one"
@@ -72,7 +72,7 @@ import Testing
                 }
                 await held.isReached()
             }
-            let threads = (0..<5).map { _ in onThread { try cache.value(forKey: 1) { "never" } } }
+            let threads = (0..<5).map { _ in onThread { try cache.valueBlocking(forKey: 1) { "never" } } }
             let tasks = (0..<5).map { _ in Task { try await cache.value(forKey: 1) { "never" } } }
             await cache.hasLine(10, for: 1)
             held.open()
@@ -93,7 +93,7 @@ import Testing
             }
         }
         await held.isReached()
-        let thread = onThread { try cache.value(forKey: 1) { "never" } }, task = Task { try await cache.value(forKey: 1) { "never" } }
+        let thread = onThread { try cache.valueBlocking(forKey: 1) { "never" } }, task = Task { try await cache.value(forKey: 1) { "never" } }
         await cache.hasLine(2, for: 1)
         held.open()
         for waiting in [leader, thread, task] { await #expect(throws: Broken.self) { try await waiting.value } }
@@ -117,7 +117,7 @@ import Testing
             let first =
                 nextIsThread
                 ? onThread {
-                    try cache.value(forKey: 1) {
+                    try cache.valueBlocking(forKey: 1) {
                         order.add("first")
                         return "first's"
                     }
@@ -129,7 +129,7 @@ import Testing
                     }
                 }
             await cache.hasLine(1, for: 1)
-            let second = onThread { try cache.value(forKey: 1) { "never" } }
+            let second = onThread { try cache.valueBlocking(forKey: 1) { "never" } }
             await cache.hasLine(2, for: 1)
             leader.cancel()
             held.open()
@@ -152,7 +152,7 @@ import Testing
         await held.isReached()
         let gone = Task { try await cache.value(forKey: 1) { "never" } }
         await cache.hasLine(1, for: 1)
-        let last = onThread { try cache.value(forKey: 1) { "last" } }
+        let last = onThread { try cache.valueBlocking(forKey: 1) { "last" } }
         await cache.hasLine(2, for: 1)
         gone.cancel()
         await #expect(throws: CancellationError.self) { try await gone.value }
@@ -174,7 +174,7 @@ import Testing
             }
         }
         await until { begun.value != 0 }
-        let next = onThread { try cache.value(forKey: 1) { "mine" } }
+        let next = onThread { try cache.valueBlocking(forKey: 1) { "mine" } }
         await cache.hasLine(1, for: 1)
         leader.cancel()
         blockade.open()
@@ -258,13 +258,13 @@ import Testing
         let cache = PurgeableCache<Watched, Watched>("watched", limit: .bytes(3), shardCount: 1, cost: { _, _ in 1 }), deaths = Counter()
         let onDeinit: @Sendable () -> Void = {
             deaths.add(1)
-            _ = try? cache.value(forKey: Watched(1000)) { Watched(1000) }
+            _ = try? cache.valueBlocking(forKey: Watched(1000)) { Watched(1000) }
             _ = cache.loads.lineLength(of: Watched(1))
             cache.purge(tag: "t")
         }
         for number in 0..<20 {
             // The flight's own copy of the key is the last one left where the load throws.
-            _ = try? cache.value(forKey: Watched(number, onDeinit), tags: ["t"]) { () throws -> Watched in
+            _ = try? cache.valueBlocking(forKey: Watched(number, onDeinit), tags: ["t"]) { () throws -> Watched in
                 if number % 2 == 0 { throw Broken() }
                 return Watched(number, onDeinit)
             }
@@ -278,7 +278,7 @@ import Testing
     @Test func `C67 what a thread loads is not kept if its tag is purged meanwhile`() async throws {
         let cache = cache(), blockade = Blockade(), begun = Counter()
         let early = onThread {
-            try cache.value(forKey: 1, tags: ["t"]) {
+            try cache.valueBlocking(forKey: 1, tags: ["t"]) {
                 begun.add(1)
                 blockade.wait()
                 return "old"
@@ -310,7 +310,7 @@ import Testing
                     var random = SeededGenerator(seed: seed &+ UInt64(worker))
                     for _ in 0..<2000 {
                         let key = Int.random(in: 0..<16, using: &random)
-                        if let value = try? cache.value(forKey: key, tags: ["t"], orLoad: { try load(key) }), value == key { results.add(1) }
+                        if let value = try? cache.valueBlocking(forKey: key, tags: ["t"], orLoad: { try load(key) }), value == key { results.add(1) }
                     }
                 }
                 group.addTask { _ = try? await thread.value }
@@ -339,7 +339,7 @@ import Testing
             }
         }
         #expect(results.value > 8000 && (0..<16).allSatisfy { cache.loads.lineLength(of: $0) == nil && underWay[$0].value == 0 })
-        #expect(cache.byteCount <= 8 && cache.byteCount.bytes == cache.count)
+        #expect(cache.byteCount <= 8 && cache.byteCount == cache.count)
     }
 }
 

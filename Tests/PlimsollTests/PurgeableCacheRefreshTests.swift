@@ -53,7 +53,7 @@ import Testing
             "trivial", lifetime: CacheLifetime(nil, nil, .seconds(10)), time: clock.timekeeper, cost: { _, _ in 1 })
         cache.insert(1, forKey: 1)
         clock.advance(by: .seconds(10))
-        func now() throws -> Int { try cache.value(forKey: 1) { 2 } }
+        func now() throws -> Int { try cache.valueBlocking(forKey: 1) { 2 } }
         #expect(try now() == 1 && cache.value(forKey: 1) == 1)
         #expect(try await cache.values(forKeys: [1]) { _ in [1: 2] } == [1: 1])
         #expect(try await cache.value(forKey: 1) { 2 } == 1)
@@ -163,7 +163,7 @@ import Testing
             return "0123456789"
         }
         #expect(cache.rebuildTimePerByte == 1_000_000)
-        func now(_ key: Int, _ load: () throws -> String) throws -> String { try cache.value(forKey: key, orLoad: load) }
+        func now(_ key: Int, _ load: () throws -> String) throws -> String { try cache.valueBlocking(forKey: key, orLoad: load) }
         _ = try now(2) {
             clock.advance(by: .milliseconds(30))
             return "0123456789"
@@ -216,13 +216,13 @@ import Testing
         #expect(cache.statistics.replaced == 1 && cache.statistics.evictions == 0)
         cache.purge(tag: "t")
         #expect(cache.statistics.purged == 3 && cache.statistics.evictions == 0)
-        _ = cache.release(.bytes(15))
+        _ = cache.release(15)
         #expect(cache.statistics.purged == 5 && cache.statistics.evictions == 0)
         for key in 100..<110 { cache.insert(ten, forKey: key) }
         #expect(cache.statistics.evictions == 5 && cache.count == 10)
         #expect(!cache.insert(ten, forKey: 1, cost: 101) && !cache.insert(ten, forKey: 1, cost: -1))
         #expect(cache.statistics.rejected == 2)
-        cache.insert(ten, forKey: 500, expiresAfter: .seconds(1))
+        cache.insert(ten, forKey: 500, timeToLive: .seconds(1))
         clock.advance(by: .seconds(2))
         #expect(cache.value(forKey: 500) == nil && cache.statistics.expired == 1 && cache.statistics.evictions == 6)
         cache.removeAll()

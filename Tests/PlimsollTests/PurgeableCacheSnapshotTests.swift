@@ -33,7 +33,7 @@ import Testing
         let first = cache(shards: 4)
         for key in 0..<2000 {
             first.insert(
-                "value \(key)", forKey: key, cost: 2, tags: key % 2 == 0 ? ["even", "all"] : [], expiresAfter: key < 100 ? .seconds(60) : nil)
+                "value \(key)", forKey: key, cost: 2, tags: key % 2 == 0 ? ["even", "all"] : [], timeToLive: key < 100 ? .seconds(60) : nil)
         }
         for key in 500..<600 { _ = first.value(forKey: key) }
         #expect(try first.save(to: store, as: "warm") == 2000)

@@ -52,13 +52,13 @@ import Testing
                 case 12..<17:
                     if let value = cache.value(forKey: key) { #expect(value == model[key], "seed \(seed)") }
                 case 17: cache.removeValue(forKey: key)
-                case 18: _ = cache.release(.bytes(Int.random(in: 0...100, using: &random)))
+                case 18: _ = cache.release((Int.random(in: 0...100, using: &random)))
                 default: cache.limit = .bytes(Int.random(in: 100...500, using: &random))
                 }
-                #expect(cache.byteCount <= cache.limit, "seed \(seed)")
+                #expect(cache.byteCount <= cache.limit.bytes, "seed \(seed)")
             }
             let left = (0..<100).compactMap { cache.value(forKey: $0) }
-            #expect(left.count == cache.count && left.reduce(0) { $0 + $1.utf8.count } == cache.byteCount.bytes, "seed \(seed)")
+            #expect(left.count == cache.count && left.reduce(0) { $0 + $1.utf8.count } == cache.byteCount, "seed \(seed)")
         }
     }
 
@@ -75,12 +75,12 @@ import Testing
         let cache = cache(10_000, shards: 4)
         for key in 0..<500 { cache.insert("0123456789", forKey: key) }
         for key in 0..<100 { _ = cache.value(forKey: key) }
-        let released = cache.release(.bytes(2000))
+        let released = cache.release(2000)
         #expect(released >= 2000 && released < 2100)
         #expect((0..<100).allSatisfy { cache.value(forKey: $0) != nil })
-        #expect(cache.statistics.purged == released.bytes / 10 && cache.statistics.evictions == 0)
-        #expect(cache.release(.max) == .bytes(5000) - released && cache.count == 0)
-        #expect(cache.release(.max) == .zero && cache.release(.zero) == .zero && cache.release(.bytes(-5)) == .zero)
+        #expect(cache.statistics.purged == released / 10 && cache.statistics.evictions == 0)
+        #expect(cache.release(.max) == 5000 - released && cache.count == 0)
+        #expect(cache.release(.max) == .zero && cache.release(.zero) == .zero && cache.release((-5)) == .zero)
     }
 
     @Test func `lowering the limit evicts at once`() {
@@ -123,7 +123,7 @@ import Testing
         let cache = PurgeableCache<Int, Reentrant>("re-entrant", limit: .bytes(10), shardCount: 1, cost: { _, _ in 1 })
         cache.onRemoval { [weak cache] _, _, _ in _ = cache?.value(forKey: 0) }
         for key in 0..<100 { cache.insert(Reentrant(cache), forKey: key) }
-        #expect(cache.release(.bytes(5)) == 5)
+        #expect(cache.release(5) == 5)
         cache.removeAll()
         #expect(cache.count == 0)
     }
@@ -142,7 +142,7 @@ import Testing
             let cache = PurgeableCache<Int, Tracked>("tracked", limit: .bytes(50), shardCount: 4, cost: { _, _ in 1 })
             for key in 0..<1000 { cache.insert(Tracked(alive), forKey: key % 170) }
             #expect(alive.value == cache.count && cache.count <= 50)
-            _ = cache.release(.bytes(20))
+            _ = cache.release(20)
             #expect(alive.value == cache.count)
         }
         #expect(alive.value == 0)
@@ -160,7 +160,7 @@ import Testing
                         switch Int.random(in: 0..<10, using: &random) {
                         case 0..<4: cache.insert("value-\(key)", forKey: key)
                         case 4..<8: if let value = cache.value(forKey: key), value != "value-\(key)" { Issue.record("\(value) under \(key)") }
-                        case 8: _ = cache.release(.bytes(100))
+                        case 8: _ = cache.release(100)
                         default: cache.removeValue(forKey: key)
                         }
                         if cache.byteCount > 2000 { Issue.record("\(cache.byteCount) above the bound") }
@@ -168,7 +168,7 @@ import Testing
                 }
             }
         }
-        #expect((0..<500).compactMap { cache.value(forKey: $0) }.reduce(0) { $0 + $1.utf8.count } == cache.byteCount.bytes)
+        #expect((0..<500).compactMap { cache.value(forKey: $0) }.reduce(0) { $0 + $1.utf8.count } == cache.byteCount)
     }
 
     // MARK: Loading
@@ -247,7 +247,7 @@ import Testing
         #expect(cache.byteCount == 150 && rung.value == 2)
         meter.allow(.zero, since: .zero)
         #expect(cache.insert("0123456789", forKey: 1000) && cache.byteCount == 150, "an entry for an entry, whatever the ceiling has become")
-        #expect(meter.heldBytes == cache.byteCount && rung.value == 2, "and nobody is woken for it")
+        #expect(meter.heldBytes.bytes == cache.byteCount && rung.value == 2, "and nobody is woken for it")
         #expect(!cache.insert("0123456789", forKey: 1001, cost: 200) && cache.byteCount == 150, "more than there is to replace")
     }
 }

@@ -74,13 +74,13 @@ import Testing
             held = Mutex(mebibytes << 20)
         }
 
-        var heldBytes: ByteCount { ByteCount(held.withLock { $0 }) }
-        func release(_ target: ByteCount) -> ByteCount {
+        var heldBytes: Int { held.withLock { $0 } }
+        func release(_ target: Int) -> Int {
             asked.add(name)
             return held.withLock { held in
-                let given = min(held, target.bytes)
+                let given = min(held, target)
                 held -= given
-                return ByteCount(given)
+                return given
             }
         }
     }
@@ -116,7 +116,7 @@ import Testing
         let caches = [("slow", 50), ("quick", 1)].map { name, milliseconds in
             let cache = PurgeableCache<Int, Int>(name, lifetime: CacheLifetime(nil, nil, nil), time: clock.timekeeper, cost: { _, _ in 1000 })
             for key in 0..<10 {
-                _ = try? cache.value(forKey: key) { () throws -> Int in
+                _ = try? cache.valueBlocking(forKey: key) { () throws -> Int in
                     clock.advance(by: .milliseconds(milliseconds))
                     return key
                 }
@@ -124,7 +124,7 @@ import Testing
             manager.register(cache)
             return cache
         }
-        let report: ActionReport = await manager.release(.bytes(10_000))
+        let report: ActionReport = await manager.release(10_000)
         #expect(report.released == 10_000 && caches[0].count == 10 && caches[1].count == 0)
     }
 
@@ -138,7 +138,7 @@ import Testing
             for key in 0..<100 { given.insert(key, forKey: key) }
             running.manager.register(kept)
             running.manager.register(given)
-            #expect(running.manager.heldBytes() == .mebibytes(200) && running.manager.heldBytes(in: .named("kept")) == .mebibytes(100))
+            #expect(running.manager.heldBytes() == 200 << 20 && running.manager.heldBytes(in: .named("kept")) == 100 << 20)
             var reports = running.comingReports.makeAsyncIterator()
             await running.available(.mebibytes(20))
             var report = try #require(await reports.next())
@@ -151,7 +151,7 @@ import Testing
             // Whoever means everything does not mean it; whoever names it does.
             let all: ActionReport = await running.manager.release(.max)
             #expect(kept.count > 0 && given.count == 0 && all.outcome == .done)
-            let named: ActionReport = await running.manager.release(.mebibytes(10), from: .named("kept"))
+            let named: ActionReport = await running.manager.release(10 << 20, from: .named("kept"))
             #expect(named.released == .mebibytes(10))
         }
     }

@@ -14,9 +14,9 @@ import Testing
             #expect(running.manager.room == nil, "no limit is known")
             await running.available(.mebibytes(900))
             let plenty = try #require(running.manager.room)
-            #expect(plenty > .mebibytes(500) && plenty < .mebibytes(900), "up to the line, not to the limit")
+            #expect(plenty > 500 << 20 && plenty < 900 << 20, "up to the line, not to the limit")
             await running.available(.mebibytes(500))
-            #expect(running.manager.room == plenty - .mebibytes(400))
+            #expect(running.manager.room == plenty - 400 << 20)
             await running.available(.mebibytes(1))
             #expect(running.manager.room == .zero)
         }

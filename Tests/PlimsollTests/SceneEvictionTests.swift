@@ -48,7 +48,7 @@ import Testing
         let (small, cache) = await connect("small", mebibytes: 4)
         // The larger one is first: while it is saved, somebody wants the smaller.
         let (large, _) = await connect("large", mebibytes: 8) { Self.bringToFront(small) }
-        #expect(try eviction(of: "background").release(.mebibytes(100)) == .mebibytes(8))
+        #expect(try eviction(of: "background").release(100 << 20) == 8 << 20)
         await until("the larger one is gone") { large.state == .notRunning && lifecycle.scenes.count == 1 }
         #expect(small.state == .active && cache.count == 4 && lifecycle.scenes.map(\.id) == ["small"])
     }
@@ -57,7 +57,7 @@ import Testing
         let wanted = Mutex<Scene?>(nil)
         let (scene, cache) = await connect("a", mebibytes: 4) { wanted.withLock { $0 }.map { Self.bringToFront($0) } }
         wanted.withLock { $0 = scene }
-        #expect(try eviction(of: "background").release(.mebibytes(100)) == .zero)
+        #expect(try eviction(of: "background").release(100 << 20) == .zero)
         wanted.withLock { $0 = nil }
         #expect(scene.state == .active && cache.count == 4 && lifecycle.scenes.map(\.id) == ["a"])
     }
@@ -69,7 +69,7 @@ import Testing
             task.withLock { $0 = scene.beginBackgroundTask("upload", onExpiration: { task, _ in task.end() }) }
         }
         wanted.withLock { $0 = scene }
-        #expect(try eviction(of: "background").release(.mebibytes(100)) == .zero)
+        #expect(try eviction(of: "background").release(100 << 20) == .zero)
         #expect(scene.state == .background && cache.count == 4)
         wanted.withLock { $0 = nil }
         task.withLock { $0 }?.end()
@@ -79,7 +79,7 @@ import Testing
         let (scene, _) = await connect("a", mebibytes: 4)
         let release = Blockade()
         scene.onDisconnect("slow") { _ in release.wait() }
-        #expect(try eviction(of: "background").release(.mebibytes(100)) == .mebibytes(4))
+        #expect(try eviction(of: "background").release(100 << 20) == 4 << 20)
         await #expect(throws: LifecycleError.self) { try await scene.enterForeground(cause: .operator) }
         // The old one is still on its way out.
         let restored = Log<String>()
@@ -98,7 +98,7 @@ import Testing
             let lifecycle = running.manager.lifecycle
             var scenes: [String: Scene] = [:]
             for id in ["front", "back", "still"] {
-                let scene = lifecycle.connectScene(id, reason: .userRequest) { scene in scene.declare { .mebibytes(64) } }
+                let scene = lifecycle.connectScene(id, reason: .userRequest) { scene in scene.declare { 64 << 20 } }
                 await scene.connected()
                 scenes[id] = scene
             }
@@ -124,7 +124,7 @@ import Testing
         let (back, _) = await connect("back", mebibytes: 4)
         let (still, _) = await connect("still", mebibytes: 2)
         // Caches go first; there is something that only their end frees.
-        for scene in [back, still] { scene.declare { .mebibytes(1) } }
+        for scene in [back, still] { scene.declare { 1 << 20 } }
         try await still.suspend(cause: .idle)
         let front = lifecycle.connectScene("front", reason: .userRequest)
         await front.connected()

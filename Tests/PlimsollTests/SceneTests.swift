@@ -127,14 +127,14 @@ import Testing
         let a = await connect("a") {
             configure($0); $0.register(cache)
         }
-        let b = await connect("b") { scene in scene.declare { .mebibytes(1) } }
+        let b = await connect("b") { scene in scene.declare { 1 << 20 } }
         for key in 0..<64 { cache.insert([UInt8](repeating: 1, count: 1 << 16), forKey: key) }
         try await a.enterBackground(cause: .idle)
         try await b.enterBackground(cause: .idle)
 
         let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.name == "scenes in the background" })
-        #expect(eviction.rebuildCost == .precious && eviction.purgeable.heldBytes == .mebibytes(5))
-        #expect(eviction.purgeable.release(.mebibytes(2)) == .mebibytes(4) && cache.byteCount == .zero)
+        #expect(eviction.rebuildCost == .precious && eviction.purgeable.heldBytes == 5 << 20)
+        #expect(eviction.purgeable.release(2 << 20) == 4 << 20 && cache.byteCount == .zero)
         await until("a.state is .notRunning") { a.state == .notRunning }
         await until("a is gone") { lifecycle.scenes.count == 1 }
         #expect(stage.log.all.filter { $0.hasPrefix("a ") } == ["a active", "a inactive", "a background", "a gone"] && b.state == .background)
@@ -149,10 +149,10 @@ import Testing
         let store = store
         let a = await connect("a", .systemRequest) { scene in
             scene.preserve(in: store, snapshot: { throw StoreFailure() }, restore: { _ in })
-            scene.declare { .mebibytes(8) }
+            scene.declare { 8 << 20 }
         }
         let eviction = try #require(stage.manager.parts.purgeables.snapshot.first { $0.name == "scenes in the background" })
-        #expect(eviction.purgeable.release(.mebibytes(8)) == .zero && a.state == .background)
+        #expect(eviction.purgeable.release(8 << 20) == .zero && a.state == .background)
     }
 
     @Test func `C78 C94 a memory warning is told to each scene in front, and to no other, as the event that all hear of`() async throws {

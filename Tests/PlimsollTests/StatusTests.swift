@@ -31,7 +31,7 @@ import Testing
         #expect(holders.map(\.name) == ["sqlite", "sessions"])
         let shown = try #require(holders.last), cache = try #require(shown.cache)
         #expect(shown.group == "web/sessions" && shown.tags == ["tenant"] && shown.rebuildCost == "expensive")
-        #expect(shown.limitBytes == 1 << 20 && shown.heldBytes == sessions.heldBytes.bytes && shown.volatileBytes == nil)
+        #expect(shown.limitBytes == 1 << 20 && shown.heldBytes == sessions.heldBytes && shown.volatileBytes == nil)
         #expect(cache.entries == 4 && cache.hits == 2 && cache.misses == 1 && abs(cache.hitRatio - 2 / 3) < 1e-9)
         #expect(holders[0].cache == nil && holders[0].heldBytes == 4096 && holders[0].limitBytes == nil)
     }
@@ -122,7 +122,7 @@ import Testing
     @Test func `a status survives being written and read, and passes over what it does not know`() throws {
         let manager = manager()
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .kibibytes(64)))
-        manager.lifecycle.quiesce.add(ConcurrencyLimiter("render", limit: 8))
+        manager.lifecycle.pausables.add(ConcurrencyLimiter("render", limit: 8))
         let status = manager.status
         #expect(status.admissions.map(\.name) == ["render"] && status.admissions[0].limit > 0)
         let text = try JSONEncoder().encode(status)
@@ -145,14 +145,14 @@ import Testing
         func block() { state.withLock { $0.blocks = true } }
         func letGo() { state.withLock { $0.blocks = false } }
 
-        var heldBytes: ByteCount {
+        var heldBytes: Int {
             state.withLock { $0.inside += 1 }
             blockUntil("the test's word") { !state.withLock { $0.blocks } }
             state.withLock { $0.inside -= 1 }
-            return .bytes(4096)
+            return 4096
         }
 
-        func release(_ target: ByteCount) -> ByteCount { .zero }
+        func release(_ target: Int) -> Int { 0 }
     }
 
     @Test func `a holder whose code blocks is waited for once, named, and stands with what it said last`() async throws {

@@ -33,11 +33,11 @@ import Testing
             return fields.count > 9 ? (Int(fields[7]) ?? 0) + (Int(fields[9]) ?? 0) : 0
         }
         let cache = VolatileDropTests.filled(3000)
-        let pages = cache.volatileBytes.bytes / 4096
+        let pages = cache.volatileBytes / 4096
         cache.reclaim { _, _ in true }
         let before = faults()
         #expect(before > 0)
-        _ = cache.release(.gibibytes(1))
+        _ = cache.release(1 << 30)
         let touched = faults() - before
         #expect(cache.count == 0 && pages > 4000 && touched < pages / 10, "\(touched) of \(pages) pages")
     }

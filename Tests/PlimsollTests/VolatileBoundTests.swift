@@ -23,30 +23,30 @@ import Testing
         let held = cache.heldBytes
         meter.allow(ByteCount(ceiling), since: .zero)
         if cache.insert(Self.value(size), forKey: 2) {
-            #expect(cache.value(forKey: 2)?.count == size && meter.heldBytes <= max(held, ByteCount(ceiling)))
+            #expect(cache.value(forKey: 2)?.count == size && meter.heldBytes.bytes <= max(held, ceiling))
         } else {
             #expect(cache.value(forKey: 1)?.count == 60_000 && cache.heldBytes == held)
         }
-        #expect(meter.heldBytes >= cache.heldBytes)
+        #expect(meter.heldBytes.bytes >= cache.heldBytes)
     }
 
     @Test(arguments: [0, 1, 3]) func `a cache at the line replaces: however often a reading looks, it neither dwindles nor grows`(hits: Int) {
         let meter = ChargeMeter(ringsWhenRefusing: false) {}
         let cache = Self.cache(meter)
         for key in 0..<200 as Range<UInt64> { cache.insert(Self.value(100_000), forKey: key) }
-        let held = meter.heldBytes
-        #expect(held > .mebibytes(18) && held == cache.heldBytes)
+        let held = meter.heldBytes.bytes
+        #expect(held > 18 << 20 && held == cache.heldBytes)
         for key in 200..<2000 as Range<UInt64> {
             // A turn of the loop while memory is short: nobody may take more than was held.
             meter.allow(.zero, since: meter.heldBytes)
             #expect(cache.insert(Self.value(100_000), forKey: key))
             // What is asked for again is copied forward when its turn comes.
             for hit in 0..<hits { _ = cache.value(forKey: key - UInt64(hit * 20)) }
-            #expect(meter.heldBytes == held && cache.heldBytes > held - .mebibytes(3) && cache.heldBytes < held + .mebibytes(4))
+            #expect(meter.heldBytes.bytes == held && cache.heldBytes > held - 3 << 20 && cache.heldBytes < held + 4 << 20)
         }
         // Asked for on purpose it goes all the same, with what is spare.
-        #expect(cache.release(.mebibytes(6)) >= .mebibytes(6) && meter.heldBytes <= held - .mebibytes(2))
-        #expect(cache.release(.mebibytes(1000)) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
+        #expect(cache.release(6 << 20) >= 6 << 20 && meter.heldBytes.bytes <= held - 2 << 20)
+        #expect(cache.release(1000 << 20) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
     }
 
     @Test func `room that somebody else takes between look and taking ends an insert`() {
@@ -67,7 +67,7 @@ import Testing
         cache.restrict(to: .kibibytes(128))
         for key in 2..<40 {
             #expect(cache.insert(Self.value(50_000), forKey: UInt64(key)))
-            #expect(cache.value(forKey: UInt64(key)) != nil && cache.heldBytes <= .kibibytes(128 + 64))
+            #expect(cache.value(forKey: UInt64(key)) != nil && cache.heldBytes <= ByteCount.kibibytes(128 + 64).bytes)
         }
         #expect(cache.insert(Self.value(120_000), forKey: 40) && cache.value(forKey: 40)?.count == 120_000)
     }
@@ -82,14 +82,14 @@ import Testing
             switch Int.random(in: 0..<20, using: &random) {
             case 0: meter.allow(Bool.random(using: &random) ? .zero : bound(), since: meter.heldBytes)
             case 1: meter.allow(bound(), since: .zero)
-            case 2: cache.restrict(to: Bool.random(using: &random) ? cache.heldBytes : bound())
+            case 2: cache.restrict(to: Bool.random(using: &random) ? ByteCount(cache.heldBytes) : bound())
             case 3: cache.restrict(to: nil)
-            case 4: #expect(cache.release(bound()) >= .zero)
+            case 4: #expect(cache.release(bound().bytes) >= 0)
             case 5...9: _ = cache.value(forKey: key)
             default: cache.insert(Self.value(Int.random(in: 0...(key < 3 ? 1 << 20 : 128 << 10), using: &random)), forKey: key)
             }
         }
-        if meter.heldBytes > .zero { #expect(abs((meter.heldBytes - cache.heldBytes).bytes) <= 4 << 20, "two segments at most") }
+        if meter.heldBytes > .zero { #expect(abs(meter.heldBytes.bytes - cache.heldBytes) <= 4 << 20, "two segments at most") }
         cache.removeAll()
         #expect(meter.heldBytes == .zero && cache.heldBytes == .zero)
     }

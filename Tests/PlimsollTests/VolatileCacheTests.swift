@@ -137,8 +137,8 @@ import Testing
             #expect(cache.insert([UInt8](repeating: 1, count: size), forKey: key))
             for key in 0..<hot where key < hot { _ = cache.value(forKey: key) }
         }
-        #expect(cache.byteCount <= limit && cache.byteCount.bytes > limit.bytes / 2)
-        #expect(cache.heldBytes <= max(limit, .kibibytes(128)) + .mebibytes(2))
+        #expect(cache.byteCount <= limit.bytes && cache.byteCount > limit.bytes / 2)
+        #expect(cache.heldBytes <= max(limit.bytes, 128 << 10) + 2 << 20)
         #expect((0..<hot).allSatisfy { cache.value(forKey: $0) != nil })
         #expect(cache.statistics.evictions > 0 && cache.statistics.droppedByKernel == 0)
     }
@@ -161,7 +161,7 @@ import Testing
         #expect(!cache.insert([UInt8](repeating: 0, count: 1 << 20), forKey: 1000) && cache.count == 100)
         #expect(!cache.insert([UInt8](repeating: 0, count: (1 << 20) - 100), forKey: 1000) && cache.count == 100)
         #expect(cache.insert([UInt8](repeating: 7, count: 1_000_000), forKey: 1000))
-        #expect(cache.value(forKey: 1000) == [UInt8](repeating: 7, count: 1_000_000) && cache.heldBytes <= .mebibytes(1))
+        #expect(cache.value(forKey: 1000) == [UInt8](repeating: 7, count: 1_000_000) && cache.heldBytes <= 1 << 20)
     }
 
     @Test func `Lowering the limit under load gives memory back at once`() {
@@ -178,10 +178,10 @@ import Testing
                     key += 1
                 }
             })
-        blockUntil { cache.heldBytes >= .mebibytes(32) }
+        blockUntil { cache.heldBytes >= 32 << 20 }
         for limit in [32, 8, 1, 16] {
             cache.limit = .mebibytes(limit)
-            #expect(cache.byteCount <= .mebibytes(limit) && cache.heldBytes <= .mebibytes(limit) + .mebibytes(3))
+            #expect(cache.byteCount <= limit << 20 && cache.heldBytes <= (limit + 3) << 20)
         }
         isWriting.store(false, ordering: .relaxed)
         blockUntil { done.load(ordering: .acquiring) == 1 }
@@ -276,7 +276,7 @@ import Testing
         cache.removeValue(forKey: 299)
         let evicted = cache.statistics.evictions
         let left = cache.count
-        _ = cache.release(.mebibytes(1))
+        _ = cache.release(1 << 20)
         #expect(heard.withLock { $0 } == [.evicted: evicted, .replaced: 1, .removed: 1, .purged: left])
     }
 
@@ -304,11 +304,11 @@ import Testing
         let cache = VolatileCache<Int, [UInt8]>("released")
         for key in 0..<8000 { cache.insert([UInt8](repeating: UInt8(key & 255), count: 4096), forKey: key) }
         let held = cache.heldBytes
-        #expect(held >= .mebibytes(31) && cache.volatileBytes >= held - .mebibytes(3))
-        let part = cache.release(.mebibytes(8))
-        #expect(part >= .mebibytes(8) && part < .mebibytes(11) && cache.heldBytes == held - part)
+        #expect(held >= 31 << 20 && cache.volatileBytes >= held - 3 << 20)
+        let part = cache.release(8 << 20)
+        #expect(part >= 8 << 20 && part < 11 << 20 && cache.heldBytes == held - part)
         for key in 0..<8000 { if let value = cache.value(forKey: key) { #expect(value == [UInt8](repeating: UInt8(key & 255), count: 4096)) } }
-        #expect(cache.release(.mebibytes(1000)) == held - part && cache.heldBytes == .zero && cache.count == 0)
+        #expect(cache.release(1000 << 20) == held - part && cache.heldBytes == .zero && cache.count == 0)
         #expect(cache.statistics.purged == 8000)
         #expect(cache.insert([1], forKey: 1) && cache.value(forKey: 1) == [1])
     }
@@ -323,7 +323,7 @@ import Testing
         #expect(cache.count == 4000)
         clock.advance(by: .seconds(11))
         cache.giveBackIdle()
-        #expect(cache.heldBytes <= ByteCount.mebibytes(4), "the open segment, and what was asked for")
+        #expect(cache.heldBytes <= 4 << 20, "the open segment, and what was asked for")
         #expect((0..<100).allSatisfy { cache.value(forKey: $0) != nil })
     }
 }

@@ -30,7 +30,7 @@ import Testing
             // Each bell brings another look, which leaves half of what was left.
             for _ in 0..<20 {
                 _ = holder.fill()
-                held = holder.heldBytes.bytes >> 20
+                held = holder.heldBytes >> 20
                 await Self.push(running, others: 400, volatile: held, after: .milliseconds(100))
             }
             #expect((588...594).contains(held), "624 less the margin of 30.7, to within a step")
@@ -184,7 +184,7 @@ import Testing
             await running.until { running.manager.reports.count == 1 }
             let report = try #require(running.manager.reports.first)
             #expect(report.action == .noticeDrops && report.taken == .mebibytes(30) && "\(report)".contains("the kernel took 30 MiB"))
-            #expect(holder.heldBytes == .mebibytes(70) && running.manager.parts.volatileMeter.heldBytes == .mebibytes(70))
+            #expect(holder.heldBytes == 70 << 20 && running.manager.parts.volatileMeter.heldBytes == .mebibytes(70))
         }
     }
 
@@ -231,13 +231,13 @@ private final class StuckVolatile: VolatilePurgeable {
     let rebuildCost = RebuildCost.cheap
     private let onRelease: @Sendable () -> Void
     init(onRelease: @escaping @Sendable () -> Void) { self.onRelease = onRelease }
-    var heldBytes: ByteCount { .mebibytes(523) }
-    var volatileBytes: ByteCount { .zero }
+    var heldBytes: Int { 523 << 20 }
+    var volatileBytes: Int { 0 }
     func attach(volatile meter: ChargeMeter) { meter.takeAnyway(523 << 20) }
-    func noticeDrops() -> ByteCount { .zero }
+    func noticeDrops() -> Int { 0 }
     func giveBackIdle() {}
-    func release(_ target: ByteCount) -> ByteCount {
+    func release(_ target: Int) -> Int {
         onRelease()
-        return .zero
+        return 0
     }
 }

@@ -43,10 +43,10 @@ import Testing
             for (status, cache) in [(Int32(10), early), (20, late)] {
                 for key in 1..<30_000 { cache.insert([UInt8](repeating: UInt8(key & 255), count: 4000), forKey: key) }
                 guard !cache.isVolatile, cache.volatileBytes == .zero else { exit(status) }
-                guard cache.heldBytes <= .mebibytes(67), cache.heldBytes > .mebibytes(50) else { exit(status + 1) }
+                guard cache.heldBytes <= 67 << 20, cache.heldBytes > 50 << 20 else { exit(status + 1) }
                 guard cache.statistics.evictions > 0, cache.noticeDrops() == .zero else { exit(status + 2) }
                 guard cache.value(forKey: 29_999) == [UInt8](repeating: UInt8(29_999 & 255), count: 4000) else { exit(status + 3) }
-                guard cache.release(.mebibytes(1000)) > .mebibytes(50), cache.heldBytes == .zero else { exit(status + 4) }
+                guard cache.release(1000 << 20) > 50 << 20, cache.heldBytes == .zero else { exit(status + 4) }
             }
             exit(0)
         }
@@ -97,7 +97,7 @@ import Testing
                 found += 1
             }
             guard found == cache.count, found > 1000, cache.statistics.droppedByKernel == 0 else { return 15 }
-            guard cache.byteCount.bytes == found * 32, cache.heldBytes <= .kibibytes(512) else { return 16 }
+            guard cache.byteCount == found * 32, cache.heldBytes <= 512 << 10 else { return 16 }
         }
         return 0
     }

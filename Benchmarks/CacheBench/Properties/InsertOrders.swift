@@ -49,7 +49,7 @@ struct InsertOrders {
             let start = SteadyClock.thread
             for (key, cost) in zip(keys, costs) { cache.insert(key, forKey: key, cost: cost) }
             total += SteadyClock.thread - start
-            precondition(cache.byteCount <= limit && cache.count > 0, "the inserts were not kept")
+            precondition(cache.byteCount <= limit.bytes && cache.count > 0, "the inserts were not kept")
         }
         return total.inSeconds * 1e9 / Double(fills * keys.count)
     }

@@ -61,14 +61,14 @@ final class OverLimit: Sendable {
             changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
             cache.limit = ByteCount(Int.random(in: 0...Self.highest, using: &random))
             changes.wrappingAdd(1, ordering: .sequentiallyConsistent)
-            worstAfterChange.max(cache.byteCount.bytes - cache.limit.bytes, ordering: .relaxed)
+            worstAfterChange.max(cache.byteCount - cache.limit.bytes, ordering: .relaxed)
             SteadyClock.sleep(.microseconds(Int.random(in: 0...200, using: &random)))
         }
     }
 
     private func look() {
         let before = changes.load(ordering: .acquiring)
-        let excess = cache.byteCount.bytes - cache.limit.bytes
+        let excess = cache.byteCount - cache.limit.bytes
         atomicMemoryFence(ordering: .acquiring)
         guard before % 2 == 0, changes.load(ordering: .relaxed) == before else { return }
         looks.wrappingAdd(1, ordering: .relaxed)

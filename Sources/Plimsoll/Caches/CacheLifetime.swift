@@ -28,14 +28,14 @@ extension PurgeableCache {
 
     /// When what is put in now has to go; `nil` if nothing in this cache ever has.
     @inlinable @inline(__always)
-    func times(_ expiresAfter: Duration?) -> CacheTimes? {
-        if expiresAfter == nil, !counters.has(.expiry) { return nil }
-        return timesFromNow(expiresAfter)
+    func times(_ timeToLive: Duration?) -> CacheTimes? {
+        if timeToLive == nil, !counters.has(.expiry) { return nil }
+        return timesFromNow(timeToLive)
     }
 
     @usableFromInline
-    func timesFromNow(_ expiresAfter: Duration?) -> CacheTimes {
-        if expiresAfter != nil { counters.use(.expiry) }
+    func timesFromNow(_ timeToLive: Duration?) -> CacheTimes {
+        if timeToLive != nil { counters.use(.expiry) }
         let now = now
         func moment(_ wait: Int64?) -> Int64 {
             guard let wait else { return .max }
@@ -45,7 +45,7 @@ extension PurgeableCache {
         return CacheTimes(
             now: now,
             times: SlotTimes(
-                expires: moment(expiresAfter?.inNanoseconds ?? lifetime.timeToLive), idles: moment(lifetime.idleTime),
+                expires: moment(timeToLive?.inNanoseconds ?? lifetime.timeToLive), idles: moment(lifetime.idleTime),
                 refreshes: moment(lifetime.refreshAfter)))
     }
 }

@@ -38,8 +38,8 @@ public struct CacheStatistics: Sendable, Hashable {
     public var loadFailures = 0
     /// How long the loads that made something took together.
     public var loadTime = Duration.zero
-    /// Sum of the costs of what is held.
-    public var byteCount = ByteCount.zero
+    /// Sum of the costs of the entries held, in bytes.
+    public var byteCount = 0
     /// Number of entries held.
     public var count = 0
 

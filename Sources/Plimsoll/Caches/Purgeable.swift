@@ -9,17 +9,17 @@ public protocol Purgeable: AnyObject, Sendable {
     var rebuildCost: RebuildCost { get }
 
     /// Bytes that `release` could let go of now.
-    var heldBytes: ByteCount { get }
+    var heldBytes: Int { get }
 
     /// Lets go of at least `target` bytes, what is least worth keeping first, or of everything if it holds less.
     ///
     /// - Returns: bytes let go of. The manager measures what the kernel got back on its own.
-    func release(_ target: ByteCount) -> ByteCount
+    func release(_ target: Int) -> Int
 
     /// Lets go of what it keeps ready besides its contents, such as spare buffers. On the way to the background; handles and contents stay good (C88).
     ///
     /// - Returns: bytes let go of. Does nothing unless implemented.
-    func dropSpares() -> ByteCount
+    func dropSpares() -> Int
 
     /// Asks it to stay within `limit` from now on without freeing for it; `nil` lifts the restriction. Does nothing unless implemented.
     func restrict(to limit: ByteCount?)
@@ -43,7 +43,7 @@ public protocol Purgeable: AnyObject, Sendable {
 }
 
 extension Purgeable {
-    public func dropSpares() -> ByteCount { .zero }
+    public func dropSpares() -> Int { 0 }
     public var rebuildTimePerByte: Double? { nil }
     public var releasesUnderPressure: Bool { true }
     public func restrict(to limit: ByteCount?) {}
@@ -54,12 +54,12 @@ extension Purgeable {
 final class ClosurePurgeable: Purgeable {
     let name: String
     let rebuildCost: RebuildCost
-    private let held: @Sendable () -> ByteCount
-    private let letGo: @Sendable (ByteCount) -> ByteCount
+    private let held: @Sendable () -> Int
+    private let letGo: @Sendable (Int) -> Int
 
     init(
-        _ name: String, rebuildCost: RebuildCost, held: @escaping @Sendable () -> ByteCount,
-        release: @escaping @Sendable (ByteCount) -> ByteCount
+        _ name: String, rebuildCost: RebuildCost, held: @escaping @Sendable () -> Int,
+        release: @escaping @Sendable (Int) -> Int
     ) {
         self.name = name
         self.rebuildCost = rebuildCost
@@ -67,6 +67,6 @@ final class ClosurePurgeable: Purgeable {
         letGo = release
     }
 
-    var heldBytes: ByteCount { held() }
-    func release(_ target: ByteCount) -> ByteCount { letGo(target) }
+    var heldBytes: Int { held() }
+    func release(_ target: Int) -> Int { letGo(target) }
 }

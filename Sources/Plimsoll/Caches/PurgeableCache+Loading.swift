@@ -22,12 +22,6 @@ extension PurgeableCache {
         try await value(key, tags, load) { begin($0, of: key, load) }
     }
 
-    /// The same for a load that awaits nothing.
-    // Without it the compiler would choose the form that blocks for such a closure, also where the call is awaited.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () throws -> Value) async throws -> Value {
-        try await value(key, tags, { try load() }) { begin($0, of: key) { try load() } }
-    }
-
     private func value(
         _ key: Key, _ tags: [String], _ load: () async throws -> Value, refresh: (CacheRefresh) -> Void
     ) async throws -> Value {
@@ -47,10 +41,11 @@ extension PurgeableCache {
         }
     }
 
-    /// The same for callers that can't wait but by blocking their thread. Within an asynchronous function the other form is chosen.
+    /// Returns the value under `key`, or else the one that `load` makes, which is then kept; blocks the calling thread meanwhile.
     ///
-    /// Both share their loads: a thread may wait here for what a task loads, and the other way around. A thread of Swift's own pool that waits here is missing
-    /// there. A value older than `refreshAfter` is just returned.
+    /// For threads that may block. Call `value(forKey:orLoad:)` from asynchronous code: a thread of Swift's cooperative pool that waits here is missing
+    /// there. Both forms share their loads, so a thread may wait for the load of a task, and a task for that of a thread. A value older than `refreshAfter`
+    /// is returned without a refresh.
     ///
     /// - Parameters:
     ///   - key: what it is looked up by.
@@ -59,7 +54,7 @@ extension PurgeableCache {
     /// - Returns: the value, also if it could not be kept.
     /// - Throws: what `load`, or the load waited for, throws; `RecursiveLoadError` if `load` asks for the same key by a form that loads.
     /// - Complexity: O(1) and the load.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
+    public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
             forKey: key,

@@ -1,10 +1,10 @@
 import Synchronization
 
 extension PurgeableCache {
-    public var heldBytes: ByteCount { byteCount }
+    public var heldBytes: Int { byteCount }
 
     /// Lets go of at least `target` bytes, coldest first, evenly over the shards. Allocates nothing.
-    public func release(_ target: ByteCount) -> ByteCount { ByteCount(letGo(target.bytes, reason: .purged)) }
+    public func release(_ target: Int) -> Int { letGo(target, reason: .purged) }
 
     public func attach(_ meter: ChargeMeter) -> Bool {
         // A second manager finds the first one's meter: only one can bound the growth.

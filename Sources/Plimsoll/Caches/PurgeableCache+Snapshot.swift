@@ -84,7 +84,7 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
 
     private func put(_ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>, _ cost: Int, _ tags: [String], _ left: Duration?) -> Bool {
         guard let key = Self.decode(Key.self, key), !contains(key), let value = Self.decode(Value.self, value) else { return false }
-        return insert(value, forKey: key, cost: cost, tags: tags, expiresAfter: left)
+        return insert(value, forKey: key, cost: cost, tags: tags, timeToLive: left)
     }
 
     private static func decode<T: VolatileStorable>(_ type: T.Type, _ bytes: ArraySlice<UInt8>) -> T? {

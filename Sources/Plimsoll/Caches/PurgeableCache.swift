@@ -153,20 +153,20 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     ///   - value: what is kept; its cost is what the cache's closure says.
     ///   - key: what it is looked up by.
     ///   - tags: names under which `purge(tag:)` finds it.
-    ///   - expiresAfter: age at which it counts as missing, instead of the cache's.
+    ///   - timeToLive: age at which the value counts as missing, in place of the cache's own.
     /// - Returns: false, and nothing has changed, if its cost is negative or exceeds the limit, or if memory has no room
     ///   for it and the cache nothing to evict.
     @inlinable
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, tags: [String] = [], expiresAfter: Duration? = nil) -> Bool {
-        insert(value, forKey: key, cost: costOf(key, value), tags: tags, expiresAfter: expiresAfter)
+    public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
+        insert(value, forKey: key, cost: costOf(key, value), tags: tags, timeToLive: timeToLive)
     }
 
     /// Keeps `value` under `key` at a cost of `cost` bytes, whatever the cost closure would say.
     @inlinable
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = [], expiresAfter: Duration? = nil) -> Bool {
-        insert(value, forKey: key, cost: cost, tags: tags, times: times(expiresAfter), of: nil)
+    public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
+        insert(value, forKey: key, cost: cost, tags: tags, times: times(timeToLive), of: nil)
     }
 
     /// Takes out and returns the value under `key`; `nil` if there is none or its time has passed.
@@ -215,11 +215,17 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         set { setLimit(max(0, newValue.bytes)) }
     }
 
+    /// Age at which a value counts as missing, unless the value was inserted with a time to live of its own; `nil` for ever.
+    public var timeToLive: Duration? { lifetime.timeToLive.map { .nanoseconds($0) } }
+
+    /// Time without a use after which a value counts as missing; `nil` for ever.
+    public var timeToIdle: Duration? { lifetime.idleTime.map { .nanoseconds($0) } }
+
     /// Number of entries.
     public var count: Int { sum { $0.count } }
 
-    /// Sum of the costs of what is held; O(1).
-    public var byteCount: ByteCount { ByteCount(counters.total.pointee.load(ordering: .relaxed)) }
+    /// Sum of the costs of the entries held, in bytes; O(1).
+    public var byteCount: Int { counters.total.pointee.load(ordering: .relaxed) }
 
     /// What the cache has done and holds.
     public var statistics: CacheStatistics {

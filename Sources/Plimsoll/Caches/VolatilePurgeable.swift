@@ -4,7 +4,7 @@
 /// (`MADV_FREE`, mm/vmscan.c). A manager therefore asks these holders first, but counts on the others for a shortfall.
 public protocol VolatilePurgeable: Purgeable {
     /// Bytes in pages that the kernel may take now, as far as is known without looking at them.
-    var volatileBytes: ByteCount { get }
+    var volatileBytes: Int { get }
 
     /// Called once when it is registered, with the meter on which it declares every page it maps and gives back. When `take` says no, there is
     /// no idle memory left: it makes room among its own, or does without.
@@ -13,7 +13,7 @@ public protocol VolatilePurgeable: Purgeable {
     /// Looks which of its pages the kernel has taken since the last call and forgets what was in them. Cheap where nothing was taken.
     ///
     /// - Returns: bytes found taken.
-    func noticeDrops() -> ByteCount
+    func noticeDrops() -> Int
 
     /// Gives back what has earned nothing for long. Called every few seconds.
     func giveBackIdle()

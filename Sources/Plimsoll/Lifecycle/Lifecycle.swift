@@ -12,7 +12,7 @@ public final class Lifecycle: Sendable {
     let threads: HandlerThreads
     let environment: Environment
     /// What pauses outside the foreground and gives way when memory is short.
-    public let quiesce: QuiesceSet
+    public let pausables: QuiesceSet
     let preservation: Preservation
     let unit: LifecycleUnit
     /// What saves and erases, for whoever does so between two steps.
@@ -67,15 +67,15 @@ public final class Lifecycle: Sendable {
         self.exit = exit
         self.tasks = tasks
         preservation = Preservation(alarms: alarms, threads: threads)
-        let quiesce = QuiesceSet(alarms: alarms)
-        self.quiesce = quiesce
+        let pausables = QuiesceSet(alarms: alarms)
+        self.pausables = pausables
         let keeping = KeepingStages(
             exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
         self.keeping = keeping
         let stages = LifecycleStages(
-            alarms: alarms, tasks: tasks, quiesce: quiesce, environment: environment, keeping: keeping, endingSaves: endingSaves)
+            alarms: alarms, tasks: tasks, pausables: pausables, environment: environment, keeping: keeping, endingSaves: endingSaves)
         revocation.connect(
-            .init(close: quiesce.beginRevocation, open: quiesce.endRevocation, post: { environment.post(EnvironmentChange(.credentials($0))) }))
+            .init(close: pausables.beginRevocation, open: pausables.endRevocation, post: { environment.post(EnvironmentChange(.credentials($0))) }))
         protectedData.observe { environment.post(EnvironmentChange(.protectedData, to: .flag($0))) }
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(

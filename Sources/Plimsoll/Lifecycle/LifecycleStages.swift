@@ -2,7 +2,7 @@
 struct LifecycleStages: Sendable {
     let alarms: Alarms
     let tasks: BackgroundTaskRegistry
-    let quiesce: QuiesceSet
+    let pausables: QuiesceSet
     let environment: Environment
     let keeping: KeepingStages
     let endingSaves: EndingSaves
@@ -21,7 +21,7 @@ struct LifecycleStages: Sendable {
 
     /// At once when a gap is noticed, before anything else runs.
     func gapEnded(_ gap: RunningGap) {
-        quiesce.close()
+        pausables.close()
         environment.hold()
         keeping.exclusive.gapEnded(gap)
         tasks.gapEnded(gap)
@@ -51,7 +51,7 @@ struct LifecycleStages: Sendable {
 
     /// Work is admitted as `state` has it; `nil` for as before a gap.
     private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
-        stage { if let state { quiesce.setState(state) } else { quiesce.open() } }
+        stage { if let state { pausables.setState(state) } else { pausables.open() } }
     }
 
     /// A tick that was admitted before the pause, and perhaps has not got a thread yet, may still change what is saved next. Half of what is left of the time
@@ -59,7 +59,7 @@ struct LifecycleStages: Sendable {
     private func drain(_ context: LifecycleContext) async -> FanOut.Outcome {
         let began = alarms.heartbeat.running
         var outcome = FanOut.Outcome()
-        let working = await quiesce.drain(within: context.timeRemaining * 0.5)
+        let working = await pausables.drain(within: context.timeRemaining * 0.5)
         if !working.isEmpty { outcome.add(overran: working, "quiesce", alarms.heartbeat.running - began) }
         return outcome
     }

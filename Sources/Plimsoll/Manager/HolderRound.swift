@@ -103,8 +103,8 @@ struct HolderRound {
         return turn.call(entry.name, at: now) {
             _ = entry.gate.call(at: now) {
                 entry.lookAtRate()
-                let held = min(max(0, entry.purgeable.heldBytes.bytes), Self.mostHeld)
-                let volatile = min(max(0, entry.volatile?.volatileBytes.bytes ?? 0), held)
+                let held = min(max(0, entry.purgeable.heldBytes), Self.mostHeld)
+                let volatile = min(max(0, entry.volatile?.volatileBytes ?? 0), held)
                 entry.held.store(held, ordering: .relaxed)
                 guard entry.isReleasable else { return }
                 entry.offered.store(part == .volatile ? volatile : part == .ordinary && volatile > 0 ? 0 : held, ordering: .relaxed)
@@ -117,19 +117,19 @@ struct HolderRound {
         var left = ask, offered = offered
         while left > 0 {
             let stride = min(left, Self.stride)
-            var gained = ByteCount.zero
+            var gained = 0
             let now = time.elapsed()
             let inCharge = turn.call(entry.name, at: now) {
-                _ = entry.gate.call(at: now) { gained = entry.purgeable.release(ByteCount(stride)) }
+                _ = entry.gate.call(at: now) { gained = entry.purgeable.release(stride) }
             }
             guard inCharge else { return .replaced }
             // More than it held is a slip of the holder's counting, not memory.
-            gained = min(max(.zero, gained), ByteCount(max(stride, offered)))
-            released += gained
-            left -= max(stride, gained.bytes)
-            offered -= gained.bytes
+            gained = min(max(0, gained), max(stride, offered))
+            released += ByteCount(gained)
+            left -= max(stride, gained)
+            offered -= gained
             // It has no more than that.
-            if gained.bytes < stride { break }
+            if gained < stride { break }
             if stride == Self.stride, isUpkeep ? purger.isAwaited : purger.isNoLongerNeeded() { return .noLongerNeeded }
         }
         return .done

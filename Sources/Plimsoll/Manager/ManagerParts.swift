@@ -36,8 +36,7 @@ final class ManagerParts: Sendable {
     let shutdown: ShutdownPlan
     /// Asks a supervisor to have this process stand still.
     let standstill = StandstillRequest()
-    /// What a product above puts around the loop.
-    let host = Mutex<(any ManagerHost)?>(nil)
+    let policy: Mutex<PressurePolicy>
     /// Whether everything is only decided and reported. Relaxed: the loop looks at each turn, and one turn more or less is nobody's loss.
     let isDryRun: Atomic<Bool>
     let published = PublishedLevel()
@@ -54,6 +53,7 @@ final class ManagerParts: Sendable {
         poll = HolderPoll(alarms: alarms, threads: threads)
         shutdown = ShutdownPlan(heartbeat: heartbeat)
         isDryRun = Atomic(policy.isDryRun)
+        self.policy = Mutex(policy)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
         let meter = ChargeMeter { source.wake() }
@@ -71,8 +71,9 @@ final class ManagerParts: Sendable {
         let observers = observers
         lifecycle = Lifecycle(
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
-            makeTasks: { [handovers = tasks.handovers] in
-                BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits, handovers: handovers, width: 4)
+            makeTasks: { [tasks] in
+                BackgroundTaskRegistry(
+                    time: time, alarms: alarms, threads: threads, limits: tasks.limits, handovers: tasks.handovers, width: 4)
             },
             observeWarnings: { name, body in
                 let observer = ObserverRegistry.Observer(name, .warning, body)
@@ -84,7 +85,7 @@ final class ManagerParts: Sendable {
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, throttle) = (journal, WorkThrottle(lifecycle.quiesce))
+        let (journal, throttle) = (journal, WorkThrottle(lifecycle.pausables))
         self.throttle = throttle
         let courier = Worker("plimsoll-tell") { turn in
             guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }

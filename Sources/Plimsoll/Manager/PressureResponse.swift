@@ -114,7 +114,7 @@ struct PressureResponse {
     }
 
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
-        guard !parts.lifecycle.quiesce.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
+        guard !parts.lifecycle.pausables.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
         var report = report(action, assessment)
         if isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
         parts.report(report)

@@ -30,11 +30,11 @@ public final class PurgeableGroup: Sendable {
     }
 
     /// Bytes held by all that is in it, groups within included. Asks each.
-    public var heldBytes: ByteCount { manager.heldBytes(in: .group(name)) }
+    public var heldBytes: Int { manager.heldBytes(in: .group(name)) }
 
     /// Has it let go of `target` bytes; as `ResourceManager.release(_:from:)`.
     @discardableResult
-    public func release(_ target: ByteCount = .max) -> ActionReport { manager.release(target, from: .group(name)) }
+    public func release(_ target: Int = .max) -> ActionReport { manager.release(target, from: .group(name)) }
 }
 
 /// Where something registered belongs.
@@ -100,15 +100,15 @@ extension ResourceManager {
     /// Blocks until it is done, on the calling thread; works whether or not the manager runs. The report is also among `reports`. A holder that is being asked by
     /// somebody else at that moment is left out, and named as overrun.
     @discardableResult
-    public func release(_ target: ByteCount = .max, from selection: PurgeableSelection = .all) -> ActionReport {
-        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), target)
+    public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) -> ActionReport {
+        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), ByteCount(target))
         parts.report(report)
         return report
     }
 
     /// The same on a thread of the library's own.
     @discardableResult
-    public func release(_ target: ByteCount = .max, from selection: PurgeableSelection = .all) async -> ActionReport {
+    public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) async -> ActionReport {
         await withCheckedContinuation { done in
             parts.threads.run { () -> Void in
                 let report: ActionReport = self.release(target, from: selection)
@@ -118,7 +118,8 @@ extension ResourceManager {
     }
 
     /// Bytes held by what is selected. Asks each.
-    public func heldBytes(in selection: PurgeableSelection = .all) -> ByteCount {
-        parts.purgeables.snapshot.filter(selection.includes).reduce(.zero) { $0 + $1.purgeable.heldBytes }
+    public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
+        // Saturating: a purgeable may say anything.
+        parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) { $0 + ByteCount($1.purgeable.heldBytes) }.bytes
     }
 }

@@ -100,7 +100,7 @@ final class Purger: Sendable {
         for entry in registry.snapshot {
             let now = time.elapsed()
             let inCharge = turn.call(entry.name, at: now) {
-                _ = entry.gate.call(at: now) { entry.purgeable.restrict(to: lift ? nil : entry.purgeable.heldBytes) }
+                _ = entry.gate.call(at: now) { entry.purgeable.restrict(to: lift ? nil : ByteCount(entry.purgeable.heldBytes)) }
             }
             guard inCharge else { return false }
         }

@@ -8,15 +8,13 @@ import Synchronization
 ///
 /// Start reading at `PressureLoop`, then `PressureResponse`.
 public final class ResourceManager: Sendable {
-    /// What this manager may do.
-    public let policy: PressurePolicy
+    /// The policy by which this manager decides.
+    public var policy: PressurePolicy { parts.policy.withLock { $0 } }
 
     let parts: ManagerParts
     /// What it decides on; also taken by those who pass announcements on to it.
     package let source: any PressureSource
     private let time: Timekeeper
-    /// Whether a product above may put something around the loop: not where the library itself needs a bare one.
-    let isHosted: Bool
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?
     private let hasRun = Atomic<Bool>(false)
@@ -25,22 +23,11 @@ public final class ResourceManager: Sendable {
     ///
     /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
     public convenience init(source: any PressureSource, policy: PressurePolicy = .standard) {
-        self.init(source: source, policy: policy, time: .running, isHosted: true)
-    }
-
-    /// A manager that decides by `policy` on what `source` sees, and of which it is said whether other products may surround its run.
-    ///
-    /// Where PlimsollService is linked, by this program or by any package that it depends on, each manager that runs has a log, instruments, an admin socket where the
-    /// environment names a place for one, and speaks with the service manager. Say `isHosted: false` for a manager that is to have none of these, whatever else is
-    /// linked: in a library, a tool or a test. Such a manager has no `serviceSettings`.
-    ///
-    /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
-    public convenience init(source: any PressureSource, policy: PressurePolicy = .standard, isHosted: Bool) {
-        self.init(source: source, policy: policy, time: .running, isHosted: isHosted)
+        self.init(source: source, policy: policy, time: .running)
     }
 
     package init(
-        source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper, isHosted: Bool = false,
+        source: any PressureSource, policy: PressurePolicy = .standard, time: Timekeeper,
         onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
             var line = line
@@ -49,9 +36,7 @@ public final class ResourceManager: Sendable {
     ) {
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
         self.source = source
-        self.policy = policy
         self.time = time
-        self.isHosted = isHosted
         self.onTurn = onTurn
         self.environment = environment
         parts = ManagerParts(source: source, policy: policy, time: time, exit: exit)
@@ -66,13 +51,11 @@ public final class ResourceManager: Sendable {
     /// nor acts, while caches and background tasks work as before it ran.
     ///
     /// - Throws: `ResourceManagerError` if it has run before, no thread can be started, or one of those variables makes no sense.
-    public func run() async throws {
-        guard let host else { return try await runLoop() }
-        try await host.run { try await self.runLoop() }
-    }
+    public func run() async throws { try await run(isEnabled: true) }
 
-    private func runLoop() async throws {
-        let isEnabled = try ManagerSwitch.enabled.value(environment) ?? host?.isEnabled ?? true
+    /// Runs the loop; without looking or acting if `isEnabled` is false and the environment does not say otherwise.
+    package func run(isEnabled: Bool) async throws {
+        let isEnabled = try ManagerSwitch.enabled.value(environment) ?? isEnabled
         if let isDryRun = try ManagerSwitch.dryRun.value(environment) { self.isDryRun = isDryRun }
         let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in try SimulationRequest(text) }
         // Relaxed: one caller wins; nothing else hangs on it.
@@ -104,6 +87,17 @@ public final class ResourceManager: Sendable {
         }
     }
 
+    /// Decides by `policy` from now on.
+    ///
+    /// - Precondition: the manager has not run yet, and the policy's thresholds make sense (`PressureThresholds.problem`).
+    package func adopt(_ policy: PressurePolicy) {
+        precondition(!hasRun.load(ordering: .relaxed), "the policy of a ResourceManager is set before it runs")
+        if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
+        parts.policy.withLock { $0 = policy }
+        parts.tasks.setLimits(policy.taskLimits)
+        isDryRun = policy.isDryRun
+    }
+
     /// Whether everything is only decided and reported: nothing is released, paused, expired or ended, and observers hear of levels. As the policy says, until it
     /// is set; takes effect at the loop's next turn.
     public var isDryRun: Bool {
@@ -128,7 +122,7 @@ public final class ResourceManager: Sendable {
     /// where no limit is known. One relaxed load, from any thread.
     ///
     /// For whoever takes memory that no cache holds, such as buffers for a body. It is everybody's: take a share of it.
-    public var room: ByteCount? { parts.room.room }
+    public var room: Int? { parts.room.room?.bytes }
 
     /// Pretends `level` for `duration`: everything on the path is done for real and labelled, but no process is ended.
     /// `.normal` ends a rehearsal at once. Does nothing unless the manager runs.
@@ -197,20 +191,10 @@ public final class ResourceManager: Sendable {
     ///   - release: gets the bytes to let go of, returns the bytes it let go of.
     @discardableResult
     public func register(
-        _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false,
-        byteCount: @escaping @Sendable () -> some ByteQuantity, release: @escaping @Sendable (ByteCount) -> some ByteQuantity
-    ) -> Registration {
-        let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: { byteCount().inBytes }, release: { release($0).inBytes })
-        return register(purgeable, purgesOnBackground: purgesOnBackground)
-    }
-
-    /// The same for closures that count in plain integers.
-    @discardableResult
-    public func register(
         _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false, byteCount: @escaping @Sendable () -> Int,
         release: @escaping @Sendable (Int) -> Int
     ) -> Registration {
-        let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: { ByteCount(byteCount()) }, release: { ByteCount(release($0.bytes)) })
+        let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: byteCount, release: release)
         return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 

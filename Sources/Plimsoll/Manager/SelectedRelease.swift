@@ -44,10 +44,10 @@ struct SelectedRelease: Sendable {
             inside(entry.name)
             var gained = ByteCount.zero, isVolatile = false
             let isDone = entry.gate.call(at: time.elapsed()) {
-                let held = min(max(.zero, entry.purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
-                isVolatile = entry.volatile.map { $0.volatileBytes > .zero } ?? false
+                let held = ByteCount(min(max(0, entry.purgeable.heldBytes), HolderRound.mostHeld))
+                isVolatile = entry.volatile.map { $0.volatileBytes > 0 } ?? false
                 // More than it held is a slip of the holder's counting, not memory.
-                gained = min(max(.zero, entry.purgeable.release(min(held, left))), held)
+                gained = min(max(.zero, ByteCount(entry.purgeable.release(min(held, left).bytes))), held)
             }
             // Cancelled meanwhile, or being asked by another.
             if !isDone, entry.gate.isBusy { busy.append(entry.name) }
@@ -93,9 +93,9 @@ extension ManagerParts {
                 state.withLock { $0.inside = entry.name }
                 var report = state.withLock { $0.report }
                 if entry.place.purgesOnBackground { release.ask([entry], .max, &report) { _ in } }
-                var spares = ByteCount.zero
+                var spares = 0
                 _ = entry.gate.call(at: release.time.elapsed()) { spares = entry.purgeable.dropSpares() }
-                report.released += min(max(.zero, spares), ByteCount(HolderRound.mostHeld))
+                report.released += ByteCount(min(max(0, spares), HolderRound.mostHeld))
                 state.withLock { $0.report = report }
             }
             state.withLock { $0.inside = "heap" }

@@ -142,12 +142,12 @@ final class VolatileKeeper: Sendable {
     private func noticeDrops(_ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ findings: inout Findings, _ turn: Worker.Turn) -> Bool {
         for index in range {
             let entry = entries[index], now = time.elapsed()
-            var taken = ByteCount.zero
+            var taken = 0
             let inCharge = turn.call(entry.name, at: now) {
                 _ = entry.gate.call(at: now) { taken = entry.volatile?.noticeDrops() ?? .zero }
             }
             guard inCharge else { return false }
-            findings.taken += min(max(.zero, taken), ByteCount(HolderRound.mostHeld))
+            findings.taken += ByteCount(min(max(0, taken), HolderRound.mostHeld))
         }
         return true
     }

@@ -9,9 +9,9 @@ final class WorkThrottle: Sendable {
 
     private let posted = Mutex(State())
     private let applied = Mutex(State())
-    private let quiesce: QuiesceSet
+    private let pausables: QuiesceSet
 
-    init(_ quiesce: QuiesceSet) { self.quiesce = quiesce }
+    init(_ pausables: QuiesceSet) { self.pausables = pausables }
 
     /// Whether that is news for the delivery worker. Allocates nothing.
     func post(_ level: PressureLevel, isQuiescing: Bool) -> Bool {
@@ -29,6 +29,6 @@ final class WorkThrottle: Sendable {
             defer { applied = state }
             return applied != state
         }
-        return !isNews || turn.call("quiesce", at: time.elapsed()) { quiesce.setPressure(state.level, isQuiescing: state.isQuiescing) }
+        return !isNews || turn.call("quiesce", at: time.elapsed()) { pausables.setPressure(state.level, isQuiescing: state.isQuiescing) }
     }
 }

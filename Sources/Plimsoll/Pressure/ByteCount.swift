@@ -86,17 +86,3 @@ extension ByteCount: CustomStringConvertible, LosslessStringConvertible {
         self.bytes = Int(bytes)
     }
 }
-
-/// A number of bytes in either of the two forms that callers have at hand.
-public protocol ByteQuantity: Sendable {
-    /// The number of bytes.
-    var inBytes: ByteCount { get }
-}
-
-extension Int: ByteQuantity {
-    public var inBytes: ByteCount { ByteCount(self) }
-}
-
-extension ByteCount: ByteQuantity {
-    public var inBytes: ByteCount { self }
-}

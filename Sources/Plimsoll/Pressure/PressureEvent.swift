@@ -7,7 +7,7 @@ public struct PressureEvent: Sendable, Hashable {
     /// The level announced before.
     public var previous: PressureLevel
     /// Bytes to free to be clear of the line; zero if nothing need be freed.
-    public var shortfall: ByteCount
+    public var shortfall: Int
     /// Time until the limit at the present growth; `nil` if it isn't coming nearer.
     public var timeLeft: Duration?
     /// Why.

@@ -3,7 +3,7 @@ import Synchronization
 /// Lets at most so many pieces of work run at once, fewer when memory is short or the process is in the background (C35, C40, C82).
 ///
 ///     let limiter = ConcurrencyLimiter("render", limit: 64)
-///     manager.lifecycle.quiesce.add(limiter)
+///     manager.lifecycle.pausables.add(limiter)
 ///     let image = try await limiter.run { try await render(page) }
 ///
 /// Callers are admitted in the order of arrival. At the level `warning` half of them may run, at `critical` a quarter, at the ladder's rung `quiesce`

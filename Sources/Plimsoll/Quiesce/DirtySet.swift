@@ -3,7 +3,7 @@ import Synchronization
 /// What has changed and must be made anew: marked as often as it changes, rebuilt once when that may be done (C55, C57).
 ///
 ///     let views = DirtySet<Page.ID>("views") { pages in await redraw(pages) }
-///     manager.lifecycle.quiesce.add(views)
+///     manager.lifecycle.pausables.add(views)
 ///     views.mark(page)
 ///
 /// In the background, while paused, and at the ladder's rung `quiesce`, marks are only collected. Otherwise a rebuild begins at once, in a task of its

@@ -3,7 +3,7 @@ import Synchronization
 /// Runs tasks on the cooperative pool, except while it is paused: then their next steps are kept, in order, and handed over when it goes on.
 ///
 ///     let executor = PausableExecutor("tenant-42")
-///     manager.lifecycle.quiesce.add(executor)
+///     manager.lifecycle.pausables.add(executor)
 ///     await withTaskExecutorPreference(executor) { await serve() }
 ///
 /// A step that runs is not interrupted: a task stops at its next suspension. What is bound to an actor runs where the actor does. While it is paused

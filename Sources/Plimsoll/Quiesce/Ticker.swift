@@ -9,7 +9,7 @@ public struct Tick: Sendable, Hashable {
 /// Calls its body every so often, while its set lets it (C38, C39).
 ///
 ///     let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
-///     manager.lifecycle.quiesce.add(ticker)
+///     manager.lifecycle.pausables.add(ticker)
 ///
 /// It ticks once it is in a set, a period after it was added first, and keeps that phase for good: what was missed in a freeze, in a pause or because
 /// the run before took longer is not caught up with, and the next tick comes at the next point (T30). Two runs never overlap. The body runs in an

@@ -18,7 +18,7 @@ extension Scene {
 
     var candidate: Candidate {
         Candidate(
-            id: id, bytes: byteCount, idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
+            id: id, bytes: ByteCount(byteCount), idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
             hasTasks: tasks.hasLiveTasks)
     }
 
@@ -27,7 +27,7 @@ extension Scene {
 
     /// Saves it and lets go of what it holds, unless it was brought to the front or has got work to finish meanwhile; the bytes it let go of, `nil` if it stays.
     /// It has yet to be disconnected. Blocks.
-    func evict() -> ByteCount? {
+    func evict() -> Int? {
         let bytes = byteCount
         guard mayGo, save(within: lifecycle.policy.backgroundDeadline).isEmpty, !tasks.hasLiveTasks else { return nil }
         // One of the two comes first: whoever brings it to the front, so that it stays, or this, and it comes back only by being connected again.
@@ -70,17 +70,17 @@ final class SceneEviction: Purgeable {
 
     private func candidates(_ scenes: [Scene]) -> [Scene.Candidate] { Scene.Candidate.order(scenes.map(\.candidate).filter { $0.state == state }) }
 
-    var heldBytes: ByteCount { candidates(scenes()).reduce(.zero) { $0 + $1.bytes } }
+    var heldBytes: Int { candidates(scenes()).reduce(ByteCount.zero) { $0 + $1.bytes }.bytes }
 
     /// Evicts one scene after the other until enough was let go of. A scene whose snapshot cannot be written stays.
-    func release(_ target: ByteCount) -> ByteCount {
+    func release(_ target: Int) -> Int {
         let all = scenes()
         var released = ByteCount.zero
-        for candidate in candidates(all) where released < target {
+        for candidate in candidates(all) where released.bytes < target {
             guard let scene = all.first(where: { $0.id == candidate.id }), let bytes = scene.evict() else { continue }
-            released += bytes
+            released += ByteCount(bytes)
             disconnect(scene)
         }
-        return released
+        return released.bytes
     }
 }

@@ -64,7 +64,7 @@ extension Scene {
     var purges: [FanOut.Handler] {
         contents.withLock { $0.holders }.map { holder in
             FanOut.Handler(name: holder.purgeable.name, origin: "holder of scene \(id)") {
-                if holder.purgesOnBackground { _ = holder.purgeable.release(max(.zero, holder.purgeable.heldBytes)) }
+                if holder.purgesOnBackground { _ = holder.purgeable.release(max(0, holder.purgeable.heldBytes)) }
                 _ = holder.purgeable.dropSpares()
             }
         }
@@ -72,15 +72,15 @@ extension Scene {
 
     /// Lets go of all its caches; the bytes they said they let go of.
     @discardableResult
-    func letGoOfAll() -> ByteCount {
+    func letGoOfAll() -> Int {
         let holders = contents.withLock { contents in
             defer { contents.holders = [] }
             return contents.holders
         }
-        return holders.reduce(.zero) { sum, holder in
-            let released = holder.purgeable.release(max(.zero, holder.purgeable.heldBytes))
+        return holders.reduce(ByteCount.zero) { sum, holder in
+            let released = holder.purgeable.release(max(0, holder.purgeable.heldBytes))
             holder.registration.cancel()
-            return sum + max(.zero, released)
-        }
+            return sum + ByteCount(max(0, released))
+        }.bytes
     }
 }

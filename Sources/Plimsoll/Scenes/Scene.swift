@@ -18,7 +18,7 @@ public final class Scene: Sendable {
         var wanted: LifecycleState
         var lastUsed: Duration
         var holders: [Holder] = []
-        var declared: [@Sendable () -> ByteCount] = []
+        var declared: [@Sendable () -> Int] = []
         var preserved: PreservedItem?
         /// Whether what was kept has been given back: what is kept from now on is given back at once.
         var hasRestored = false
@@ -117,12 +117,13 @@ public final class Scene: Sendable {
     }
 
     /// Declares memory that a disconnection frees besides its caches, so that the largest is found. May be asked on any thread.
-    public func declare(byteCount: @escaping @Sendable () -> ByteCount) { contents.withLock { $0.declared.append(byteCount) } }
+    public func declare(byteCount: @escaping @Sendable () -> Int) { contents.withLock { $0.declared.append(byteCount) } }
 
     /// What a disconnection would free, as its holders say.
-    public var byteCount: ByteCount {
+    public var byteCount: Int {
         let (holders, declared) = contents.withLock { ($0.holders.map(\.purgeable), $0.declared) }
-        return holders.reduce(.zero) { $0 + max(.zero, $1.heldBytes) } + declared.reduce(.zero) { $0 + max(.zero, $1()) }
+        // Saturating: a purgeable may say anything.
+        return (holders.map(\.heldBytes) + declared.map { $0() }).reduce(ByteCount.zero) { $0 + ByteCount(max(0, $1)) }.bytes
     }
 
     /// Says that it was used: of scenes as large as each other the one unused for longest goes first.

@@ -53,8 +53,8 @@ extension PurgeableRegistry.Entry {
         _ = gate.call(at: now) {
             lookAtRate()
             var said = HolderAnswer()
-            said.held = min(max(.zero, purgeable.heldBytes), ByteCount(HolderRound.mostHeld))
-            said.volatileHeld = volatile.map { min(max(.zero, $0.volatileBytes), said.held) }
+            said.held = ByteCount(min(max(0, purgeable.heldBytes), HolderRound.mostHeld))
+            said.volatileHeld = volatile.map { ByteCount(min(max(0, $0.volatileBytes), said.held.bytes)) }
             if let counting = purgeable as? any CountingPurgeable {
                 (said.limit, said.cache) = (counting.holdsAtMost, CacheStatus(counting.statistics))
             }

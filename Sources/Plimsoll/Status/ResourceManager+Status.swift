@@ -24,7 +24,7 @@ extension ResourceManager {
             lifecycle: LifecycleStatus(
                 state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
                 warming: readiness.warming, scenes: lifecycle.scenes.count),
-            admissions: lifecycle.quiesce.countingMembers.map { AdmissionStatus($0) }, counts: counts, actions: reports.map { ActionStatus($0) },
+            admissions: lifecycle.pausables.countingMembers.map { AdmissionStatus($0) }, counts: counts, actions: reports.map { ActionStatus($0) },
             footing: capabilities.footing.rawValue, signals: capabilities.signals)
     }
 

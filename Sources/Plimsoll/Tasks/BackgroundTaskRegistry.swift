@@ -29,7 +29,7 @@ final class BackgroundTaskRegistry: Sendable {
         var whenTimeIsNeeded: (@Sendable (Duration) -> Void)?
     }
 
-    let limits: Limits
+    private let currentLimits: Mutex<Limits>
     let alarms: Alarms
     let threads: HandlerThreads
     let shards: ContiguousArray<BackgroundTaskShard>
@@ -38,7 +38,6 @@ final class BackgroundTaskRegistry: Sendable {
     private let time: Timekeeper
     /// How many tasks may begin that no shard has room for yet. Relaxed: a count, given out in portions.
     private let room: Atomic<Int>
-    private let portion: Int
     let handovers: HandoverDesk
     // Releasing when it is set and acquiring when it is asked, so that whoever sees it set finds the carrier.
     private let carries = Atomic<Bool>(false)
@@ -53,15 +52,27 @@ final class BackgroundTaskRegistry: Sendable {
         self.time = time
         self.alarms = alarms
         self.threads = threads
-        self.limits = limits
+        currentLimits = Mutex(limits)
         self.handovers = handovers ?? HandoverDesk(wall: time.wall)
         room = Atomic(limits.capacity)
-        portion = max(1, min(1024, limits.capacity / (8 * width)))
         shards = ContiguousArray((0..<width).map { _ in BackgroundTaskShard() })
         for shard in shards { shard.book = self }
     }
 
+    /// The bounds in force. A leaf lock: may be read under the gate's.
+    var limits: Limits { currentLimits.withLock { $0 } }
+
     var capacity: Int { limits.capacity }
+
+    /// Sets other bounds, which hold for tasks that begin and for allowances that begin to run from now on.
+    func setLimits(_ limits: Limits) {
+        let former = currentLimits.withLock { current in
+            defer { current = limits }
+            return current
+        }
+        // May fall below zero where more tasks run than may now: none begins until enough have ended.
+        room.wrappingAdd(limits.capacity - former.capacity, ordering: .relaxed)
+    }
 
     func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
     func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
@@ -105,7 +116,7 @@ final class BackgroundTaskRegistry: Sendable {
     private func takeRoom() -> Int {
         var free = room.load(ordering: .relaxed)
         while free > 0 {
-            let count = min(portion, free)
+            let count = min(max(1, min(1024, capacity / (8 * shards.count))), free)
             let (exchanged, original) = room.compareExchange(expected: free, desired: free - count, ordering: .relaxed)
             if exchanged { return count }
             free = original

@@ -3,22 +3,22 @@ import Synchronization
 /// What a manager asks of it.
 extension PurgeableBuffer {
     /// `byteCount` between accesses, zero during one, before the first and after the last.
-    public var heldBytes: ByteCount {
-        guard let pages, pages.isAlive else { return .zero }
-        return state.withLock { if case .offered = $0.phase { byteCount } else { .zero } }
+    public var heldBytes: Int {
+        guard let pages, pages.isAlive else { return 0 }
+        return state.withLock { if case .offered = $0.phase { byteCount } else { 0 } }
     }
 
     /// What of `heldBytes` the kernel may take by itself: all, or none in locked memory.
-    public var volatileBytes: ByteCount {
-        guard let pages, pages.isAlive else { return .zero }
-        return state.withLock { if case .offered(isVolatile: true) = $0.phase { byteCount } else { .zero } }
+    public var volatileBytes: Int {
+        guard let pages, pages.isAlive else { return 0 }
+        return state.withLock { if case .offered(isVolatile: true) = $0.phase { byteCount } else { 0 } }
     }
 
     /// Discards it unless it is accessed or never was.
-    public func release(_ target: ByteCount) -> ByteCount {
-        guard target > .zero, let pages, pages.isAlive else { return .zero }
+    public func release(_ target: Int) -> Int {
+        guard target > 0, let pages, pages.isAlive else { return 0 }
         return state.withLock { state in
-            guard case .offered = state.phase else { return .zero }
+            guard case .offered = state.phase else { return 0 }
             Self.discard(pages, &state)
             return byteCount
         }
@@ -38,9 +38,9 @@ extension PurgeableBuffer {
     /// Looks at every page between accesses; if one was taken, discards the buffer.
     ///
     /// - Returns: bytes found taken, also by a `beginAccess` since the last call.
-    public func noticeDrops() -> ByteCount {
+    public func noticeDrops() -> Int {
         lookForDrops()
-        return ByteCount(taken.exchange(0, ordering: .relaxed))
+        return taken.exchange(0, ordering: .relaxed)
     }
 
     /// Looks at every page between accesses; if one was taken, discards the buffer. What was taken remains to be told.

@@ -31,7 +31,7 @@ public final class PurgeableBuffer: VolatilePurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
     /// Bytes it gives access to, as asked for.
-    public let byteCount: ByteCount
+    public let byteCount: Int
 
     enum Phase {
         /// Made, and never accessed: no page is there yet.
@@ -69,11 +69,6 @@ public final class PurgeableBuffer: VolatilePurgeable {
         self.init(name, byteCount: byteCount, rebuildCost: rebuildCost, usesHugePages: true, isGuarded: Self.isDebugBuild)
     }
 
-    /// The same for a size in larger units.
-    public convenience init(_ name: String = "buffer", byteCount: ByteCount, rebuildCost: RebuildCost = .cheap) {
-        self.init(name, byteCount: byteCount.bytes, rebuildCost: rebuildCost)
-    }
-
     /// - Parameters:
     ///   - usesHugePages: whether the kernel may use huge pages.
     ///   - isGuarded: whether touching the bytes outside an access ends the process.
@@ -81,7 +76,7 @@ public final class PurgeableBuffer: VolatilePurgeable {
         precondition(byteCount >= 0, "PurgeableBuffer \(name): byteCount is \(byteCount), allowed is 0 or more")
         self.name = name
         self.rebuildCost = rebuildCost
-        self.byteCount = ByteCount(byteCount)
+        self.byteCount = byteCount
         pages = VolatilePages(byteCount: byteCount, usesHugePages: usesHugePages, isGuarded: isGuarded)
         state = Mutex(State(phase: pages == nil ? .discarded : .untouched))
     }
@@ -144,7 +139,7 @@ public final class PurgeableBuffer: VolatilePurgeable {
     public func withAccess<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
         guard let pages, beginAccess() else { return nil }
         defer { endAccess() }
-        var bytes = UnsafeMutableRawBufferPointer(start: pages.start, count: byteCount.bytes).mutableBytes
+        var bytes = UnsafeMutableRawBufferPointer(start: pages.start, count: byteCount).mutableBytes
         return try body(&bytes)
     }
 

@@ -16,11 +16,12 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     public let rebuildCost: RebuildCost
 
     @usableFromInline let store: VolatileStore
-    @usableFromInline let timeToLive: Duration?
+    /// Age at which a value counts as missing, unless the value was inserted with a time to live of its own; `nil` for ever.
+    public let timeToLive: Duration?
     @usableFromInline let scratch = ScratchPool()
-    private let loads = SingleFlight<Key, Value>()
-    private let taggedLoads = TaggedLoads<Key>()
-    private let loadRecord = LoadRecord()
+    let loads = SingleFlight<Key, Value>()
+    let taggedLoads = TaggedLoads<Key>()
+    let loadRecord = LoadRecord()
     private let idleTime: Duration
 
     /// - Parameters:
@@ -90,60 +91,28 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return try body(UnsafeRawBufferPointer(start: lent.buffer.start, count: lent.count).bytes)
     }
 
-    /// The value under `key`, or else the one that `load` makes, which is then kept.
-    ///
-    /// However many callers ask for the same key, one load runs. If it throws, all who wait get the error; if its caller was
-    /// cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
-    ///
-    /// - Parameters:
-    ///   - key: what it is looked up by.
-    ///   - tags: names under which `purge(tag:)` finds it; at most 255.
-    ///   - load: makes the value.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
-        if let value = value(forKey: key) { return value }
-        return try await loads.value(forKey: key) {
-            // Loaded by somebody else between our miss and our turn.
-            if let value = value(forKey: key, isCounted: false) { return value }
-            return try await taggedLoads.during([key], tags) { tagged in
-                let value = try await timed(load)
-                insert(value, forKey: key, tags: tags, of: tagged)
-                return value
-            }
-        }
-    }
-
-    private func timed(_ load: () async throws -> Value) async throws -> Value {
-        let began = store.time.elapsed()
-        do {
-            let value = try await load()
-            // Without a number of bytes: what a byte costs would decide in which order caches give memory back, and here the kernel takes it by age.
-            loadRecord.add(store.time.elapsed() - began, bytes: 0)
-            return value
-        } catch {
-            loadRecord.addFailure()
-            throw error
-        }
-    }
-
     /// Keeps `value` under `key`, replacing what was there.
     ///
     /// - Parameters:
     ///   - value: what is kept, as bytes.
     ///   - key: what it is looked up by.
     ///   - tags: names under which `purge(tag:)` finds it; at most 255.
+    ///   - timeToLive: age at which the value counts as missing, in place of the cache's own.
     /// - Returns: false, and nothing has changed, if it cannot be encoded, is larger than the limit or than 4 GiB, if its key is larger
     ///   than a page, or if there is no memory for it and the cache has nothing to evict.
     @inlinable
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, tags: [String] = []) -> Bool { insert(value, forKey: key, tags: tags, of: nil) }
+    public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
+        insert(value, forKey: key, tags: tags, timeToLive: timeToLive, of: nil)
+    }
 
     @inlinable
     @discardableResult
-    func insert(_ value: Value, forKey key: Key, tags: [String], of load: TaggedLoad?) -> Bool {
+    func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: TaggedLoad?) -> Bool {
         let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
         let isKept = try? value.withEncodedBytes { bytes in
             withKey(key) { hash, keyBytes, isSame in
-                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive, tags: tags, of: load, isSame: isSame)
+                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive ?? self.timeToLive, tags: tags, of: load, isSame: isSame)
             }
         }
         return isKept ?? false
@@ -171,6 +140,11 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
             return nil
         }
         return value ?? nil
+    }
+
+    /// Returns whether there is a value under `key`; asking is no use of the value. The kernel may take the value right after that.
+    public func contains(_ key: Key) -> Bool {
+        withKey(key) { hash, keyBytes, isSame in store.find(hash, keyBytes, isSame: isSame) != nil } ?? false
     }
 
     /// Takes out everything and gives its memory back.
@@ -219,7 +193,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     public var count: Int { statistics.count }
 
     /// Bytes of the entries, with keys and headers; `heldBytes` is the memory they lie in.
-    public var byteCount: ByteCount { statistics.byteCount }
+    public var byteCount: Int { statistics.byteCount }
 
     /// What the cache has done and holds.
     public var statistics: CacheStatistics {
@@ -230,21 +204,21 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
 
     // MARK: Purgeable
 
-    public var heldBytes: ByteCount { ByteCount(store.mapped) }
-    public var volatileBytes: ByteCount { ByteCount(store.volatileBytes) }
+    public var heldBytes: Int { store.mapped }
+    public var volatileBytes: Int { store.volatileBytes }
 
     /// Gives back at least `target` bytes of memory, oldest first, or everything. Allocates nothing.
-    public func release(_ target: ByteCount) -> ByteCount {
+    public func release(_ target: Int) -> Int {
         scratch.clear()
-        return ByteCount(store.release(target.bytes))
+        return store.release(target)
     }
 
     /// Buffers in which values are put together for `withBytes`.
-    public func dropSpares() -> ByteCount { ByteCount(scratch.clear()) }
+    public func dropSpares() -> Int { scratch.clear() }
     public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
     public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
     /// Its memory is declared on the meter for volatile memory.
     public func attach(_ meter: ChargeMeter) -> Bool { true }
-    public func noticeDrops() -> ByteCount { ByteCount(store.noticeDrops()) }
+    public func noticeDrops() -> Int { store.noticeDrops() }
     public func giveBackIdle() { if store.limit == nil { store.turnOver(olderThan: idleTime) } }
 }

@@ -87,7 +87,7 @@ extension VolatileStore {
         var statistics = withLog(CacheStatistics()) { log in
             var statistics = log.counts
             statistics.count = log.liveCount
-            statistics.byteCount = ByteCount(log.liveBytes)
+            statistics.byteCount = log.liveBytes
             return statistics
         }
         statistics.hits = counters.sum(.hit)

@@ -10,7 +10,7 @@ final class FilledCache {
         cache = VolatileCache("filled", allowsHugePages: hugePages)
         let value = [UInt8](repeating: 1, count: 4096)
         var key = 0
-        while cache.heldBytes < size {
+        while cache.heldBytes < size.bytes {
             for _ in 0..<256 {
                 cache.insert(value, forKey: key)
                 key += 1
@@ -20,6 +20,6 @@ final class FilledCache {
 
     func giveBack() throws {
         let held = cache.heldBytes, released = cache.release(.max)
-        guard released == held, cache.count == 0 else { throw Failure.failed("of \(held) only \(released) were given back") }
+        guard released == held, cache.count == 0 else { throw Failure.failed("of \(ByteCount(held)) only \(ByteCount(released)) were given back") }
     }
 }

@@ -33,7 +33,7 @@ final class Idler: Sendable {
     /// Fills the cache and takes live memory beside it, all before anything is measured or managed.
     init(cache size: ByteCount, live: ByteCount) {
         var key: UInt64 = 0
-        while cache.byteCount < size {
+        while cache.byteCount < size.bytes {
             cache.insert([UInt8](repeating: 1, count: Subject.valueSize), forKey: key)
             key += 1
         }

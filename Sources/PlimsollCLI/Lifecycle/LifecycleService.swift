@@ -27,14 +27,14 @@ final class LifecycleService: Sendable {
     /// Sets everything up and goes through its life until the task is cancelled.
     func run() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
-        lifecycle.quiesce.add(limiter)
+        lifecycle.pausables.add(limiter)
         let door = Door { [self] in
             (try? await limiter.run(waitingAtMost: .zero) { orders.add() }) != nil
         }
         let ticker = Ticker("ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)) {
             LifecycleEvent(.tick, number: $0.missed).emit()
         }
-        lifecycle.quiesce.add(ticker)
+        lifecycle.pausables.add(ticker)
         preserveOrders()
         watchFile()
         let key = try keepKey()

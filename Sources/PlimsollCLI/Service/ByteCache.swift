@@ -32,7 +32,7 @@ enum ByteCache: Sendable {
         }
     }
 
-    var byteCount: ByteCount { statistics.byteCount }
+    var byteCount: Int { statistics.byteCount }
 
     var statistics: CacheStatistics {
         switch self {
@@ -42,9 +42,9 @@ enum ByteCache: Sendable {
     }
 
     /// Bytes of memory found to have been taken by the kernel since the last call; never any of the heap's.
-    func noticeDrops() -> ByteCount {
+    func noticeDrops() -> Int {
         switch self {
-        case .heap: .zero
+        case .heap: 0
         case .volatile(let cache): cache.noticeDrops()
         }
     }

@@ -29,18 +29,19 @@ struct GroupedServiceCommand: AsyncParsableCommand {
 
     func run() async throws {
         var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
-        settings.logger = Logger(label: "plimsoll") { _ in SwiftLogNoOpLogHandler() }
+        let logger = Logger(label: "plimsoll") { _ in SwiftLogNoOpLogHandler() }
         if let budget { settings.shutdownBudget = .seconds(budget) }
-        let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+        let manager = ResourceManager(source: LinuxPressureSource())
+        let plimsoll = ResourceService(manager, settings: settings, logger: logger)
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .mebibytes(1)))
         let services: [any Service] =
-            if let task { [manager, Exporter(manager: manager, shape: task), manager.shutdownBeacon] } else if bare { [IdleServer()] } else {
-                [manager, IdleServer(), manager.shutdownBeacon]
+            if let task { [plimsoll, Exporter(manager: manager, shape: task), plimsoll.shutdownBeacon] } else if bare { [IdleServer()] } else {
+                [plimsoll, IdleServer(), plimsoll.shutdownBeacon]
             }
         let group = ServiceGroup(
             configuration: .init(
                 services: services.map { .init(service: $0) }, gracefulShutdownSignals: [.sigterm],
-                logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() }))
+                logger: logger))
         try await group.run()
     }
 

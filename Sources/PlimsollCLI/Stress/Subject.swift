@@ -78,7 +78,7 @@ final class Subject: Sendable {
         let passes = reports.filter { $0.action == .release && $0.began >= began }
         var result = SubjectResult()
         result.purgeMicroseconds = passes.map { microseconds($0.took) }
-        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) } + cache.noticeDrops().bytes
+        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) } + cache.noticeDrops()
         verify(&result)
         guard let crossed else { return result }
         let first = noticed.load(ordering: .relaxed)
@@ -110,7 +110,7 @@ final class Subject: Sendable {
     private func fillCache() throws {
         var key: UInt64 = 0
         let deadline = SteadyClock.now + .seconds(20)
-        while cache.byteCount < limit * plan.cache {
+        while cache.byteCount < (limit * plan.cache).bytes {
             // Refused or evicted for: the manager lets it grow a step at a time.
             if !cache.insert(value(key), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
             key += 1

@@ -42,7 +42,7 @@ final class UnitService: Sendable {
     /// Runs until the task is cancelled.
     func run(ready: @Sendable () -> Void) async throws {
         let ticker = Ticker("orders", every: .milliseconds(10)) { [self] _ in accept() }
-        manager.lifecycle.quiesce.add(ticker)
+        manager.lifecycle.pausables.add(ticker)
         manager.lifecycle.preserve(
             "orders", in: Self.store(habits.name, in: habits.directory), snapshot: { [orders] in Array("\(orders.count)".utf8) },
             restore: { [orders] bytes in orders.set(Int(String(decoding: bytes, as: UTF8.self)) ?? 0) })

@@ -78,7 +78,7 @@ final class LinkOrders: Sendable {
         }
         guard begins else { return }
         manager.lifecycle.runAside { [self] in
-            while let wanted = nextRelease() { _ = await manager.release(wanted) }
+            while let wanted = nextRelease() { _ = await manager.release(wanted.bytes) }
             done()
         }
     }
@@ -138,7 +138,8 @@ final class LinkOrders: Sendable {
         }
         let messages: [ChildMessage] = [
             .tasks(tasks, until: until),
-            .caches(held: manager.heldBytes(), reclaimable: manager.heldBytes(in: .all.upTo(.expensive))),
+            .caches(
+                held: ByteCount(manager.heldBytes()), reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
             .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
             .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
         ]

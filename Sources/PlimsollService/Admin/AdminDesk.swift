@@ -135,7 +135,7 @@ struct AdminDesk: Sendable {
             let names = holders.map(\.name).prefix(20).joined(separator: ", ")
             throw AdminRefusal(.absent, "nothing \(words) is registered; there is \(names.isEmpty ? "nothing" : names)")
         }
-        let report: ActionReport = manager.release(request.bytes.map { ByteCount($0) } ?? .max, from: chosen)
+        let report: ActionReport = manager.release(request.bytes ?? .max, from: chosen)
         return ActionStatus(report)
     }
 

@@ -5,7 +5,7 @@ import Plimsoll
 extension ServiceSettings {
     /// `defaults`, as overridden by what `reader` finds: the keys of `ServiceSettings.keys`.
     ///
-    ///     let settings = try ServiceSettings(reader: config.scoped(to: "plimsoll"), defaults: ServiceSettings(policy: mine))
+    ///     let settings = try ServiceSettings(reader: config.scoped(to: "plimsoll"))
     ///
     /// - Throws: `ConfigurationProblem` with everything that is wrong, not only the first.
     public init(reader: ConfigReader, defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
@@ -26,6 +26,8 @@ extension ServiceSettings {
             var changed = self
             do throws(Setting.Refusal) {
                 try setting.apply(text, &changed)
+                changed.configured.removeAll { $0.setting.key == setting.key }
+                changed.configured.append((setting, text))
                 self = changed
             } catch {
                 problems.append("\(setting.key) (\(setting.variable)) is \"\(printable(text, atMost: 120))\"; allowed is \(error.allowed)")

@@ -48,7 +48,7 @@ final class ManagerLog: Sendable {
         let memory = manager.memoryStatus
         var metadata: Logger.Metadata = [
             "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)", "plimsoll.evidence": "\(event.evidence)",
-            "plimsoll.event": "\(event.id)", "plimsoll.shortfall_bytes": "\(event.shortfall.bytes)",
+            "plimsoll.event": "\(event.id)", "plimsoll.shortfall_bytes": "\(event.shortfall)",
         ]
         if let memory {
             metadata["plimsoll.usage_bytes"] = "\(memory.usageBytes)"

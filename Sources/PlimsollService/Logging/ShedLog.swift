@@ -13,7 +13,7 @@ struct ShedLog {
     init(_ manager: ResourceManager, _ logger: Logger) { (self.manager, self.logger) = (manager, logger) }
 
     func look() {
-        for case let shedder as RequestShedder in manager.lifecycle.quiesce.countingMembers {
+        for case let shedder as RequestShedder in manager.lifecycle.pausables.countingMembers {
             for news in shedder.takeNews() { tell(news, of: printable(shedder.name, atMost: 64)) }
         }
     }

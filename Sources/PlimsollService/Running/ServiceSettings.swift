@@ -1,11 +1,14 @@
-public import Logging
 public import Metrics
 public import Plimsoll
 
-/// How a manager lives among the services of a process. What is set here are the defaults; `init(reader:defaults:)` lets a configuration override them.
+/// Settings of a `ResourceService`. Values set here are defaults; `init(reader:defaults:)` and `fromEnvironment(defaults:)` let a configuration override them.
+///
+/// The policy is the manager's own: keys of a configuration that concern the policy change it when the service is made.
 public struct ServiceSettings: Sendable {
-    /// What pressure may do to the process.
-    public var policy: PressurePolicy
+    /// What the keys were applied to, for finding out whether their values make sense together.
+    var policy = PressurePolicy.standard
+    /// The keys that a configuration has set, and their values, in that order.
+    var configured: [(setting: Setting, text: String)] = []
     /// Whether the manager looks and acts at all; see `ResourceManager.run()`.
     public var isEnabled = true
     /// From the first word of a shutdown to its end, whichever service waits for which.
@@ -23,8 +26,6 @@ public struct ServiceSettings: Sendable {
     public var drainDelay = Duration.zero
     /// Limits of caches by name, for those whose code doesn't know how large the machine is; of one that is registered later, too.
     public var cacheLimits: [String: ByteCount] = [:]
-    /// Where to write what was done; `nil` for a logger of label `plimsoll`.
-    public var logger: Logger?
     /// Each kind of warning is logged at most once in this time; how many were left out is said with the next.
     public var logRest = Duration.seconds(60)
     /// What makes the instruments; `nil` for the one the process has bootstrapped.
@@ -50,6 +51,18 @@ public struct ServiceSettings: Sendable {
         case path(String)
     }
 
-    /// As the defaults are, with that policy.
-    public init(policy: PressurePolicy = .standard) { self.policy = policy }
+    /// The defaults.
+    public init() {}
+
+    /// Returns `policy` with the changes that a configuration asks for.
+    ///
+    /// - Throws: `ConfigurationProblem` if they make no sense together with the rest of `policy`.
+    func policy(over policy: PressurePolicy) throws(ConfigurationProblem) -> PressurePolicy {
+        var settings = ServiceSettings()
+        settings.policy = policy
+        // A value that was taken before is taken again.
+        for (setting, text) in configured { try? setting.apply(text, &settings) }
+        if let problem = settings.policy.thresholds.problem { throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"]) }
+        return settings.policy
+    }
 }

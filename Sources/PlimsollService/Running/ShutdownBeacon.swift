@@ -1,23 +1,22 @@
-import Plimsoll
 public import ServiceLifecycle
 
-/// Hears of a shutdown before the other services do; see `ResourceManager.shutdownBeacon`.
+/// Hears of a shutdown before the other services do; see `ResourceService.shutdownBeacon`.
 public struct ShutdownBeacon: Service, CustomStringConvertible {
-    private let manager: ResourceManager
+    private let service: ResourceService
 
-    init(_ manager: ResourceManager) { self.manager = manager }
+    init(_ service: ResourceService) { self.service = service }
 
     public var description: String { "plimsoll.shutdownBeacon" }
 
-    /// Waits for a graceful shutdown, begins the manager's, and leaves the others running for the settings' `drainDelay`.
+    /// Waits for a graceful shutdown, begins the manager's shutdown, and leaves the others running for the settings' `drainDelay`.
     public func run() async throws {
         do {
             try await gracefulShutdown()
         } catch is CancellationError {
             return
         }
-        let host = manager.serviceHost
-        host.beginShutdown()
-        if host.settings.drainDelay > .zero { try? await Task.sleep(for: host.settings.drainDelay) }
+        service.beginShutdown()
+        let delay = service.settings.drainDelay
+        if delay > .zero { try? await Task.sleep(for: delay) }
     }
 }

@@ -38,13 +38,13 @@ struct AdminChange {
     }
 
     private func release(_ query: [String: String]) async throws(Mistake) -> String {
-        var selection = PurgeableSelection.all, target = ByteCount.max
+        var selection = PurgeableSelection.all, target = Int.max
         if let name = query["name"] { selection = .named(name) }
         if let text = query["bytes"] {
             guard let bytes = Int(text), bytes > 0 else {
                 throw Mistake(description: "bytes is \"\(text.prefix(32))\", allowed is a whole number from 1")
             }
-            target = ByteCount(bytes)
+            target = bytes
         }
         return await manager.release(target, from: selection).description + "\n"
     }

@@ -101,13 +101,23 @@ public struct AdminPages: Sendable {
     }
 
     private let manager: ResourceManager
+    /// Names of hosts from the settings of a service, besides those of the options.
+    private let hosts: @Sendable () -> [String]
     /// What is told, and what may be done.
     public let options: Options
 
-    /// Pages about `manager`.
+    /// Pages about a manager.
     public init(_ manager: ResourceManager, _ options: Options = Options()) {
         self.manager = manager
         self.options = options
+        hosts = { [] }
+    }
+
+    /// Pages about the manager of a service, also answered for the hosts of its settings (`ServiceSettings.adminHosts`).
+    public init(_ service: ResourceService, _ options: Options = Options()) {
+        manager = service.manager
+        self.options = options
+        hosts = { service.settings.adminHosts }
     }
 
     /// Whether requests for `path` are to be served whatever the level: checks of health, and what operators look at.
@@ -123,7 +133,7 @@ public struct AdminPages: Sendable {
                 405, "\(question.method.prefix(16)) is not allowed on \(page.rawValue); allowed is \(allowed.joined(separator: ", "))\n",
                 headers: ["allow": allowed.joined(separator: ", ")])
         }
-        let isTrusted = question.host.map { HostRule(options.hosts + manager.adminHosts).allows($0) } ?? true
+        let isTrusted = question.host.map { HostRule(options.hosts + hosts()).allows($0) } ?? true
         guard isTrusted || page.isCheck else {
             let host = printable(question.host ?? "", atMost: 120)
             return Answer(421, "refused: the host \"\(host)\" was asked for; allowed are addresses, localhost and the setting admin.hosts\n")
@@ -141,7 +151,7 @@ public struct AdminPages: Sendable {
     }
 
     private var readiness: Answer {
-        let readiness = manager.lifecycle.readiness, extent = manager.lifecycle.quiesce.extent()
+        let readiness = manager.lifecycle.readiness, extent = manager.lifecycle.pausables.extent()
         guard readiness.isReady else { return Answer(503, "\(readiness)\n", headers: ["retry-after": "5"]) }
         if options.isUnreadyWhenQuiescing, extent.share == .least {
             return Answer(503, "not ready: memory has stayed short although requests were shed\n", headers: ["retry-after": "10"])

@@ -4,7 +4,7 @@ import Synchronization
 /// Decides which requests are served when memory is short, for any web framework.
 ///
 ///     let shedder = RequestShedder("http")
-///     manager.lifecycle.quiesce.add(shedder)
+///     manager.lifecycle.pausables.add(shedder)
 ///     if let refusal = shedder.begin(.normal) { return serviceUnavailable(refusal) }
 ///     defer { shedder.end() }
 ///

@@ -13,14 +13,15 @@ enum Program {
     static func main() async throws {
         let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
         let own = ConfigReader(provider: EnvironmentVariablesProvider()).scoped(to: "shop")
-        let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+        let manager = ResourceManager(source: LinuxPressureSource()), logger = Logger(label: "shop")
+        let plimsoll = ResourceService(manager, settings: settings, logger: logger)
         let shop = Shop(manager, batch: .seconds(own.int(forKey: "batchSeconds", default: 2)))
         // Without a service manager nobody keeps anything, and each run begins with nothing.
         if let serviceManager = try ServiceManager() { shop.keep(in: ServiceManagerStateStore(serviceManager)) }
         let group = ServiceGroup(
             configuration: .init(
-                services: [.init(service: manager), .init(service: shop), .init(service: manager.shutdownBeacon)],
-                gracefulShutdownSignals: [.sigterm, .sigint], logger: Logger(label: "group")))
+                services: [.init(service: plimsoll), .init(service: shop), .init(service: plimsoll.shutdownBeacon)],
+                gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
         try await group.run()
     }
 }

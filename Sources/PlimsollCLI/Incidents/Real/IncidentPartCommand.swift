@@ -32,7 +32,7 @@ struct IncidentPartCommand: AsyncParsableCommand {
             onTurn: { _, assessment in levels.withLock { $0.append(assessment.level) } })
         let cache = PurgeableCache<Int, [UInt8]>("cache") { _, bytes in bytes.count }, shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
         manager.register(cache)
-        let shedding = manager.lifecycle.quiesce.add(shedder)
+        let shedding = manager.lifecycle.pausables.add(shedder)
         let running = Task { try await manager.run() }
         defer { running.cancel() }
         let (incident, limit, directory) = (incident, limit.bytes, directory)
@@ -46,7 +46,7 @@ struct IncidentPartCommand: AsyncParsableCommand {
         }
         let digits = levels.withLock { $0.map { $0 == .normal ? "0" : $0 == .warning ? "1" : "2" }.joined() }
         let ends = manager.reports.contains { if case .terminate = $0.action { true } else { false } }
-        Output.line(JSONLine.encode(Result(levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount.bytes, names: names)))
+        Output.line(JSONLine.encode(Result(levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount, names: names)))
         withExtendedLifetime(shedding) {}
     }
 

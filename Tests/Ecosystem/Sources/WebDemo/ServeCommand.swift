@@ -28,14 +28,14 @@ struct ServeCommand: AsyncParsableCommand {
     func run() async throws {
         var logger = Logger(label: "demo")
         logger.logLevel = .warning
-        var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
-        settings.logger = logger
-        let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        let manager = ResourceManager(source: LinuxPressureSource())
+        let plimsoll = ResourceService(manager, settings: settings, logger: logger)
         let site = DemoSite(manager, sessionLimit: ByteCount(limit) ?? .mebibytes(48))
         let shedding = LoadSheddingMiddleware<BasicRequestContext>(manager) { request, _ in DemoSite.priority(request.uri.path) }
 
         let router = Router()
-        router.addPlimsollRoutes(manager, .init(title: "Plimsoll web demo", allowsChanges: allowsChanges))
+        router.addPlimsollRoutes(plimsoll, .init(title: "Plimsoll web demo", allowsChanges: allowsChanges))
         router.add(middleware: shedding)
         site.addRoutes(to: router)
 
@@ -48,7 +48,7 @@ struct ServeCommand: AsyncParsableCommand {
                 fflush(nil)
             }, logger: logger)
         let group = ServiceGroup(
-            services: [manager, ExportService(manager: manager), server, manager.shutdownBeacon], gracefulShutdownSignals: [.sigterm, .sigint],
+            services: [plimsoll, ExportService(manager: manager), server, plimsoll.shutdownBeacon], gracefulShutdownSignals: [.sigterm, .sigint],
             logger: logger)
         try await group.run()
         print(summary(of: manager, shedding.shedder))

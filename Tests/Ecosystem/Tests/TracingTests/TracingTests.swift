@@ -28,14 +28,13 @@ import Tracing
     @Test func `an action is a span with its times and numbers, and a handler sees the context in which its task was begun`() async throws {
         _ = Self.tracer
         let source = ScriptedPressureSource()
-        var settings = ServiceSettings()
-        settings.logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let manager = ResourceManager(source: source, settings: settings)
+        let manager = ResourceManager(source: source)
+        let plimsoll = ResourceService(manager, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         manager.register("buffers", byteCount: { 1 << 20 }, release: { $0 })
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await manager.run() }
+            group.addTask { try await plimsoll.run() }
             await until("readiness") { manager.lifecycle.readiness.isReady }
-            _ = await manager.release(.bytes(4096))
+            _ = await manager.release(4096)
             await until("the span") { Self.release != nil }
 
             let seen = Mutex("nothing")

@@ -51,7 +51,7 @@ struct Harness: Sendable {
     func reach(_ level: PressureLevel) async {
         let probe = ShareProbe()
         // Narrowing reaches members in the order of addition, so that the shedder knows before the probe.
-        let registration = manager.lifecycle.quiesce.add(probe)
+        let registration = manager.lifecycle.pausables.add(probe)
         manager.simulate(level, for: .seconds(600))
         await probe.reached(level == .warning ? .half : .quarter)
         registration.cancel()

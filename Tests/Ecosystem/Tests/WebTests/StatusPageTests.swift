@@ -16,7 +16,7 @@ struct StatusPageTests {
             harness.manager.register(numbers)
             for key in 0..<3 { numbers.insert(key, forKey: key) }
             #expect(numbers.value(forKey: 1) == 1 && numbers.value(forKey: 9) == nil)
-            await harness.manager.release(.mebibytes(1))
+            await harness.manager.release(1 << 20)
             let task = harness.manager.beginBackgroundTask("nightly report") { task, _ in task.end() }
             task.progress(completed: 30, total: 40)
             harness.shedding.shedder.quiesce(to: .narrowed(to: .quarter))

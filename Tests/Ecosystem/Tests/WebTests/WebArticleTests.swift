@@ -10,11 +10,17 @@ import Testing
 
 /// The snippets of docs/Web.md, word for word.
 struct WebArticleTests {
-    private let manager = ResourceManager(source: ScriptedPressureSource())
+    private let manager: ResourceManager
+    private let plimsoll: ResourceService
     private let router = Router()
 
+    init() {
+        manager = ResourceManager(source: ScriptedPressureSource())
+        plimsoll = ResourceService(manager)
+    }
+
     func twoLines() {
-        router.addPlimsollRoutes(manager)
+        router.addPlimsollRoutes(plimsoll)
         router.add(middleware: LoadSheddingMiddleware(manager))
     }
 
@@ -47,11 +53,11 @@ struct WebArticleTests {
 
     func operatorsOnly() {
         let operators = router.group().add(middleware: OperatorsOnly())
-        operators.addPlimsollRoutes(manager, .init(title: "shop", allowsChanges: true))
+        operators.addPlimsollRoutes(plimsoll, .init(title: "shop", allowsChanges: true))
     }
 
     func hosts(_ operators: RouterGroup<BasicRequestContext>) {
-        operators.addPlimsollRoutes(manager, .init(hosts: ["shop.internal"]))
+        operators.addPlimsollRoutes(plimsoll, .init(hosts: ["shop.internal"]))
     }
 
     func bounds(logger: Logger) -> some ApplicationProtocol {

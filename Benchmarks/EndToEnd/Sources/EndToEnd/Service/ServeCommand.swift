@@ -45,7 +45,9 @@ struct ServeCommand: AsyncParsableCommand {
 
         let sampler = site.manager.map { LevelSampler($0, site.work, limit: limit, samples: samples) }
         sampler?.start()
-        let services: [any Service] = site.manager.map { [$0, server, $0.shutdownBeacon] } ?? [server]
+        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        let plimsoll = site.manager.map { ResourceService($0, settings: settings, logger: logger) }
+        let services: [any Service] = plimsoll.map { [$0, server, $0.shutdownBeacon] } ?? [server]
         let group = ServiceGroup(services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
         try await group.run()
         sampler?.stop()
@@ -65,9 +67,7 @@ struct ServeCommand: AsyncParsableCommand {
         case .nscache(let percent):
             return (Site(pictures: FoundationContents(limit: share(percent)), sessions: FoundationContents(limit: share(2)), manager: nil), nil)
         case .plimsoll(let kind):
-            var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
-            settings.logger = logger
-            let manager = ResourceManager(source: LinuxPressureSource(), settings: settings)
+            let manager = ResourceManager(source: LinuxPressureSource())
             let sessions = heap("sessions", nil, .expensive)
             manager.register(sessions.cache)
             let pictures: any Contents

@@ -1,49 +1,88 @@
-import Logging
+public import Logging
 import Metrics
-import Plimsoll
+public import Plimsoll
 import PlimsollLinux
-import ServiceLifecycle
+public import ServiceLifecycle
 import Synchronization
 
 #if Tracing
 import Tracing
 #endif
 
-/// What is around a manager while it runs as a service: a log, instruments, and the service manager.
-final class ServiceHost: ManagerHost {
+/// Runs a manager as a service: with a log, instruments, an admin socket, and notifications of the service manager (sd_notify(3)).
+///
+/// The first service of its group, as services are shut down in reverse order: memory is looked after for as long as any other service runs.
+///
+///     let plimsoll = ResourceService(manager, settings: try ServiceSettings.fromEnvironment(), logger: logger)
+///     let group = ServiceGroup(configuration: .init(
+///         services: [.init(service: plimsoll), .init(service: server), .init(service: plimsoll.shutdownBeacon)],
+///         gracefulShutdownSignals: [.sigterm], logger: logger))
+///
+/// On a graceful shutdown background tasks come to their own end or are asked to stop, those that go on are named in the log, and state is saved. The run
+/// throws `ShutdownOverrun` if other services have not ended when the budget is all but spent, so that the group cancels them.
+public final class ResourceService: Service, CustomStringConvertible {
     private struct State {
         var settings: ServiceSettings
         var link: ServiceManagerLink?
-        /// It is the manager's turn to end, or its run is over.
+        /// The group has come to this service on its way down, or the run is over.
         var hasTurn = false
-        /// Time for that came before its turn did.
+        /// The budget was spent before that.
         var isOverdue = false
         /// The run has ended in time.
         var isOver = false
-        /// What calls off the looks at a shutdown.
+        /// Calls off the looks at a shutdown.
         var looks: [@Sendable () -> Void] = []
     }
 
+    /// The manager that this service runs.
+    public let manager: ResourceManager
+    let logger: Logger
     private let state: Mutex<State>
-    // The manager owns its host; it lives as long as anybody runs it.
-    private unowned let manager: ResourceManager
 
-    init(_ manager: ResourceManager) {
+    /// Makes the service of a manager, which takes over what `settings` were told of its policy and of limits of caches.
+    ///
+    /// - Parameters:
+    ///   - manager: a manager that has not run yet.
+    ///   - settings: defaults, or what the environment or a configuration says.
+    ///   - logger: where to write what was done; `nil` for a logger of label `plimsoll`.
+    public init(_ manager: ResourceManager, settings: ServiceSettings = ServiceSettings(), logger: Logger? = nil) {
         self.manager = manager
-        state = Mutex(State(settings: ServiceSettings(policy: manager.policy)))
+        self.logger = logger ?? Logger(label: "plimsoll")
+        state = Mutex(State(settings: settings))
+        do throws(ConfigurationProblem) {
+            manager.adopt(try settings.policy(over: manager.policy))
+        } catch {
+            self.logger.error(
+                "settings of the policy are not followed, as they don't fit the manager's policy; it stays as it was made",
+                metadata: ["plimsoll.reason": "\(error)"])
+        }
+        manager.setLimits(settings.cacheLimits)
     }
 
-    var settings: ServiceSettings {
+    public var description: String { "plimsoll" }
+
+    /// The settings in force. While the service runs, a change has an effect for the shutdown's budget, its share for tasks, the drain delay and limits of
+    /// caches only.
+    public var settings: ServiceSettings {
         get { state.withLock { $0.settings } }
-        set { state.withLock { $0.settings = newValue } }
+        set {
+            state.withLock { $0.settings = newValue }
+            manager.setLimits(newValue.cacheLimits)
+        }
     }
 
-    var isEnabled: Bool { settings.isEnabled }
+    /// The last service of a group, so that it hears of a shutdown first: the process is no longer ready, no background task begins, and the budget of the
+    /// shutdown (`ServiceSettings.shutdownBudget`) runs. Without a beacon the budget begins with the manager's turn, after all others have ended.
+    ///
+    /// The beacon is over at once, unless `ServiceSettings.drainDelay` keeps the others serving for a while: until clients have seen that the process isn't
+    /// ready.
+    public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
 
-    var logger: Logger { settings.logger ?? Logger(label: "plimsoll") }
-
-    func run(_ loop: @Sendable () async throws -> Void) async throws {
-        let manager = manager, settings = settings
+    /// Runs the manager until the group shuts down or the task is cancelled.
+    ///
+    /// - Throws: `ResourceManagerError` as `ResourceManager.run()`; `ShutdownOverrun`.
+    public func run() async throws {
+        let manager = manager, settings = settings, logger = logger
         let log = ManagerLog(logger, rest: settings.logRest)
         let registrations = log.begin(manager)
         let link = makeLink(log)
@@ -53,7 +92,7 @@ final class ServiceHost: ManagerHost {
         ManagerSpans(InstrumentationSystem.tracer).begin(manager)
         #endif
         let admin = makeAdminEndpoint(log)
-        let reports = ReportThread { Self.duties(manager, settings, link) }
+        let reports = ReportThread { Self.duties(manager, settings, logger, link) }
         defer {
             reports?.stop()
             admin?.stop()
@@ -61,7 +100,7 @@ final class ServiceHost: ManagerHost {
         }
         do {
             try await withGracefulShutdownHandler {
-                try await loop()
+                try await manager.run(isEnabled: settings.isEnabled)
             } onGracefulShutdown: {
                 self.state.withLock { $0.hasTurn = true }
                 self.beginShutdown()
@@ -167,10 +206,12 @@ final class ServiceHost: ManagerHost {
         }
     }
 
-    private static func duties(_ manager: ResourceManager, _ settings: ServiceSettings, _ link: ServiceManagerLink?) -> [ReportThread.Duty] {
+    private static func duties(
+        _ manager: ResourceManager, _ settings: ServiceSettings, _ logger: Logger, _ link: ServiceManagerLink?
+    ) -> [ReportThread.Duty] {
         var duties: [ReportThread.Duty] = []
         if let link { duties.append(.init(interval: link.interval) { link.look() }) }
-        let shed = ShedLog(manager, settings.logger ?? Logger(label: "plimsoll"))
+        let shed = ShedLog(manager, logger)
         duties.append(.init(interval: ShedLog.interval) { shed.look() })
         if settings.metricsInterval > .zero {
             var reporter = MetricsReporter(manager, settings.metricsFactory ?? MetricsSystem.factory)
@@ -178,17 +219,4 @@ final class ServiceHost: ManagerHost {
         }
         return duties
     }
-}
-
-/// A shutdown whose budget was spent before the other services of the group had ended.
-public struct ShutdownOverrun: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What there was from the first word of the shutdown to the end.
-    public var budget: Duration
-    /// What could not be, why, and what to do.
-    public var description: String {
-        "cannot end the group in good order within shutdown.budget (\(budget)) because a service had not ended by then; its services are cancelled now. "
-            + "Have services end when they are shut down, or raise shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET)"
-    }
-
-    init(_ budget: Duration) { self.budget = budget }
 }

@@ -1,0 +1,115 @@
+extension VolatileCache {
+    /// Returns the value under `key`, or else the one that `load` makes, which is then kept.
+    ///
+    /// However many callers ask for the same key, here or with the other forms, one load runs. If the load throws, all waiting callers get the error; if
+    /// its caller was cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
+    ///
+    /// - Parameters:
+    ///   - key: the key to look up.
+    ///   - tags: names under which `purge(tag:)` finds the value; at most 255.
+    ///   - load: makes the value.
+    /// - Throws: what `load` throws; `CancellationError` to a caller that was cancelled while it waited; `RecursiveLoadError` if `load` asks for the
+    ///   same key by a form that loads.
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
+        if let value = value(forKey: key) { return value }
+        return try await loads.value(forKey: key) {
+            // Loaded by another caller between this look-up's miss and its turn.
+            if let value = value(forKey: key, isCounted: false) { return value }
+            return try await taggedLoads.during([key], tags) { tagged in
+                let value = try await timed(load)
+                insert(value, forKey: key, tags: tags, of: tagged)
+                return value
+            }
+        }
+    }
+
+    /// Returns the value under `key`, or else the one that `load` makes, which is then kept; blocks the calling thread meanwhile.
+    ///
+    /// For threads that may block. Call `value(forKey:orLoad:)` from asynchronous code: a thread of Swift's cooperative pool that waits here is missing
+    /// there. Both forms share their loads.
+    ///
+    /// - Parameters:
+    ///   - key: the key to look up.
+    ///   - tags: names under which `purge(tag:)` finds the value; at most 255.
+    ///   - load: makes the value, on the calling thread.
+    /// - Throws: what `load`, or the load waited for, throws; `RecursiveLoadError` if `load` asks for the same key by a form that loads.
+    public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
+        if let value = value(forKey: key) { return value }
+        return try loads.value(
+            forKey: key,
+            loadNow: {
+                if let value = value(forKey: key, isCounted: false) { return value }
+                return try taggedLoads.during(
+                    [key], tags,
+                    now: { tagged in
+                        let value = try timed(now: load)
+                        insert(value, forKey: key, tags: tags, of: tagged)
+                        return value
+                    })
+            })
+    }
+
+    /// Returns the values under `keys`, each of which thereby counts as used. Keys without a value are absent.
+    ///
+    /// - Complexity: O(number of keys) and a copy of each value.
+    public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] { lookUp(keys).found }
+
+    /// Returns the values under `keys`; one call of `load` makes those that are missing, which are then kept.
+    ///
+    /// A key that another caller is loading is waited for. If that load throws, so does this call; if its caller was cancelled, `load` is called once more
+    /// for the keys that are left.
+    ///
+    /// - Parameters:
+    ///   - keys: as often as they occur, each is looked up and loaded once.
+    ///   - tags: names under which `purge(tag:)` finds the loaded values; at most 255.
+    ///   - load: gets the missing keys in the order of `keys`. Keys that it doesn't return are absent from the result; other keys that it returns are ignored.
+    /// - Throws: as `value(forKey:tags:orLoad:)`.
+    public func values(
+        forKeys keys: some Sequence<Key>, tags: [String] = [], orLoad load: ([Key]) async throws -> [Key: Value]
+    ) async throws -> [Key: Value] {
+        let (found, missing) = lookUp(keys)
+        if missing.isEmpty { return found }
+        let loaded = try await loads.values(forKeys: missing, known: { value(forKey: $0, isCounted: false) }) { keys in
+            try await taggedLoads.during(keys, tags) { tagged in
+                let loaded = try await timed { try await load(keys) }, wanted = Set(keys)
+                let values = loaded.filter { wanted.contains($0.key) }
+                for (key, value) in values { insert(value, forKey: key, tags: tags, of: tagged) }
+                return values
+            }
+        }
+        return found.merging(loaded) { $1 }
+    }
+
+    private func lookUp(_ keys: some Sequence<Key>) -> (found: [Key: Value], missing: [Key]) {
+        var found: [Key: Value] = [:], missing: [Key] = [], asked: Set<Key> = []
+        for key in keys where asked.insert(key).inserted {
+            if let value = value(forKey: key) { found[key] = value } else { missing.append(key) }
+        }
+        return (found, missing)
+    }
+
+    // Loads are noted without their bytes: a time for each byte would decide in which order caches release, and here the kernel reclaims by age.
+    private func timed<Loaded>(_ load: () async throws -> Loaded) async throws -> Loaded {
+        let began = store.time.elapsed()
+        do {
+            let loaded = try await load()
+            loadRecord.add(store.time.elapsed() - began, bytes: 0)
+            return loaded
+        } catch {
+            loadRecord.addFailure()
+            throw error
+        }
+    }
+
+    private func timed(now load: () throws -> Value) throws -> Value {
+        let began = store.time.elapsed()
+        do {
+            let value = try load()
+            loadRecord.add(store.time.elapsed() - began, bytes: 0)
+            return value
+        } catch {
+            loadRecord.addFailure()
+            throw error
+        }
+    }
+}

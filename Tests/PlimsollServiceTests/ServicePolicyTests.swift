@@ -1,0 +1,65 @@
+import Logging
+import Plimsoll
+import PlimsollTesting
+import TestSupport
+import Testing
+
+@testable import PlimsollService
+
+/// A program that links this product still runs managers that no service surrounds.
+@Suite struct PlainManagerTests {
+    @Test func `a manager that runs by itself has no log, no link and no admin socket, although this product is linked`() async throws {
+        let source = ScriptedPressureSource(), manager = ResourceManager(source: source), book = LogBook()
+        var settings = ServiceSettings()
+        settings.adminSocket = .path("/nowhere/plain.sock")
+        let service = ResourceService(manager, settings: settings, logger: book.logger)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await manager.run() }
+            source.push(usage: .mebibytes(1020), limit: .gibibytes(1))
+            await until("the first look") { manager.level == .critical }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+        // The service would have said that it begins, and that it can't listen there.
+        #expect(book.entries.isEmpty)
+        _ = service
+    }
+}
+
+@Suite struct ServicePolicyTests {
+    private func service(_ environment: [String: String], over policy: PressurePolicy, _ book: LogBook = LogBook()) throws -> ResourceService {
+        let manager = ResourceManager(source: ScriptedPressureSource(), policy: policy)
+        return ResourceService(manager, settings: try ServiceSettings(environment: environment), logger: book.logger)
+    }
+
+    @Test func `what the environment says of the policy holds for a manager that is made without it, and the rest stays as it was made`() throws {
+        var policy = PressurePolicy.standard
+        policy.handlerBudget = .seconds(9)
+        policy.ladder = .none
+        let service = try service(
+            ["PLIMSOLL_DRY_RUN": "true", "PLIMSOLL_STALL_CRITICAL": "0.7", "PLIMSOLL_BACKGROUND_MAX_TASKS": "2"], over: policy)
+        let adopted = service.manager.policy
+        #expect(adopted.thresholds.stallCritical == 0.7 && adopted.handlerBudget == .seconds(9) && adopted.ladder == .none)
+        #expect(adopted.isDryRun && service.manager.isDryRun && adopted.mostBackgroundTasks == 2)
+        let tasks = (0..<3).map { service.manager.beginBackgroundTask("task \($0)") { _, _ in } }
+        #expect(tasks.map(\.isActive) == [true, true, false])
+        for task in tasks { task.end() }
+    }
+
+    @Test func `without a word of the policy it stays the manager's own`() throws {
+        var policy = PressurePolicy.standard
+        policy.thresholds.stallCritical = 0.9
+        policy.isDryRun = true
+        #expect(try service(["PLIMSOLL_SHUTDOWN_BUDGET": "3s"], over: policy).manager.policy == policy)
+    }
+
+    @Test func `settings that don't fit the manager's policy are told and leave it as it is`() throws {
+        var policy = PressurePolicy.standard
+        policy.thresholds.warningMargin.share = 0.05
+        policy.thresholds.criticalMargin.share = 0.04
+        let book = LogBook()
+        let service = try service(["PLIMSOLL_CRITICAL_SHARE": "0.15"], over: policy, book)
+        #expect(service.manager.policy == policy)
+        #expect(book.entries.map(\.level) == [.error] && book.entries[0]["reason"]?.contains("warning") == true, "\(book.entries)")
+    }
+}

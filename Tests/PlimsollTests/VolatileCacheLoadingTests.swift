@@ -1,0 +1,87 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// The calls that both caches offer, for values in volatile memory.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct VolatileCacheLoadingTests {
+    private struct Refused: Error {}
+
+    private func cache(timeToLive: Duration? = nil, _ clock: ManualClock = ManualClock()) -> VolatileCache<Int, String> {
+        VolatileCache("values", timeToLive: timeToLive, isVolatile: false, time: clock.timekeeper)
+    }
+
+    @Test func `a value has the cache's time to live, or one of its own`() {
+        let clock = ManualClock(), cache = cache(timeToLive: .seconds(10), clock)
+        cache.insert("usual", forKey: 1)
+        cache.insert("short", forKey: 2, timeToLive: .seconds(5))
+        cache.insert("long", forKey: 3, timeToLive: .seconds(60))
+        #expect(cache.timeToLive == .seconds(10))
+        clock.advance(by: .seconds(6))
+        #expect(cache.values(forKeys: [1, 2, 3]) == [1: "usual", 3: "long"] && !cache.contains(2))
+        clock.advance(by: .seconds(5))
+        #expect(cache.values(forKeys: [1, 2, 3]) == [3: "long"])
+        clock.advance(by: .seconds(50))
+        #expect(!cache.contains(3) && cache.count == 0)
+    }
+
+    @Test func `asking whether a key is there counts as no look-up`() {
+        let cache = cache()
+        cache.insert("one", forKey: 1)
+        #expect(cache.contains(1) && !cache.contains(2))
+        #expect(cache.statistics.hits == 0 && cache.statistics.misses == 0)
+        cache.removeValue(forKey: 1)
+        #expect(!cache.contains(1))
+    }
+
+    @Test func `values that are missing are loaded by one call, in the order of the keys, and kept with their tags`() async throws {
+        let cache = cache(), asked = Mutex<[[Int]]>([])
+        cache.insert("one", forKey: 1)
+        let load: @Sendable ([Int]) async throws -> [Int: String] = { keys in
+            asked.withLock { $0.append(keys) }
+            return [2: "two", 3: "three", 99: "nobody asked"]
+        }
+        let values = try await cache.values(forKeys: [3, 1, 2, 3, 4], tags: ["t"], orLoad: load)
+        #expect(values == [1: "one", 2: "two", 3: "three"] && asked.withLock { $0 } == [[3, 2, 4]])
+        #expect(cache.values(forKeys: [1, 2, 3, 4, 99]) == values)
+        #expect(try await cache.values(forKeys: [1, 3], orLoad: load) == [1: "one", 3: "three"] && asked.withLock { $0.count } == 1)
+        #expect(cache.purge(tag: "t") == 2 && cache.values(forKeys: [1, 2, 3]) == [1: "one"])
+        await #expect(throws: Refused.self) { try await cache.values(forKeys: [7]) { _ in throw Refused() } }
+        #expect(cache.statistics.loads == 1 && cache.statistics.loadFailures == 1)
+    }
+
+    @Test func `T24 a thread that may block waits for the load of a task, and a task for that of a thread`() async throws {
+        let cache = cache(), held = HeldLoad(), loads = Counter()
+        let task = Task {
+            try await cache.value(forKey: 1) {
+                loads.add(1)
+                await held.wait()
+                return "task's"
+            }
+        }
+        await held.isReached()
+        let thread = onThread { try cache.valueBlocking(forKey: 1) { "never" } }
+        await until { cache.loads.lineLength(of: 1) == 1 }
+        held.open()
+        #expect(try await [task.value, thread.value] == ["task's", "task's"] && loads.value == 1)
+
+        let blockade = Blockade()
+        let blocking = onThread {
+            try cache.valueBlocking(forKey: 2) {
+                loads.add(1)
+                blockade.wait()
+                return "thread's"
+            }
+        }
+        await until { loads.value == 2 }
+        let waiting = Task { try await cache.value(forKey: 2) { "never" } }
+        await until { cache.loads.lineLength(of: 2) == 1 }
+        blockade.open()
+        #expect(try await [blocking.value, waiting.value] == ["thread's", "thread's"])
+        #expect(cache.value(forKey: 2) == "thread's")
+        #expect(throws: Refused.self) { try cache.valueBlocking(forKey: 3) { throw Refused() } }
+        #expect(cache.statistics.loadFailures == 1)
+    }
+}
