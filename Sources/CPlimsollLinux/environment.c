@@ -36,7 +36,7 @@ static int64_t now(clockid_t clock) {
 
 void plimsoll_clocks(int64_t *real, int64_t *boot) {
     int64_t best = INT64_MAX;
-    // The thread may lose its processor between two readings; the closest of a few has no such gap.
+    // The thread may be preempted between two readings; the closest of a few has no such gap.
     for (int i = 0; i < 4; i++) {
         int64_t before = now(CLOCK_BOOTTIME), middle = now(CLOCK_REALTIME), after = now(CLOCK_BOOTTIME);
         if (after - before >= best) continue;

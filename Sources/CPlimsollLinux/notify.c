@@ -14,7 +14,7 @@ int plimsoll_notify(const char *path, const void *bytes, size_t count, const int
     if (length == 0 || length >= sizeof address.sun_path) return -ENAMETOOLONG;
     if (descriptor_count < 0 || descriptor_count > 253) return -EINVAL;
     memcpy(address.sun_path, path, length);
-    // An abstract address begins with a null byte, which is written as "@", and its length is part of it.
+    // An abstract address begins with a null byte, written as "@" in the path. The length belongs to the address.
     if (path[0] == '@') address.sun_path[0] = 0;
     int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (file < 0) return -errno;

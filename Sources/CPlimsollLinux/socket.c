@@ -38,7 +38,8 @@ int plimsoll_listen_private(const char *path, int backlog) {
     if (fchmod(file, 0600) < 0) return failed(file);
     if (bind(file, (struct sockaddr *)&address, sizeof address) < 0) return failed(file);
     struct stat status;
-    // A kernel that made it otherwise, as emulations may: better none than one that others can open.
+    // Some kernels, such as emulations, may create the file with another mode. No socket is better than one that others
+    // can open.
     int is_private = lstat(path, &status) == 0 && (status.st_mode & 0177) == 0;
     if (!is_private || listen(file, backlog) < 0) {
         if (!is_private) errno = EPERM;

@@ -13,12 +13,13 @@
 
 #include "jemalloc.h"
 
-// Weak: null where nothing that defines them is linked or preloaded. A program that links an archive does not export them, so that
-// only this way finds them; a library opened later is only found by dlsym.
+// Weak: null if no library that defines them is linked or preloaded. A program that links an archive does not export
+// the symbols, so only a weak reference finds them. Only dlsym finds a library opened later.
 extern void mi_collect(bool) __attribute__((weak));
 extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
 
-// Weak, too: asked for by name they would bring glibc's malloc into a static executable that has another one, and the link would fail.
+// Weak, too. A strong reference would bring glibc's malloc into a static executable with another allocator, and the
+// link would fail.
 #ifdef __GLIBC__
 extern int malloc_trim(size_t) __attribute__((weak));
 extern int mallopt(int, int) __attribute__((weak));
@@ -28,7 +29,7 @@ extern struct mallinfo2 mallinfo2(void) __attribute__((weak));
 #endif
 #endif
 
-/// The object that an address lies in.
+/// Returns the object that contains an address.
 static void *object_of(void *address, const char **file) {
     Dl_info info;
     if (!address || !dladdr(address, &info)) return NULL;
@@ -36,7 +37,7 @@ static void *object_of(void *address, const char **file) {
     return info.dli_fbase;
 }
 
-/// Who is loaded and defines malloc as well.
+/// Returns true if the function is loaded and the same object defines malloc.
 static bool has_malloc(void *function, void *object_of_malloc) { return function && object_of(function, NULL) == object_of_malloc; }
 
 static bool is_zero(const char *variable) {
@@ -49,7 +50,7 @@ static struct plimsoll_allocator found;
 static void find(void) {
     void *mimalloc = plimsoll_find(mi_collect, "mi_collect");
     void *tcmalloc = plimsoll_find(MallocExtension_ReleaseFreeMemory, "MallocExtension_ReleaseFreeMemory");
-    // In a static executable there are no dynamic symbols, and but one malloc.
+    // A static executable has no dynamic symbols, and only one malloc.
     void *object = object_of(dlsym(RTLD_DEFAULT, "malloc"), &found.file);
 
     if (plimsoll_jemalloc_load()) {
@@ -62,7 +63,7 @@ static void find(void) {
         found.kind = PLIMSOLL_ALLOCATOR_MIMALLOC;
         found.ownership = PLIMSOLL_OWNED;
         found.version = NULL;
-        // Its names before and since version 2.1.
+        // The option's names before and since mimalloc 2.1.
         found.returns_at_once = is_zero("MIMALLOC_DECOMMIT_DELAY") || is_zero("MIMALLOC_PURGE_DELAY");
     } else if (has_malloc(tcmalloc, object)) {
         found.kind = PLIMSOLL_ALLOCATOR_TCMALLOC;
@@ -127,8 +128,9 @@ bool plimsoll_heap_holes(size_t *free_bytes, size_t *holes) {
 #endif
 }
 
-/// Before anything else of the program runs: a split heap ends in a crash that says nothing, most often within the first second.
-/// Nothing is looked for where no jemalloc is linked.
+/// Runs before the rest of the program: a split heap ends in a crash without a message, most often within the first
+/// second.
+/// Searches for nothing if no jemalloc is linked.
 __attribute__((constructor(101))) static void warn_of_split_heap(void) {
     static const char line[] =
         "plimsoll: split heap: malloc is jemalloc's, the C library's own calls use glibc's; this process crashes when it frees what "

@@ -18,7 +18,7 @@ static struct {
     int (*by_number)(const size_t *, size_t, void *, size_t *, void *, size_t);
 } call;
 
-/// A name of jemalloc's, resolved once: reading by number takes 18 ns, by name 50.
+/// A control of jemalloc, resolved once: reading by number takes 18 ns, by name 50.
 struct control {
     size_t parts[3], length;
 };
@@ -55,7 +55,7 @@ const char *plimsoll_jemalloc_version(void) {
     return call.by_name("version", &version, &size, NULL, 0) == 0 ? version : NULL;
 }
 
-/// Bytes that jemalloc has given this thread so far.
+/// Returns the bytes that jemalloc has given this thread so far.
 static uint64_t taken(void) {
     uint64_t bytes = 0;
     read_by(&allocated_by_thread, &bytes, sizeof bytes);
@@ -65,20 +65,20 @@ static uint64_t taken(void) {
 enum plimsoll_ownership plimsoll_jemalloc_ownership(void) {
     enum { size = 100 };
     uint64_t before = taken();
-    // Volatile: compilers remove a pair of malloc and free that nothing looks at.
+    // Volatile: compilers remove an unused pair of malloc and free.
     void *volatile block = malloc(size);
     uint64_t grown = taken() - before;
     free(block);
     if (grown < size) return PLIMSOLL_NOT_OWNED;
 
-    // The same through the C library. By a pointer, or the compiler may allocate here what strdup would.
+    // The same through the C library. By a pointer, or the compiler may replace strdup with an allocation made here.
     char text[size];
     memset(text, 'x', size - 1);
     text[size - 1] = 0;
     char *(*volatile duplicate)(const char *) = strdup;
     before = taken();
     char *copy = duplicate(text);
-    // Left as it is: freeing it is what crashes.
+    // Not freed: a free would crash.
     if (taken() - before < size) return PLIMSOLL_SPLIT;
     free(copy);
     return PLIMSOLL_OWNED;
@@ -89,14 +89,14 @@ void plimsoll_jemalloc_give_back(bool full) {
         run(&decay);
         return;
     }
-    // What this thread freed last rests in its own cache; other threads' caches empty themselves.
+    // Memory that this thread freed last rests in the thread's cache; other threads' caches empty themselves.
     run(&flush);
     run(&purge);
 }
 
 bool plimsoll_jemalloc_sample(struct plimsoll_heap_sample *sample) {
     uint64_t next = 1;
-    // Statistics stand still until the epoch is written.
+    // Statistics do not change until the epoch is written.
     return call.by_number(epoch.parts, epoch.length, NULL, NULL, &next, sizeof next) == 0
         && read_by(&allocated, &sample->allocated, sizeof(size_t)) == 0 && read_by(&active, &sample->active, sizeof(size_t)) == 0
         && read_by(&resident, &sample->resident, sizeof(size_t)) == 0 && read_by(&retained, &sample->retained, sizeof(size_t)) == 0;
@@ -104,12 +104,13 @@ bool plimsoll_jemalloc_sample(struct plimsoll_heap_sample *sample) {
 
 // --- Settings
 
-/// Set in a forked child. Relaxed: the child has one thread when it is set, and one of those that read it acts, whichever.
+/// Set in a forked child. Relaxed: the child has one thread when the flag is set, and any one of the reading threads
+/// acts.
 static atomic_bool lost_its_thread;
 
 static void forked(void) { atomic_store_explicit(&lost_its_thread, true, memory_order_relaxed); }
 
-/// Whether the operator decided this one when the process was started.
+/// Returns true if the operator set this option when the process was started.
 static bool is_decided(const char *option) {
     const char *settings = getenv("MALLOC_CONF");
     return settings && strstr(settings, option);
@@ -125,7 +126,7 @@ void plimsoll_jemalloc_revive(void) {
     if (atomic_exchange_explicit(&lost_its_thread, false, memory_order_relaxed)) start_thread();
 }
 
-/// Sets `option` for arenas to come and for those there are.
+/// Sets `option` for existing and future arenas.
 static int set_decay(const char *option, ssize_t milliseconds) {
     if (is_decided(option)) return 0;
     char name[64];
@@ -136,7 +137,7 @@ static int set_decay(const char *option, ssize_t milliseconds) {
     if (!failure) failure = call.by_name("arenas.narenas", &count, &size, NULL, 0);
     for (unsigned index = 0; index < count && !failure; index++) {
         snprintf(name, sizeof name, "arena.%u.%s", index, option);
-        // EFAULT: counted, but not made yet; it will be made with the setting above.
+        // EFAULT: the arena is counted but not made yet; the setting above applies then.
         int one = call.by_name(name, NULL, NULL, &milliseconds, sizeof milliseconds);
         if (one && one != EFAULT) failure = one;
     }

@@ -36,7 +36,7 @@ int plimsoll_unmap(void *address, size_t bytes) { return munmap(address, bytes) 
 
 int plimsoll_open(void *address, size_t bytes) {
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE)) return errno;
-    // Where huge pages are given to all who don't refuse, a few small pages would take 2 MiB.
+    // If huge pages are the default (transparent_hugepage=always), a few small pages would take 2 MiB.
     madvise(address, bytes, MADV_NOHUGEPAGE);
     return madvise(address, bytes, MADV_WIPEONFORK) ? errno : 0;
 }
@@ -64,7 +64,7 @@ int plimsoll_permit(void *address, size_t bytes) { return mprotect(address, byte
 int plimsoll_empty(void *address, size_t bytes) {
     if (!plimsoll_drop(address, bytes)) return 0;
     int error = plimsoll_drop_locked(address, bytes);
-    // Word by word and not by memset, which promises readers nothing about words.
+    // Word by word: memset promises readers nothing about words.
     if (error) for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) __atomic_store_n((uint64_t *)address + i, 0, __ATOMIC_RELAXED);
     return error;
 }

@@ -10,20 +10,21 @@
 
 _Thread_local void *plimsoll_thread_seat;
 
-// One for the process: the first `leave` is everybody's.
+// One for the process: the first `leave` is used for all threads.
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
 static void (*leave_seat)(void *);
 
 static void leave(void *seat) {
-    // Other destructors may still look something up, and then take another.
+    // Other destructors may still look something up, and then take another slot.
     plimsoll_thread_seat = NULL;
     leave_seat(seat);
 }
 
-// The seats' memory is wiped in a forked child, where another thread may be given the same seat: the one thread that goes on there must not
-// take it for its own. Runs before fork(2) returns in the child; setting a small key to NULL takes no lock and allocates nothing.
+// The slots' memory is wiped in a forked child, where another thread may be given the same slot. So the one thread that
+// continues there must give up the slot. Runs before fork(2) returns in the child; setting a small key to NULL takes no
+// lock and allocates nothing.
 static void forget_in_child(void) {
     plimsoll_thread_seat = NULL;
     pthread_setspecific(key, NULL);

@@ -4,19 +4,21 @@ import GRDBSQLite
 public import Plimsoll
 import Synchronization
 
-/// How much page cache the connections of a database may have together.
+/// The limit of the page cache, shared by all connections of a database.
 ///
-/// Each SQLite connection has a cache of its own, so each gets its part. Given to the configuration before the database is opened, it also reaches the readers of a
-/// pool.
+/// Each SQLite connection has a cache of its own, so each connection gets a part. If the limit is set on the
+/// configuration before the database is opened, the readers of a pool use the limit too.
 public final class DatabaseCacheLimit: Sendable {
-    // Relaxed: a number on its own, read when a connection is opened.
+    // Relaxed: a single number, read when a connection is opened.
     private let bytes: Atomic<Int>
     let full: ByteCount
     private let connections: Int
 
+    /// Creates a limit and adds the limit to `configuration`.
+    ///
     /// - Parameters:
-    ///   - limit: bytes of page cache, of all connections together.
-    ///   - configuration: has it set on each connection that is opened with it.
+    ///   - limit: bytes of page cache for all connections together.
+    ///   - configuration: configuration that applies the limit to each opened connection.
     public init(_ limit: ByteCount, for configuration: inout Configuration) {
         full = limit
         bytes = Atomic(max(0, limit.bytes))
@@ -24,19 +26,20 @@ public final class DatabaseCacheLimit: Sendable {
         configuration.prepareDatabase { [self] database in try apply(to: database) }
     }
 
-    /// What it is now.
+    /// The current limit.
     public var current: ByteCount { ByteCount(bytes.load(ordering: .relaxed)) }
 
     func set(_ limit: ByteCount) { bytes.store(max(0, limit.bytes), ordering: .relaxed) }
 
-    /// A negative `cache_size` is a number of kibibytes.
+    /// Sets the page cache of one connection. A negative `cache_size` is a number of kibibytes.
     func apply(to database: Database) throws { try database.execute(sql: "PRAGMA cache_size = -\(max(16, current.bytes / connections / 1024))") }
 }
 
-/// A `DatabaseQueue` or `DatabasePool` whose memory gives way: register it with a manager.
+/// Makes the memory of a `DatabaseQueue` or `DatabasePool` purgeable. Register an instance with a manager.
 ///
-/// What is released are page caches and prepared statements, never the database: whoever has it goes on using it, and pays with reads from the page cache of the
-/// kernel. Nothing of it waits for a transaction: what cannot be done within 100 ms is done when the connection is free, and counts when it is measured next.
+/// Page caches and prepared statements are released, never the database. Users of the database can continue, at the
+/// cost of reads from the kernel's page cache. A release never waits for a transaction. Work that cannot be done
+/// within 100 ms is done when the connection is free, and counts at the next measurement.
 ///
 /// ```swift
 /// var configuration = Configuration()
@@ -51,18 +54,21 @@ public final class PurgeableDatabase: Purgeable {
     private let database: any DatabaseWriter
     private let pool: DatabasePool?
     private let limit: DatabaseCacheLimit?
-    // Relaxed: a number for reports, and how many measurements are under way.
+    // Relaxed: a number for reports, and a flag for a running measurement.
     private let measured = Atomic<Int>(0)
     private let isMeasuring = Atomic<Bool>(false)
 
-    /// How many pools are registered, and what the connections of queues had when they were measured: SQLite tells what all connections of the process have, and
-    /// what the connection has that one is using, but not what the readers of a pool have.
+    /// Number of registered pools, and total bytes of queue connections at the last measurement. SQLite reports the
+    /// bytes of all connections of the process, and of the connection in use, but not of the readers of a pool.
     private static let others = Mutex((pools: 0, queueBytes: 0))
 
+    /// Creates a purgeable for a database.
+    ///
     /// - Parameters:
-    ///   - database: stays open as long as this object does.
-    ///   - name: how reports name it.
-    ///   - limit: what was given to its configuration; `nil` if nothing was: then a manager can release, but not restrict.
+    ///   - database: kept open for as long as this object lives.
+    ///   - name: name in reports.
+    ///   - limit: the limit given to the database's configuration; with `nil` a manager can release memory, but not
+    ///     restrict the cache.
     public init(_ database: any DatabaseWriter, name: String = "SQLite", limit: DatabaseCacheLimit? = nil, rebuildCost: RebuildCost = .cheap) {
         (self.database, self.name, self.limit, self.rebuildCost) = (database, name, limit, rebuildCost)
         pool = database as? DatabasePool
@@ -75,9 +81,12 @@ public final class PurgeableDatabase: Purgeable {
         Self.others.withLock { others in if isPool { others.pools -= 1 } else { others.queueBytes -= bytes } }
     }
 
-    /// Bytes of page cache: of a queue what its connection has (`SQLITE_DBSTATUS_CACHE_USED`), as it was when it could last be asked; of a pool what all of the
-    /// process's connections have (`SQLITE_STATUS_PAGECACHE_OVERFLOW`) less what is known to be queues', in equal parts if there are several pools. The first 20
-    /// pages of each connection lie elsewhere and are not counted there.
+    /// Bytes of page cache.
+    ///
+    /// For a queue: the bytes of the connection at the last successful measurement (`SQLITE_DBSTATUS_CACHE_USED`).
+    /// For a pool: the bytes of all connections of the process (`SQLITE_STATUS_PAGECACHE_OVERFLOW`) minus the known
+    /// bytes of queues, divided equally between the pools. The first 20 pages of each connection are allocated
+    /// elsewhere and not counted there.
     public var heldBytes: Int {
         if pool != nil { return Self.poolBytes.bytes }
         let done = Parker()
@@ -103,13 +112,13 @@ public final class PurgeableDatabase: Purgeable {
         guard let own = self.limit else { return }
         own.set(min(own.full, limit ?? own.full))
         database.asyncWriteWithoutTransaction { try? own.apply(to: $0) }
-        // Readers are opened anew, and meet the limit then; those that read go on.
+        // Readers are reopened and then use the new limit. Running reads continue.
         pool?.invalidateReadOnlyConnections()
     }
 
     private func measure(_ done: (@Sendable () -> Void)?) {
         guard pool == nil else { return }
-        // One at a time: a connection that is busy for long is not asked again and again.
+        // One measurement at a time: a connection that is busy for long gets no further requests.
         guard !isMeasuring.exchange(true, ordering: .relaxed) else { return }
         database.asyncWriteWithoutTransaction { [weak self] database in
             self?.note(Self.bytes(of: database))

@@ -4,10 +4,12 @@ public import GRDB
 import Glibc
 public import Plimsoll
 
-/// Hand-over through a database file, for replicas on one machine: the next start of a service, or several processes beside each other.
+/// Task hand-over through a SQLite database file, for replicas on one machine: successive runs of a service, or
+/// several concurrent processes.
 ///
-/// Leases are measured by the time of day: somebody who sets it forward by more than a lease may have work done twice. Everything runs on GRDB's queue of the
-/// database, so no thread of the cooperative pool waits for the disk or for another process's lock.
+/// Leases are measured by the time of day. A clock set forward by more than a lease may have work done twice. All
+/// database work runs on GRDB's queue, so no thread of the cooperative pool waits for the disk or for another
+/// process's lock.
 public final class SQLiteTaskHandoff: TaskHandoff {
     public let limits: TaskHandoffLimits
     public let name: String
@@ -15,28 +17,31 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     private let database: any DatabaseWriter
     private let now: @Sendable () -> Duration
 
-    /// A file of its own, for its owner alone: it is made with mode 0600, as are the files beside it (`-wal`, `-shm`). Of files that are there already and belong to
-    /// this user the rights of others are taken away; those of their group stay, for a file that a group shares on purpose.
+    /// Opens or creates a database file for this purpose, private to the owner. The file gets mode 0600, as do the
+    /// files beside it (`-wal`, `-shm`). For existing files of this user, the rights of others are removed. Group
+    /// rights stay, because a group may share the file on purpose.
     ///
-    /// - Parameter busyTimeout: how long a call waits while another process writes.
-    /// - Throws: what GRDB throws if it cannot be opened, or the table not be made.
+    /// - Parameter busyTimeout: longest wait of a call while another process writes.
+    /// - Throws: Errors of GRDB if the file cannot be opened, or the table not created.
     public convenience init(path: String, limits: TaskHandoffLimits = TaskHandoffLimits(), busyTimeout: Duration = .seconds(2)) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(busyTimeout.inSeconds)
         configuration.label = "plimsoll-handoff"
-        // The log beside the database: whoever reads does not hold up who writes.
+        // With a write-ahead log, readers do not block writers.
         configuration.journalMode = .wal
         Self.keepPrivate(path)
         try self.init(DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
     }
 
-    /// Makes the file before SQLite does, which would leave its mode to the umask. What fails here SQLite reports when it opens the file.
+    /// Creates the file before SQLite does, because SQLite would leave the mode to the umask. SQLite reports any
+    /// failure here when it opens the file.
     private static func keepPrivate(_ path: String) {
-        // A database in memory, or a URI, is no file of this name.
+        // An in-memory database or a URI is not a file of this name.
         if path.isEmpty || path == ":memory:" || path.hasPrefix("file:") { return }
-        // Without opening it: closing any descriptor of the file would end the locks that SQLite has on it in this process (POSIX record locks).
+        // Do not open the file: closing any descriptor of the file would release SQLite's locks in this process
+        // (POSIX record locks).
         guard mknod(path, S_IFREG | S_IRUSR | S_IWUSR, 0) != 0, errno == EEXIST else { return }
-        // SQLite gives the files beside it the mode of the database, when it makes them.
+        // SQLite creates the files beside the database with the mode of the database.
         for path in [path, path + "-wal", path + "-shm"] {
             var status = stat()
             guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & S_IRWXO != 0 else {
@@ -46,9 +51,10 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
     }
 
-    /// Tables in a database that is open. Its busy mode is how long calls wait for other processes, its own writes for what else is written.
+    /// Creates the table in an open database. The busy mode of the database bounds the wait for other processes.
+    /// Other writes on `database` delay calls.
     ///
-    /// - Throws: what GRDB throws if the table cannot be made.
+    /// - Throws: Errors of GRDB if the table cannot be created.
     public convenience init(_ database: any DatabaseWriter, name: String = "SQLite database", limits: TaskHandoffLimits = TaskHandoffLimits())
         throws
     {
@@ -59,6 +65,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
     }
 
+    /// Creates a store with a given clock.
+    ///
     /// - Parameter now: the time of day, since 1970.
     package init(_ database: any DatabaseWriter, name: String, limits: TaskHandoffLimits, now: @escaping @Sendable () -> Duration) throws {
         (self.database, self.name, self.limits, self.now) = (database, name, limits, now)
@@ -158,7 +166,7 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
         switch release {
         case .expired(let reason):
-            // The offering itself was no attempt.
+            // The offer itself was not an attempt.
             try await change(
                 claim, "release", checkpoint, "owner = NULL, due = ?, reason = ?, attempts = attempts - (fence > 1)",
                 [after(.zero), reason.rawValue])
@@ -204,12 +212,12 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         }
     }
 
-    // MARK: Parts
+    // MARK: Helpers
 
-    /// Microseconds since 1970, that much later than now.
+    /// Returns the time `time` from now, in microseconds since 1970.
     private func after(_ time: Duration) -> Int64 { (now() + time).inNanoseconds / 1000 }
 
-    /// As SQLite takes it: an array of bytes would be taken for JSON.
+    /// Returns bytes as a blob: SQLite would read an array of bytes as JSON.
     private static func blob(_ bytes: [UInt8]) -> DatabaseValue {
         bytes.withUnsafeBytes { Data($0) }.databaseValue
     }
@@ -231,7 +239,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         guard changed == 1 else { throw .lost(claim, verb, in: name) }
     }
 
-    /// Runs `body` in a transaction on the database's queue. Not by GRDB's asynchronous form, which cancelling the task would end.
+    /// Runs `body` in a transaction on the database's queue. Does not use GRDB's async form, because cancelling the
+    /// task would end that form.
     private func write<Value: Sendable>(_ verb: String, _ body: @escaping @Sendable (Database) throws -> Value) async throws(TaskHandoffError)
         -> Value
     {

@@ -9,22 +9,23 @@ extension RouterMethods {
     ///
     ///     router.addPlimsollRoutes(plimsoll)
     ///     router.add(middleware: LoadSheddingMiddleware(manager))
-    ///
-    /// Added before other middleware, they are reached whatever that does. They tell much: add them to a group behind a check of your own, or to a router on a
-    /// port of its own, unless nobody else reaches this one.
+    /// Add the routes before other middleware, so that no middleware can block the pages. The pages expose internal
+    /// details. Add them to a group behind an access check, or to a router on a separate port, unless only operators
+    /// can reach this router.
     @discardableResult
     public func addPlimsollRoutes(_ service: ResourceService, _ options: AdminPages.Options = .init()) -> Self {
         addPlimsollRoutes(AdminPages(service, options))
     }
 
-    /// Adds the pages of a manager that no service runs.
+    /// Adds the pages of a manager that has no `ResourceService`.
     @discardableResult
     public func addPlimsollRoutes(_ manager: ResourceManager, _ options: AdminPages.Options = .init()) -> Self {
         addPlimsollRoutes(AdminPages(manager, options))
     }
 
     private func addPlimsollRoutes(_ pages: AdminPages) -> Self {
-        // All that a browser or a probe sends, so that what is not allowed is told so; the rest gets 404.
+        // All methods that a browser or a probe sends, so that a disallowed method gets a proper answer. Other
+        // methods get 404.
         let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]
         for page in AdminPages.Page.allCases {
             for method in methods {
@@ -40,7 +41,8 @@ extension RouterMethods {
 extension AdminPages.Question {
     init(_ request: Request) {
         let query = request.uri.queryParameters.reduce(into: [:]) { $0[String($1.key)] = String($1.value) }
-        // The first header `Host` is the authority; a second one stays among the headers, and which of the two is meant nobody can tell.
+        // The first header `Host` is the authority. A second one stays among the headers, and the intended one is
+        // ambiguous.
         let hosts = [request.head.authority].compactMap { $0 } + (HTTPField.Name("Host").map { request.headers[values: $0] } ?? [])
         self.init(
             method: request.method.rawValue, query: query, host: hosts.joined(separator: ", "), origin: request.headers[.origin],

@@ -6,22 +6,27 @@ import NIOCore
 import NIOHTTPTypes
 
 extension HTTP1Channel.Configuration {
-    /// Connections that keep nobody: one that says nothing, or half a request, is closed after `idle`, one that does not take its answer after `answer`, and one whose
-    /// request's body comes in drops when it has been waited for longer than `body` and its bytes allow. What was cut off in the middle is said in the log.
+    /// Returns a configuration that closes slow and idle connections. A connection without input, or with an
+    /// incomplete request, is closed after `idle`. A connection that does not read the answer is closed after
+    /// `answer`. A connection with a slow request body is closed when the total wait exceeds `body` plus the time
+    /// earned by received bytes. Connections closed in the middle of an exchange are logged.
     ///
     ///     Application(
     ///         router: router, server: .http1(configuration: .bounded(logger: logger)),
     ///         configuration: .init(availableConnectionsDelegate: .maximum(64, logger: logger)))
     ///
-    /// Hummingbird by itself has neither bound: half a request stays for as long as its sender does, and so does an answer that nobody reads.
+    /// Hummingbird alone has neither bound: an incomplete request stays for as long as the sender does, and so does
+    /// an unread answer.
     ///
     /// - Parameters:
-    ///   - idle: how long a connection may say nothing while it is its turn to: before, between and in requests.
-    ///   - answer: how long a piece of an answer may wait to be taken.
-    ///   - body: how long the body of a request may be waited for in all. Waiting alone counts, not the time that a handler takes between two parts.
-    ///   - bytesPerSecond: by how many bytes of a body that time becomes a second longer, so that a large one may take its time; more than 0.
-    ///   - logger: where to say who was cut off, at `info`.
-    ///   - metrics: where to count them, as `plimsoll_connections_cut_off_total` by `reason`.
+    ///   - idle: longest silence of a connection before, between and in requests.
+    ///   - answer: longest time until a piece of an answer is taken.
+    ///   - body: longest total wait for the body of a request. Only waiting counts, not the time that a handler takes
+    ///     between two parts.
+    ///   - bytesPerSecond: number of body bytes that extend `body` by a second, so that a large body has enough time;
+    ///     more than 0.
+    ///   - logger: target of messages about closed connections, at `info`.
+    ///   - metrics: factory of the counter `plimsoll_connections_cut_off_total` by `reason`.
     public static func bounded(
         idle: Duration = .seconds(30), answer: Duration = .seconds(10), body: Duration = .seconds(60), bytesPerSecond: Int = 500,
         logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
@@ -34,7 +39,7 @@ extension HTTP1Channel.Configuration {
     }
 }
 
-/// Where it is told that connections are cut off.
+/// Reports connections that were closed, to a log and counters.
 struct CutOffReports: Sendable {
     enum Reason: String {
         case noRequest = "no whole request came"
@@ -67,24 +72,24 @@ struct CutOffReports: Sendable {
     }
 }
 
-/// Closes a connection that keeps the server waiting. Belongs to its event loop.
+/// Closes a connection that keeps the server waiting. Belongs to the event loop of the channel.
 final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
     typealias OutboundIn = HTTPResponsePart
     typealias OutboundOut = HTTPResponsePart
 
-    /// What the server waits for.
+    /// The event that the server waits for.
     private enum Wait {
-        /// A request, or the next part of one.
+        /// A request, or the next part of a request.
         case request
-        /// The client, to take what was written.
+        /// The client, to read written data.
         case taking
-        /// Nothing of the client's: a handler works, or does not want more yet.
+        /// No event of the client: a handler works, or does not want more data yet.
         case nothing
     }
 
-    /// How long is waited for what.
+    /// Longest waits.
     struct Limits {
         var idle: TimeAmount
         var answer: TimeAmount
@@ -94,18 +99,18 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let limits: Limits
     private let reports: CutOffReports
-    /// The next part is wanted and has not come.
+    /// True while the next part is wanted and has not arrived.
     private var isWanted = false
-    /// In the middle of a request.
+    /// True in the middle of a request.
     private var isReading = false
-    /// Requests that came, and of them how many have no answer yet.
+    /// Number of requests received, and number of requests without an answer.
     private var requests = 0, unanswered = 0
-    /// Pieces of answers that have not been taken.
+    /// Number of answer pieces not yet taken.
     private var owed = 0
     private var wait = Wait.nothing
-    /// When the wait began.
+    /// Start of the current wait.
     private var waitBegan = NIODeadline.uptimeNanoseconds(0)
-    /// How long the body of this request may still be waited for.
+    /// Remaining wait allowed for the body of this request.
     private var bodyLeft = TimeAmount.zero
     private var alarm: Scheduled<Void>?
 
@@ -134,7 +139,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
             unanswered += 1
             bodyLeft = limits.body
         case .body(let part):
-            // The wait for it counts before what it brings.
+            // The wait for this part is deducted before the time that the part earns is added.
             rest(context)
             let earned = Int64(part.readableBytes).multipliedReportingOverflow(by: 1_000_000_000)
             let longer = bodyLeft.nanoseconds.addingReportingOverflow(earned.overflow ? .max : earned.partialValue / limits.bytesPerSecond)
@@ -154,14 +159,14 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         taken.futureResult.whenComplete { _ in
             let (bounds, context) = bound.value
             bounds.owed -= 1
-            // The next piece has its own time.
+            // The next piece has a time limit of its own.
             bounds.rest(context)
             bounds.look(context)
         }
         context.write(data, promise: taken)
     }
 
-    /// Sets the alarm for what is waited for now, unless it is set.
+    /// Sets the alarm for the current wait, unless already set.
     private func look(_ context: ChannelHandlerContext) {
         let now: Wait = owed > 0 ? .taking : isWanted && (isReading || unanswered == 0) ? .request : .nothing
         guard now != wait, context.channel.isActive else { return }
@@ -176,7 +181,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Ends the wait, and counts what it took of the time that a body has.
+    /// Ends the wait, and deducts the time from the body's allowance.
     private func rest(_ context: ChannelHandlerContext) {
         alarm?.cancel()
         if wait == .request, isReading { bodyLeft = bodyLeft - (context.eventLoop.now - waitBegan) }
@@ -184,7 +189,7 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func cutOff(_ context: ChannelHandlerContext) {
-        // After a whole request silence is how clients keep a connection.
+        // After a complete request, silence is normal: clients keep connections open.
         let isSlow = isReading && context.eventLoop.now - waitBegan < limits.idle
         let reason: CutOffReports.Reason? =
             wait == .taking ? .notTaken : isSlow ? .tooSlow : isReading || requests == 0 ? .noRequest : nil

@@ -4,33 +4,36 @@ public import Hummingbird
 public import Plimsoll
 public import PlimsollService
 
-/// Answers 503 with `Retry-After` to requests that there is no memory for, least important first, so that the others are served.
+/// Answers 503 with `Retry-After` to requests for which there is no memory, least important first. The other requests
+/// are served.
 ///
 ///     router.add(middleware: LoadSheddingMiddleware(manager) { request, _ in
 ///         request.uri.path.hasPrefix("/export") ? .sheddable : .normal
 ///     })
 ///
-/// Put it before whatever allocates: what is refused here has cost nothing yet. A request counts as running until its handler has returned, and one whose body is
-/// streamed at unknown length until that body is sent or dropped.
+/// Add the middleware before any middleware that allocates: a refused request has then cost nothing. A request counts
+/// as running until the handler has returned. A request with a streamed body of unknown length counts until the body
+/// is sent or dropped.
 public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware {
-    /// What a request is worth; called for each, on its task.
+    /// Returns the priority of a request; called for each request, on the request's task.
     public typealias Priority = @Sendable (Request, Context) -> RequestPriority
-    /// Whether a request is served whatever the level; called before a refusal only.
+    /// Returns true for a request to serve at any level; called only before a refusal.
     public typealias Exemption = @Sendable (Request) -> Bool
 
-    /// What decides, and counts.
+    /// The shedder that decides and counts.
     public let shedder: RequestShedder
     private let priority: Priority
     private let isExempt: Exemption
 
-    /// Sheds as the manager's level asks. Its counts are among the manager's `status.admissions`.
+    /// Creates a middleware that sheds according to the manager's level. The counts appear in the manager's
+    /// `status.admissions`.
     ///
     /// - Parameters:
-    ///   - name: what it is called there.
-    ///   - policy: how much of what is served at which level.
-    ///   - priority: by default every request is `normal`.
-    ///   - isExempt: by default checks of health and the pages of `addPlimsollRoutes`.
-    /// - Precondition: the policy makes sense (`SheddingPolicy.problem`).
+    ///   - name: name of the shedder in `status.admissions`.
+    ///   - policy: shares to serve at each level.
+    ///   - priority: priority of a request; `normal` by default.
+    ///   - isExempt: exemption of a request; by default health checks and the pages of `addPlimsollRoutes`.
+    /// - Precondition: The policy is valid (`SheddingPolicy.problem`).
     public init(
         _ manager: ResourceManager, name: String = "http", policy: SheddingPolicy = SheddingPolicy(),
         priority: @escaping Priority = { _, _ in .normal },
@@ -41,7 +44,7 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
         self.init(shedder, priority: priority, isExempt: isExempt)
     }
 
-    /// Sheds by a shedder that others may ask too.
+    /// Creates a middleware with a shedder that other code may share.
     public init(
         _ shedder: RequestShedder, priority: @escaping Priority = { _, _ in .normal },
         isExempt: @escaping Exemption = { AdminPages.isExempt(path: $0.uri.path[...]) }
@@ -66,7 +69,7 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
         }
     }
 
-    /// 503, with when to come again (RFC 9110, 10.2.3), which nobody may keep.
+    /// Returns 503 with `Retry-After` (RFC 9110, 10.2.3). The answer must not be cached.
     private static func answer(_ refusal: RequestRefusal) -> Response {
         let headers: HTTPFields = [
             .contentType: "text/plain; charset=utf-8", .cacheControl: "no-store", .retryAfter: "\(refusal.retryAfterSeconds)",
@@ -74,7 +77,7 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
         return Response(status: .serviceUnavailable, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: "\(refusal)\n")))
     }
 
-    /// Ends when the body is let go of: sent, or dropped because nobody wants it any more.
+    /// Ends the request when the body is released: sent, or dropped because the client has gone.
     private final class Running: Sendable {
         let shedder: RequestShedder
         init(_ shedder: RequestShedder) { self.shedder = shedder }

@@ -1,1 +1,1 @@
-// The trait Hummingbird fills this product: `.package(…, traits: ["Hummingbird"])`.
+// The package trait `Hummingbird` enables this product: `.package(…, traits: ["Hummingbird"])`.

@@ -2,21 +2,23 @@ import CJemalloc
 import CPlimsollMemory
 import Plimsoll
 
-/// jemalloc as the allocator of the whole process.
+/// Configures jemalloc as the allocator of the whole process.
 ///
-/// Depending on this product links `libjemalloc.so` (Debian and Ubuntu: `libjemalloc-dev`; where it is absent, linking the program ends with
-/// "cannot find -ljemalloc") and sets it up before `main`: a background thread that returns freed pages within a second, also while the process
-/// is idle. Nothing need be called. Choose it in the application, not in a library: it decides about everybody's `malloc`.
+/// Depending on this product links `libjemalloc.so` (Debian and Ubuntu: `libjemalloc-dev`). If the library is absent,
+/// linking the program fails with "cannot find -ljemalloc". jemalloc is set up before `main`, with a background
+/// thread that returns freed pages within a second, also while the process is idle. No call is needed. Make this
+/// choice in the application, not in a library: the choice affects every `malloc` of the process.
 ///
-/// What the operator named in `MALLOC_CONF` stays as it is. A forked child, which has no background thread, starts one when it next gives memory back.
+/// Settings of the operator in `MALLOC_CONF` stay unchanged. A forked child has no background thread, and starts one
+/// when the child next frees memory.
 public enum Jemalloc {
-    /// Sets it up again, with other times.
+    /// Changes the decay time.
     ///
-    /// The default was measured to cost nothing: 10.3 million operations a second as with jemalloc's own 10 s, and 296 MiB instead of 796 left six seconds
-    /// after a peak; at once (zero) takes a third off the speed.
+    /// Measured: the default costs no throughput, with 10.3 million operations a second as with jemalloc's own 10 s.
+    /// Six seconds after a peak, 296 MiB are left instead of 796. A decay of zero reduces the throughput by a third.
     ///
     /// - Parameter decay: time until freed pages are returned, from zero to a day, in whole milliseconds.
-    /// - Throws: `JemallocError` if jemalloc does not serve the whole process, or refuses.
+    /// - Throws: `JemallocError` if jemalloc does not serve the whole process, or refuses the setting.
     public static func setUp(decay: Duration = .seconds(1)) throws(JemallocError) {
         guard (.zero ... .seconds(86400)).contains(decay) else {
             throw JemallocError("a decay time of \(decay) was asked for; allowed is zero to a day")
@@ -30,26 +32,26 @@ public enum Jemalloc {
         }
     }
 
-    /// The settings in force; `nil` where jemalloc does not answer.
+    /// The current settings; `nil` if jemalloc does not answer.
     public static var settings: Settings? {
         var hasThread = false, milliseconds = 0
-        // The one name used from the library itself: it keeps the linker from leaving the library out.
+        // The only symbol used from the library itself. This reference keeps the linker from dropping the library.
         guard mallctl("epoch", nil, nil, nil, 0) == 0, plimsoll_jemalloc_settings(&hasThread, &milliseconds) else { return nil }
         return Settings(hasBackgroundThread: hasThread, decay: .milliseconds(milliseconds))
     }
 
-    /// How free pages are returned.
+    /// Settings for the return of free pages.
     public struct Settings: Sendable, Hashable {
-        /// Whether a thread returns them while the process does not allocate.
+        /// True if a background thread returns pages while the process does not allocate.
         public var hasBackgroundThread: Bool
-        /// How long freed pages are kept; negative for ever.
+        /// Time for which freed pages are kept; negative for no limit.
         public var decay: Duration
     }
 }
 
-/// What was asked of jemalloc, and why it was not done.
+/// A failed request to jemalloc, with the reason.
 public struct JemallocError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// One sentence.
+    /// The request and the reason, as one sentence.
     public let description: String
 
     init(_ description: String) { self.description = description }

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// Writes down which signals are live and why the others are not, when that has changed.
+/// Collects the live signals, and the dead ones with reasons.
 struct CapabilityReport {
     private(set) var signals: [Capabilities.Signal] = []
 
@@ -9,7 +9,7 @@ struct CapabilityReport {
 
     func isLive(_ name: String) -> Bool { signals.contains { $0.name == name && $0.isLive } }
 
-    /// The best of what is live.
+    /// Returns the best of the live footings.
     func footing(hasGroupLimit: Bool) -> Capabilities.Footing {
         if isLive("announced") { return .announced }
         if hasGroupLimit, isLive("usage") { return .ownGroup }
@@ -20,7 +20,7 @@ struct CapabilityReport {
 }
 
 extension GroupObserver {
-    /// All signals, in the order of the straight line from the kernel to a level.
+    /// Returns all signals, in order from the kernel to a level.
     func makeCapabilities() -> Capabilities {
         var report = CapabilityReport()
         reportLimit(&report)
@@ -154,7 +154,8 @@ extension GroupObserver {
         }
     }
 
-    /// What somebody outside may suspend this process with (C14); without it, to suspend means to stay quiesced.
+    /// Reports the freezer that a supervisor may suspend this process with (C14). Without a freezer, suspended means
+    /// quiesced.
     private func reportFreezer(_ report: inout CapabilityReport) {
         guard let own = group.unified.path else {
             report.dead("freezer", "no cgroup version 2 group is to be seen: suspending stops at what the process itself can pause")

@@ -1,15 +1,20 @@
 import Glibc
 package import Plimsoll
 
-/// Another process's memory as its own source would see it, for looking alone: nothing is opened for writing, nothing is connected to, no bell is set.
+/// Another process's memory as a source inside that process would see it, read-only. Opens no file for writing,
+/// connects to nothing, and arms no event source.
 package struct ForeignProcess: Sendable {
     private let kernel: ProcessKernel
     private let source: LinuxPressureSource
 
+    /// Creates a view of `process`.
+    ///
     /// - Returns: `nil` if there is no process of that number.
     package init?(_ process: Int32) { self.init(process, HostKernel(), isApart: ProcessKernel.isApart(process)) }
 
-    /// - Parameter isApart: whether it has mounts of its own.
+    /// Creates a view of `process` on `host`.
+    ///
+    /// - Parameter isApart: true if the process has mounts of its own.
     init?(_ process: Int32, _ host: any Kernel, isApart: Bool) {
         kernel = ProcessKernel(host: host, process: process, isApart: isApart)
         guard case .regular = kernel.status(of: "/proc/self/cgroup") else { return nil }
@@ -19,7 +24,7 @@ package struct ForeignProcess: Sendable {
     /// Returns a reading of the files of the process's group.
     package func read(at now: Duration) throws -> PressureReading { try source.read(at: now) }
 
-    /// Its signals. What only the process itself can try is dead, and says so.
+    /// The signals of the process. Signals that only the process itself can probe are reported dead, with that reason.
     package var capabilities: Capabilities {
         var capabilities = source.capabilities
         capabilities.signals = capabilities.signals.map { signal in
@@ -54,7 +59,7 @@ package struct ForeignProcess: Sendable {
     }
 }
 
-/// The kernel as another process sees it: its files under `/proc`, and paths as its own mounts have them.
+/// The kernel in another process's view: that process's files under `/proc`, and paths in that process's mounts.
 struct ProcessKernel: Kernel {
     let host: any Kernel
     let process: Int32

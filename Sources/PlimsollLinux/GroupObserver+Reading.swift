@@ -38,10 +38,10 @@ extension GroupObserver {
         return reading
     }
 
-    /// Usage and what is available, at each level that has a limit.
+    /// Reads usage and available memory at each level that has a limit.
     ///
-    /// The limit told is the smallest; available is the least that any level leaves. Both move without jumps, and so does their difference,
-    /// while telling of whichever level is shortest would take a change of level for growth.
+    /// Reports the smallest limit, and the least available memory of any level. Both move without jumps, and so does
+    /// their difference. Reporting whichever level is shortest would make a change of level look like growth.
     private func look(_ reading: inout PressureReading) {
         var available = KernelText.unlimited
         var smallest = KernelText.unlimited
@@ -70,14 +70,14 @@ extension GroupObserver {
                 reading.usage = ByteCount(usage)
                 reading.workingSet = ByteCount(max(0, usage - level.stat.inactiveFile))
                 reading.lazyFreed = level.stat.lazyFreedPages.map { .pages($0) }
-                // A limit lowered below what is used tells of itself only here.
+                // A limit lowered below usage shows only here.
                 if usage > level.limit, limitsReadAt.isDue(after: .seconds(1), at: now) { limitsReadAt = nil }
             }
         }
         if reading.limit != nil { reading.available = ByteCount(available) }
     }
 
-    /// No group can have more than the machine; where none has a limit, the machine is the limit.
+    /// Bounds the reading by the machine: no group can have more. Where no group has a limit, the machine is the limit.
     private func boundByMachine(_ reading: inout PressureReading) {
         guard let memory = machineMemory else { return }
         reading.machineIdle = .init(total: ByteCount(memory.total), free: ByteCount(memory.free), file: ByteCount(memory.inactiveFile))
@@ -99,8 +99,9 @@ extension GroupObserver {
 
     var hasResident: Bool { resident != nil }
 
-    /// Whether the kernel itself rings before memory is short: an eventfd still to be crossed, or a brake that reports at once. It can't where page
-    /// cache has taken usage past the number, nor for another limit or the machine, so these must have twice as much free.
+    /// Tells the loop if the kernel itself sends an event before memory is short. That is an eventfd threshold still
+    /// ahead, or memory.high throttling, which reports at once. Neither helps where page cache has taken usage past the
+    /// threshold, or for another limit or the machine. So these must have twice as much free memory.
     private func updateRings(_ reading: PressureReading) {
         var rings = false
         if let tightest, let limit = reading.limit, reading.boundary != .machine {
@@ -115,6 +116,6 @@ extension GroupObserver {
 }
 
 extension ByteCount {
-    /// That many pages of memory.
+    /// Returns the size of that many pages.
     static func pages(_ count: Int) -> ByteCount { ByteCount(count.multipliedReportingOverflow(by: sysconf(Int32(_SC_PAGESIZE))).partialValue) }
 }

@@ -2,10 +2,11 @@ import Glibc
 import Plimsoll
 
 extension GroupObserver {
-    /// The files a wait listens to.
+    /// The files polled during a wait.
     enum Slot: Int, CaseIterable { case wake, events, limits, warning, critical, last, trigger, announcement }
 
-    /// Blocks until a bell rings or the time has passed. It may also end early for nothing; the loop then looks once more than it need.
+    /// Blocks until an event comes or the time has passed. May also end early without an event; the loop then makes one
+    /// reading too many.
     func wait(atMost limit: Duration) {
         if shared.wakeBell.take() { return }
         var nanoseconds = max(0, limit.inNanoseconds)
@@ -14,7 +15,7 @@ extension GroupObserver {
             if shared.wakeBell.repair() { return }
         }
         slots[Slot.wake.rawValue] = pollfd(fd: shared.wakeBell.file, events: Int16(POLLIN), revents: 0)
-        // Without an eventfd the flag is looked at now and then.
+        // Without an eventfd the flag is checked periodically.
         if shared.wakeBell.file < 0 { nanoseconds = min(nanoseconds, 50_000_000) }
         nanoseconds = min(nanoseconds, listen(.events, limitEvents?.bell))
         nanoseconds = min(nanoseconds, listen(.limits, limitWatch?.bell))
@@ -28,24 +29,24 @@ extension GroupObserver {
         if ready > 0 {
             hear()
         } else if ready < 0 {
-            // The kernel has no memory for a wait, or refuses it: sleep without listening rather than spin.
+            // The kernel has no memory for a wait, or refuses to wait. Sleep without polling rather than spin.
             usleep(UInt32(min(nanoseconds, 10_000_000) / 1000))
         }
     }
 
-    /// Takes `bell` into the wait, or leaves it out while it is to be deaf. How long the wait may last for it, in nanoseconds.
+    /// Adds `bell` to the wait, or leaves `bell` out during a rest. Returns the longest allowed wait, in nanoseconds.
     private func listen(_ slot: Slot, _ bell: Bell?) -> Int64 {
         guard let bell else {
             slots[slot.rawValue] = pollfd(fd: -1, events: 0, revents: 0)
             return .max
         }
         slots[slot.rawValue] = pollfd(fd: bell.isHeard(at: now) ? bell.file : -1, events: bell.events, revents: 0)
-        // A short rest must not make a long wait deaf.
+        // A source in a short rest must be polled again before a long wait ends.
         guard let rest = bell.rest(at: now), rest <= .seconds(1) else { return .max }
         return max(1_000_000, rest.inNanoseconds)
     }
 
-    /// What a file of the last wait reported; `nil` for nothing.
+    /// Returns the conditions that a file of the last wait reported; `nil` for none.
     private func conditions(_ slot: Slot) -> Int16? {
         let found = slots[slot.rawValue]
         return found.fd >= 0 && found.revents != 0 ? found.revents : nil

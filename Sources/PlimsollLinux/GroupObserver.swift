@@ -1,7 +1,8 @@
 import Glibc
 import Plimsoll
 
-/// What the observing thread owns: the files of the group, when each was last read, and the bells. Used by one thread at a time.
+/// The state of the observing thread: the files of the group, when each was last read, and the event sources. Used by
+/// one thread at a time.
 final class GroupObserver {
     let options: LinuxPressureSource.Options
     let kernel: any Kernel
@@ -20,12 +21,13 @@ final class GroupObserver {
     private(set) var stall: StallWatch
     private(set) var announcement: Announcement
     private(set) var brake: MemoryHigh?
-    /// The least that any level but the one with the smallest limit has free, in bytes, page cache counted as taken.
+    /// The least free memory of any level but the one with the smallest limit, in bytes. Page cache counts as used.
     var otherFree = KernelText.unlimited
     let residentFile: KernelFile
     var resident: ByteCount?
 
-    /// Processes are moved between groups without any file telling of it (K19); where limits can't be watched, neither does one tell of them.
+    /// Processes are moved between groups without any file event (K19). Where limits can't be watched, their changes
+    /// have no event either.
     var limitInterval: Duration { limitWatch?.isLive == true ? .seconds(10) : .seconds(1) }
     var limitsReadAt: Duration?
     var residentReadAt: Duration?
@@ -33,7 +35,7 @@ final class GroupObserver {
     var health = Health()
     private let membershipFile: KernelFile
     var membership: UInt64?
-    /// A group or a file is gone: everything is to be looked up anew.
+    /// True if a group or a file is gone, so that all of them must be found anew.
     var isLost = false
     var lookup = BackOff()
     var wakeRepair = BackOff()
@@ -64,7 +66,7 @@ final class GroupObserver {
 
     // MARK: - Looking up
 
-    /// Finds the group anew, with all that hangs on it.
+    /// Finds the group and all dependent objects.
     func lookUp() {
         lookup.failed(at: now)
         isLost = false
@@ -77,7 +79,7 @@ final class GroupObserver {
         wire()
     }
 
-    /// Reads the limits and sets everything that hangs on the group found.
+    /// Reads the limits and creates the objects that depend on the group.
     private func wire() {
         membership = readMembership()
         if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
@@ -95,14 +97,14 @@ final class GroupObserver {
 
     func readMembership() -> UInt64? {
         membershipFile.read { text in
-            // FNV-1a: only whether the text has changed is asked.
+            // FNV-1a: only used to see if the text has changed.
             var hash: UInt64 = 0xcbf2_9ce4_8422_2325
             for index in text.indices { hash = (hash ^ UInt64(text[index])) &* 0x100_0000_01b3 }
             return hash
         }
     }
 
-    /// Reads all limits again, and moves with them what is set by them.
+    /// Reads all limits again, and updates everything derived from them.
     func readLimits() {
         limitsReadAt = now
         let total = machineMemory?.total ?? KernelText.unlimited
@@ -120,14 +122,15 @@ final class GroupObserver {
         shared.setUsagePath(tightest?.usageFile.path)
     }
 
-    /// Stall counts where the limit sits (K15): the own group can be calm while one above it, with the limit both share, is thrashing.
+    /// Stall is measured where the limit is set (K15). The own group can be calm while a group above, with the limit
+    /// both share, is thrashing.
     private func watchStall() {
         var place = group.unified
         if let tightest, tightest.version == .v2, case .directory(_, let top) = place { place = .directory(tightest.directory, top: top) }
         if stall.place != place { stall = StallWatch(place, kernel, buffer) }
     }
 
-    /// Version 1: the kernel's own bells, where the margins begin.
+    /// Version 1: sets the kernel's usage thresholds at the margins.
     private func setThresholds() {
         guard let tightest, tightest.version == .v1 else {
             thresholds = nil
@@ -139,11 +142,12 @@ final class GroupObserver {
         thresholds.arm(
             warning: (limit - options.thresholds.warningMargin.below(limit)).bytes,
             critical: (limit - options.thresholds.criticalMargin.below(limit)).bytes,
-            // Below half of what is kept free beside volatile memory some is given back, so half of that again is seldom passed.
+            // Below half of the free reserve beside volatile memory some is released. Half of that again is seldom
+            // passed.
             last: (limit - VolatileRoom.margin(below: limit) * 0.25).bytes, at: now)
     }
 
-    /// Arms what is not armed, where its pause is over.
+    /// Arms the event sources that are not armed and whose back-off is over.
     func armBells() {
         announcement.arm(at: now)
         if wantsTrigger { stall.armTrigger(at: now) }
@@ -165,7 +169,7 @@ final class GroupObserver {
     }
 }
 
-/// Which signals work, in a form that costs nothing to compare.
+/// The set of working signals, in a form that costs nothing to compare.
 struct Health: Equatable {
     var limit: Int?
     var level: ObjectIdentifier?

@@ -1,28 +1,30 @@
 import Glibc
 public import Plimsoll
 
-/// The kernel's view of this process's memory: its control group on cgroup version 2, version 1 or a hybrid of both, pressure stall
-/// information, and the service manager's announcements.
+/// The kernel's view of this process's memory: its control group on cgroup version 2, version 1 or a hybrid of both,
+/// pressure stall information, and the service manager's announcements.
 ///
-/// Making one never fails. Each signal is probed by using it; what is missing or refused is a dead signal in `capabilities` with the reason, and
-/// the next best serves. Signals that die later are reported as such and armed again with pauses of one second up to a minute; a group that was
-/// removed, or that the process was moved out of, is looked up anew; limits moved at run time are followed at once.
+/// Creating a source never fails. Each signal is probed by use. A missing or refused signal is dead in `capabilities`,
+/// with the reason, and the next best replaces it. Signals that die later are reported as such and armed again with a
+/// back-off of one second up to a minute. A group that was removed, or that the process was moved out of, is looked up
+/// anew. Limits changed at run time are followed at once.
 ///
-/// One thread at a time calls `read` and `wait`; everything else may be called from any thread.
+/// One thread at a time calls `read` and `wait`. All other methods may be called from any thread.
 public final class LinuxPressureSource: PressureSource {
-    /// What is left to choose.
+    /// Options of the source.
     public struct Options: Sendable {
-        /// Where the kernel's own bells are set on cgroup version 1, and below how much room `memory.stat` is read with each look. Give the
-        /// same numbers to the policy.
+        /// Thresholds for the kernel's usage events on cgroup version 1, and for the headroom below which `memory.stat`
+        /// is read each time. Give the same numbers to the policy.
         public var thresholds: PressureThresholds
-        /// Whether to set `memory.high` of the own group to a tenth, at least 32 MiB, below `memory.max`, so that running into the limit slows
-        /// down allocation instead of killing. Needs cgroup version 2 and a group that may be written to (`Delegate=yes`). What stood there
-        /// before is put back when the source is released.
+        /// True to set `memory.high` of the own group to a tenth, at least 32 MiB, below `memory.max`. Running into the
+        /// limit then slows down allocation instead of killing. Needs cgroup version 2 and a writable group
+        /// (`Delegate=yes`). The earlier value is restored when the source is released.
         public var setsHigh: Bool
-        /// Whether to arm a stall trigger on `memory.pressure`, so that sustained stall ends a wait. Totals are read once a second in any case.
+        /// True to arm a stall trigger on `memory.pressure`, so that sustained stall ends a wait. Totals are read once
+        /// a second in any case.
         public var usesTriggers: Bool
 
-        /// All choices.
+        /// Creates options with these values.
         public init(thresholds: PressureThresholds = .standard, setsHigh: Bool = false, usesTriggers: Bool = true) {
             self.thresholds = thresholds
             self.setsHigh = setsHigh
@@ -43,59 +45,63 @@ public final class LinuxPressureSource: PressureSource {
             self.zone = zone
         }
 
-        /// Those of this process.
+        /// The variables of this process.
         static var ofProcess: Environment {
             func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
             return Environment(watch: variable("MEMORY_PRESSURE_WATCH"), write: variable("MEMORY_PRESSURE_WRITE"), zone: variable("TZ"))
         }
     }
 
-    /// The rest of the surroundings: clock, time zone, locale, files, devices and power. Costs nothing until something is watched.
+    /// The rest of the environment: clock, time zone, locale, files, devices and power. Costs nothing until a kind is
+    /// watched.
     public let environment: (any EnvironmentSource)?
 
     private let shared: SharedView
     // Used by `read` and `wait` alone, which one thread at a time calls: the manager's loop.
     private nonisolated(unsafe) let observer: GroupObserver
 
-    /// Looks at the group this process is in.
+    /// Creates a source for the group of this process.
     public convenience init() { self.init(options: Options()) }
 
-    /// Looks at the group this process is in, with `options`.
+    /// Creates a source for the group of this process, with `options`.
     public convenience init(options: Options) { self.init(options: options, kernel: HostKernel(), environment: .ofProcess) }
 
-    /// Looks at what `kernel` shows, as told by `environment`.
+    /// Creates a source on `kernel`, with the variables of `environment`.
     package init(options: Options = Options(), kernel: any Kernel, environment: Environment = Environment()) {
         self.environment = (kernel as? any EnvironmentKernel).map { LinuxEnvironment($0, zone: environment.zone) }
         shared = SharedView(kernel)
         observer = GroupObserver(options, kernel, environment, shared)
     }
 
-    /// Which signals are live, probed by using them, and why the others are not: `limit`, `usage`, `reclaimable`, `limit events`,
-    /// `usage thresholds`, `stall`, `stall trigger`, `announced`, `brake`, `resident`.
+    /// The live signals, probed by use, and the dead ones with reasons: `limit`, `usage`, `reclaimable`,
+    /// `limit events`, `usage thresholds`, `stall`, `stall trigger`, `announced`, `brake`, `resident`.
     public var capabilities: Capabilities { shared.currentCapabilities }
 
-    /// What the group's files say now. Usage is read each time, the rest as often as it can matter: `memory.stat` while usage is near the limit,
-    /// `memory.pressure` and `memory.events` once a second and when they ring, limits when somebody writes to them and every ten seconds.
+    /// Returns the present values of the group's files. Usage is read each time, the rest as often as it can matter.
+    /// `memory.stat` is read while usage is near the limit. `memory.pressure` and `memory.events` are read once a
+    /// second and after their events. Limits are read after each write to them and every ten seconds.
     ///
-    /// `limit` is the smallest on the way up, `available` the least that any level and the machine leave.
+    /// `limit` is the smallest of all levels; `available` is the least that any level and the machine leave.
     ///
-    /// - Throws: if no file at all can be read.
+    /// - Throws: an error if no file at all can be read.
     public func read(at: Duration) throws(PressureSourceError) -> PressureReading { try observer.read(at: at) }
 
-    /// Blocks until `wake`, a change of `memory.events`, a limit moved, a usage threshold crossed, stall reported by the trigger, an
-    /// announcement, or until `limit` has passed. Now and then it ends for nothing.
+    /// Blocks until `wake`, a change of `memory.events`, a changed limit, a usage threshold crossed, stall reported by
+    /// the trigger, or an announcement. Also ends when `limit` has passed, and sometimes without an event.
     public func wait(atMost limit: Duration) { observer.wait(atMost: limit) }
 
     /// Ends a `wait`, the present one or else the next. From any thread, also one that is short of memory.
     public func wake() { shared.wakeBell.ring() }
 
-    /// Takes `level` for announced by somebody who knows, as if it had come by `$MEMORY_PRESSURE_WATCH`: it holds as long as the thresholds let a level
-    /// last, and is to be said again for as long as it lasts. From any thread.
+    /// Treats `level` as announced, as if it had come by `$MEMORY_PRESSURE_WATCH`. The level lasts as long as the
+    /// thresholds allow, and must be repeated while the cause lasts. From any thread.
     package func announce(_ level: PressureLevel) { shared.announce(level) }
 
-    /// Resident memory from `/proc/self/statm`, and usage of the group with the smallest limit, or of the machine where no group has one.
+    /// Returns resident memory from `/proc/self/statm`, and usage of the group with the smallest limit, or of the
+    /// machine where no group has one.
     public func footprint() -> Footprint { shared.footprint() }
 
-    /// Whether an eventfd of cgroup version 1 still to be crossed, or `memory.events` at a `memory.high` well below the limit, ends a wait before memory is short.
+    /// True if the kernel ends a wait before memory is short: by an eventfd of cgroup version 1 still to be crossed, or
+    /// by `memory.events` at a `memory.high` well below the limit.
     public var rings: Bool { shared.rings }
 }

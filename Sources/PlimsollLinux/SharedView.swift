@@ -1,17 +1,18 @@
 import Plimsoll
 import Synchronization
 
-/// What other threads may ask a source for, kept apart from what its observing thread owns.
+/// The parts of a source that other threads use, kept apart from those of the observing thread.
 ///
-/// Mutable state: `capabilities` and `files` behind their locks, `ringing` and `announced` atomics. `capabilities` changes rarely; `files` is held
-/// for the length of two reads; neither is held while the other is taken.
+/// Mutable state: `capabilities` and `files` behind their locks, `ringing` and `announced` atomics. `capabilities`
+/// changes rarely. `files` is held for the length of two reads. Neither lock is held while the other is acquired.
 final class SharedView: Sendable {
     let wakeBell: WakeBell
     private let capabilities = Mutex(Capabilities(footing: .inert, signals: []))
     private let files: Mutex<FootprintFiles>
-    /// Relaxed is enough: it sets how long the observing thread itself waits, and that thread wrote it.
+    /// Relaxed is enough: the value sets the wait of the observing thread, and that thread wrote it.
     private let ringing = Atomic<Bool>(false)
-    /// The highest level announced since the last reading, as its number plus one; 0 for none. Relaxed is enough: a level on its own; the bell orders what follows.
+    /// The highest level announced since the last reading, as its number plus one; 0 for none. Relaxed is enough: the
+    /// level is independent of other data, and the wake-up orders later accesses.
     private let announced = Atomic<UInt8>(0)
 
     init(_ kernel: any Kernel) {
@@ -30,9 +31,9 @@ final class SharedView: Sendable {
         wakeBell.ring()
     }
 
-    /// The highest level announced since the last call; `nil` for none.
+    /// Returns the highest level announced since the last call; `nil` for none.
     func takeAnnounced() -> PressureLevel? {
-        // Seldom anything: a load costs less than an exchange.
+        // There is seldom an announcement, and a load costs less than an exchange.
         guard announced.load(ordering: .relaxed) > 0 else { return nil }
         return PressureLevel(rawValue: announced.exchange(0, ordering: .relaxed) &- 1)
     }
@@ -40,7 +41,7 @@ final class SharedView: Sendable {
     func footprint() -> Footprint { files.withLock { $0.footprint() } }
     func setUsagePath(_ path: String?) { files.withLock { $0.setUsagePath(path) } }
 
-    /// Files of its own, as the observing thread may close its at any time.
+    /// The files for `footprint`. Separate, because the observing thread may close the other files at any time.
     private final class FootprintFiles {
         private let kernel: any Kernel
         private let buffer = TextBuffer(capacity: 1024)

@@ -2,7 +2,7 @@
 public import NIOCore
 public import Plimsoll
 
-/// The readable bytes; indices and capacity are not kept.
+/// Stores the readable bytes; indices and capacity are not stored.
 extension ByteBuffer: VolatileStorable {
     public func encode(into encoder: inout VolatileEncoder) { withUnsafeReadableBytes { encoder.append(contentsOf: $0) } }
     public init(decoding bytes: RawSpan) { self = bytes.withUnsafeBytes { ByteBuffer(bytes: $0) } }

@@ -5,10 +5,13 @@ public import Plimsoll
 import Synchronization
 
 extension HTTPClient.Configuration {
-    /// This configuration with a pool that holds less at `level`: under a warning half of the connections a host, unused ones for 10 s at most; while memory is
-    /// critical a quarter of them, unused ones for 1 s at most and none opened in advance. At `normal` it is unchanged.
+    /// Returns this configuration with a smaller connection pool at `level`. Under a warning, the pool has half of
+    /// the connections per host, and unused connections stay for at most 10 s. While memory is critical, the pool has
+    /// a quarter of them, unused ones stay for at most 1 s, and no connection is opened in advance. At `normal` the
+    /// configuration is unchanged.
     ///
-    /// AsyncHTTPClient reads its configuration once: it is for a client to be made, such as `ScaledHTTPClient` makes.
+    /// AsyncHTTPClient reads a configuration once, so this applies to a client created later, as `ScaledHTTPClient`
+    /// does.
     public func scaled(for level: PressureLevel) -> HTTPClient.Configuration {
         var scaled = self
         let (part, idle): (Int, TimeAmount) =
@@ -25,11 +28,13 @@ extension HTTPClient.Configuration {
     }
 }
 
-/// An `HTTPClient` whose pool follows the level, and whose idle connections can be let go of.
+/// An `HTTPClient` with a pool that follows the pressure level, and with idle connections that can be released.
 ///
-/// AsyncHTTPClient can do neither: a client keeps its configuration, and closes idle connections when their time is over or with the client. So there is a client
-/// for each stretch of time. When the level changes the next request gets a new one; the old one, with its buffers and idle connections, is shut down when the last
-/// request over it has ended. No request is cut short. How many bytes that frees AsyncHTTPClient doesn't tell, so it is registered for no share of a release.
+/// AsyncHTTPClient supports neither: a client keeps one configuration, and closes idle connections only after a
+/// timeout or with the client. `ScaledHTTPClient` therefore replaces the client. When the level changes, the next
+/// request gets a new client. The old client, with buffers and idle connections, is shut down when the last request
+/// over that client has ended. No request is interrupted. AsyncHTTPClient does not report the number of freed bytes,
+/// so this class is not registered as a purgeable.
 ///
 /// ```swift
 /// let http = ScaledHTTPClient(manager: manager)
@@ -42,7 +47,8 @@ public final class ScaledHTTPClient: Sendable {
     private final class Lease: Sendable {
         let client: HTTPClient
         let level: PressureLevel
-        /// Guarded by the state's lock, as are its changes of meaning: shut down by whoever finds it retired and unused.
+        /// Changed under the state's lock, like retirement. The thread that finds a lease retired and without users
+        /// shuts the client down.
         let users = Atomic<Int>(0)
         init(_ client: HTTPClient, _ level: PressureLevel) { (self.client, self.level) = (client, level) }
     }
@@ -59,9 +65,11 @@ public final class ScaledHTTPClient: Sendable {
     private let levelNow: @Sendable () -> PressureLevel
     private let registration = Mutex<Registration?>(nil)
 
+    /// Creates a client that follows the level of a manager.
+    ///
     /// - Parameters:
-    ///   - configuration: of the client at `normal`.
-    ///   - group: event loops for all the clients.
+    ///   - configuration: configuration of the client at `normal`.
+    ///   - group: event loops for all clients.
     public init(
         manager: ResourceManager, configuration: HTTPClient.Configuration = HTTPClient.Configuration(),
         group: any EventLoopGroup = HTTPClient.defaultEventLoopGroup
@@ -77,22 +85,23 @@ public final class ScaledHTTPClient: Sendable {
         if let last = state.withLock({ $0.current }) { _ = last.client.shutdown() }
     }
 
-    /// How often idle connections were let go of.
+    /// Number of times that idle connections were released.
     public var drainCount: Int { state.withLock { $0.drained } }
 
-    /// Calls `body` with the client of the moment, which is not to be kept.
+    /// Calls `body` with the current client. `body` must not keep the client.
     ///
-    /// - Throws: what `body` throws; `HTTPClientError.alreadyShutdown` after `shutdown()`.
+    /// - Throws: Errors of `body`; `HTTPClientError.alreadyShutdown` after `shutdown()`.
     public func withClient<Result>(_ body: (HTTPClient) async throws -> Result) async throws -> Result {
         let lease = try take()
         defer { giveBack(lease) }
         return try await body(lease.client)
     }
 
-    /// Lets go of idle connections, those in use when their request has ended. The next request gets new ones.
+    /// Releases idle connections now, and connections in use when their request has ended. The next request gets new
+    /// connections.
     public func drain() { retire { _ in true } }
 
-    /// Ends it: requests to come are refused, those under way finished. Idempotent.
+    /// Shuts down: later requests are refused, running requests finish. Idempotent.
     public func shutdown() {
         registration.withLock { $0 }?.cancel()
         state.withLock { $0.isClosed = true }
@@ -108,7 +117,7 @@ public final class ScaledHTTPClient: Sendable {
             state.drained += 1
             return lease.users.load(ordering: .relaxed) == 0 ? lease : nil
         }
-        // It waits for nobody; what it still closes is closed by its event loops.
+        // `shutdown()` does not block; the event loops close remaining connections.
         _ = unused?.client.shutdown()
     }
 

@@ -3,34 +3,36 @@ import CPostgreSQL
 import Glibc
 import Plimsoll
 
-/// What went wrong between a connection and its server.
+/// A failure of a connection or of the server.
 struct PostgreSQLProblem: Error {
     var kind: TaskHandoffError.Kind
     var reason: String
-    /// Whether nothing more can be asked over this connection.
+    /// True if the connection cannot be used any more.
     var endsConnection: Bool
-    /// Whether the same statement may succeed when the server is asked once more: nothing of it was done.
+    /// True if the same statement may succeed on a retry. Nothing of the statement was done.
     var mayRepeat = false
 }
 
-/// One connection, used by one thread. Nothing of it blocks but poll(2), until a deadline that holds for the whole of a request, however slowly answers trickle.
+/// One connection, used by one thread. Blocks only in poll(2), until a deadline that covers the whole request, even
+/// if the answer arrives slowly.
 final class PostgreSQLConnection {
-    /// The most times that one statement is sent while the server reports a conflict with another transaction.
+    /// Maximum number of attempts for one statement while the server reports conflicts with other transactions.
     static let mostAttempts = 8
 
     private let handle: OpaquePointer
-    /// The number of statements that were sent once more after a conflict with another transaction.
+    /// Number of statements that were retried after a conflict with another transaction.
     private(set) var repeats = 0
 
     /// Connects within `timeout`.
     ///
-    /// - Parameter conninfo: as for libpq. A host's name is resolved by the system, which may take longer; an address isn't.
+    /// - Parameter conninfo: connection string of libpq. The system resolves a host name, which may exceed `timeout`;
+    ///   an address needs no resolution.
     init(_ conninfo: String, within timeout: Duration) throws(PostgreSQLProblem) {
         guard let handle = PQconnectStart(conninfo) else {
             throw PostgreSQLProblem(kind: .unreachable, reason: "no memory for a connection", endsConnection: true)
         }
         self.handle = handle
-        // Notices go nowhere: a library doesn't write to the standard error.
+        // Drop notices: a library does not write to standard error.
         PQsetNoticeProcessor(handle, { _, _ in }, nil)
         let deadline = Self.now + timeout
         var turn = PGRES_POLLING_WRITING
@@ -46,10 +48,11 @@ final class PostgreSQLConnection {
 
     deinit { PQfinish(handle) }
 
-    /// Returns the rows of texts that `statement` gives, at most `most` of them, with `parameters` in the place of `$1`, `$2`, ….
+    /// Returns at most `most` rows of `statement`, as texts. `parameters` replace `$1`, `$2` and so on.
     ///
-    /// The statement is a transaction of its own. A conflict with another transaction (SQLSTATE 40001, 40P01) undoes all of it, so it is sent again until
-    /// `timeout` or `mostAttempts` is reached. After any other refusal the connection is ready for the next statement, unless the problem ends it.
+    /// The statement is a transaction of its own. A conflict with another transaction (SQLSTATE 40001, 40P01) rolls
+    /// the statement back completely, so the statement is retried until `timeout` or `mostAttempts`. After any other
+    /// refusal, the connection is ready for the next statement unless the problem ends the connection.
     func rows(_ statement: String, _ parameters: [String?], columns: Int32, most: Int, within timeout: Duration) throws(PostgreSQLProblem)
         -> [[String]]
     {
@@ -66,7 +69,7 @@ final class PostgreSQLConnection {
         }
     }
 
-    /// Carries out the statements of `script`, without parameters, in one transaction. What they return is dropped.
+    /// Runs the statements of `script`, without parameters, in one transaction. Discards results.
     func run(_ script: String, within timeout: Duration) throws(PostgreSQLProblem) {
         let deadline = Self.now + timeout
         guard PQsendQuery(handle, script) == 1 else { throw problem(.unanswered) }
@@ -98,18 +101,19 @@ final class PostgreSQLConnection {
         return rows
     }
 
-    /// Returns the problem that `result` reports, once the rest of the answer has been taken: libpq accepts no request before that.
+    /// Returns the problem that `result` reports, after reading the rest of the answer. libpq accepts no request
+    /// before that.
     private func failure(_ status: ExecStatusType, of result: OpaquePointer, until deadline: Duration, _ timeout: Duration) -> PostgreSQLProblem {
         guard [PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR, PGRES_BAD_RESPONSE].contains(status) else {
             return PostgreSQLProblem(
                 kind: .nonsense, reason: "an answer of kind \(status.rawValue) makes no sense here", endsConnection: true)
         }
         var problem = refusal(result)
-        // A connection that is dropped needs no draining.
+        // A connection that will be dropped needs no draining.
         while !problem.endsConnection {
             do throws(PostgreSQLProblem) {
                 guard let rest = try next(until: deadline, timeout) else { break }
-                // The state of a copy never ends by itself; no statement of ours begins one.
+                // A copy state never ends without further action; no statement of this library begins a copy.
                 let isCopy = [PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH].contains(PQresultStatus(rest))
                 PQclear(rest)
                 problem.endsConnection = isCopy
@@ -121,7 +125,8 @@ final class PostgreSQLConnection {
     }
 
     private func send(_ statement: String, _ parameters: [String?]) throws(PostgreSQLProblem) {
-        // Texts, so that nothing depends on the types of the server's version; bytes are written as hexadecimal digits.
+        // Send texts, so that nothing depends on the types of the server's version. Bytes are sent as hexadecimal
+        // digits.
         var copies = parameters.map { $0.map { strdup($0) } }
         defer { for copy in copies { free(copy ?? nil) } }
         let sent = copies.withUnsafeMutableBufferPointer { copies in
@@ -135,7 +140,7 @@ final class PostgreSQLConnection {
         while true {
             let left = PQflush(handle)
             if left == 0 { return }
-            // A server that sends before it reads is read, or both would wait.
+            // If the server sends before it reads, read too: otherwise both sides would wait.
             guard left == 1, wait(POLLIN | POLLOUT, until: deadline), PQconsumeInput(handle) == 1 else {
                 throw left == 1 && Self.now >= deadline ? late(timeout) : problem(.unanswered)
             }
@@ -147,7 +152,7 @@ final class PostgreSQLConnection {
             guard wait(POLLIN, until: deadline) else { throw late(timeout) }
             guard PQconsumeInput(handle) == 1 else { throw problem(.unanswered) }
         }
-        // A server that answers without an end is late too, though there is always something to read.
+        // A server that sends data without end also misses the deadline, although there is always something to read.
         guard Self.now < deadline else { throw late(timeout) }
         return PQgetResult(handle)
     }
@@ -167,12 +172,12 @@ final class PostgreSQLConnection {
         }
     }
 
-    /// Returns what the server's error means for the request and the connection, by its SQLSTATE.
+    /// Returns the consequence of a server error for the request and the connection, by SQLSTATE.
     ///
     /// | SQLSTATE | meaning | what follows |
     /// |---|---|---|
-    /// | 40001, 40P01 | a conflict with another transaction: all of it was undone | the statement is sent again |
-    /// | 25006 | the server only reads: it was demoted, or is a standby | reconnect, perhaps to another server |
+    /// | 40001, 40P01 | a conflict with another transaction; fully rolled back | the statement is retried |
+    /// | 25006 | the server is read-only: demoted, or a standby | reconnect, perhaps to another server |
     /// | 57014 | `statement_timeout`, or an operator's cancel | an error; the connection stays |
     /// | other 57, 08, none | the server is going down, not up yet, or the connection is broken | an error; reconnect |
     /// | others | the statement was refused | an error; the connection stays |

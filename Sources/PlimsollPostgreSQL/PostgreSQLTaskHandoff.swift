@@ -1,23 +1,24 @@
 #if PostgreSQL
 public import Plimsoll
 
-/// Time limits of a hand-over store in PostgreSQL.
+/// Time limits and table name of a hand-over store in PostgreSQL.
 public struct PostgreSQLSettings: Sendable, Hashable {
-    /// How long connecting may take.
+    /// Longest time to connect.
     public var connectTimeout = Duration.seconds(2)
-    /// How long a statement may take here, and how long one may wait for its turn. The server ends it a tenth earlier (`statement_timeout`).
+    /// Longest time for a statement, and longest time for a statement to wait in the queue. The server ends a
+    /// statement a tenth earlier (`statement_timeout`).
     public var statementTimeout = Duration.seconds(2)
-    /// How long the server is left alone after a failure; doubled with each further one.
+    /// Back-off after a failure; doubled with each further failure.
     public var shortestPause = Duration.milliseconds(100)
-    /// For how long at most.
+    /// Longest back-off.
     public var longestPause = Duration.seconds(10)
-    /// The table: letters, digits and `_`. Made if it isn't there.
+    /// Name of the table: letters, digits and `_`. Created if missing.
     public var table = "plimsoll_handoff"
 
-    /// The defaults.
+    /// Creates the default settings.
     public init() {}
 
-    /// What does not make sense; `nil` if all does.
+    /// Describes the first invalid setting; `nil` if all are valid.
     var problem: String? {
         for (name, value) in [("connectTimeout", connectTimeout), ("statementTimeout", statementTimeout), ("shortestPause", shortestPause)]
         where value < .milliseconds(1) {
@@ -33,7 +34,7 @@ public struct PostgreSQLSettings: Sendable, Hashable {
     }
 }
 
-/// What a store's connection has been through, counted since the start.
+/// Counts of a store's connection since the start.
 public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
     /// Connections made.
     public var connections = 0
@@ -41,31 +42,37 @@ public struct PostgreSQLHandoffStatistics: Sendable, Hashable {
     public var answered = 0
     /// Requests for which there was no connection.
     public var unreachable = 0
-    /// Requests without an answer in time, or whose connection broke.
+    /// Requests without an answer in time, or with a broken connection.
     public var unanswered = 0
-    /// Requests that the server said no to.
+    /// Requests that the server refused.
     public var refused = 0
-    /// Requests whose answer made no sense.
+    /// Requests with an invalid answer.
     public var nonsense = 0
-    /// Statements sent once more, because they conflicted with another transaction.
+    /// Statements retried after a conflict with another transaction.
     public var repeated = 0
-    /// Requests not made, since the server had failed just before.
+    /// Requests skipped because the server had just failed.
     public var skipped = 0
-    /// What went wrong last; `nil` if nothing did.
+    /// Description of the last problem; `nil` if there was none.
     public var lastProblem: String?
 }
 
-/// Hand-over through a PostgreSQL server (9.5 or later), for replicas on any number of machines.
+/// Task hand-over through a PostgreSQL server (9.5 or later), for replicas on any number of machines.
 ///
-/// Replicas take work by `FOR UPDATE SKIP LOCKED`, so that none waits for another, and leases are measured by the server's clock alone. All of it happens on one
-/// thread of its own with one connection, made when first needed and again after it broke, with growing pauses; each request ends within its time limit.
+/// Replicas claim work with `FOR UPDATE SKIP LOCKED`, so no replica waits for another. Only the server's clock
+/// measures leases. All requests run on one dedicated thread with one connection. The connection is made on first
+/// use, and again after a failure, with exponential back-off. Each request ends within the time limit.
 ///
-/// A server's refusal is an error of one request; the next one uses the same connection. Three refusals are treated on their own: a conflict with another transaction
-/// (SQLSTATE 40001, 40P01) has the statement repeated; a server that only reads (25006: it was demoted, or is a standby) is `.unreachable`, and the next request
-/// connects anew, so name all servers and `target_session_attrs=read-write` in `conninfo`; a statement that the server cancelled (57014) is `.unanswered`.
+/// A refusal by the server is an error of one request; the next request uses the same connection. Three refusals are
+/// special:
 ///
-/// Behind PgBouncer in transaction mode give the store a database user, and so a pool, of its own: `statement_timeout` and `client_min_messages` are settings of the
-/// server's session, which such a pool shares among its clients.
+/// - A conflict with another transaction (SQLSTATE 40001, 40P01): the statement is retried.
+/// - A read-only server (25006; demoted, or a standby): the error is `.unreachable`, and the next request reconnects.
+///   Name all servers and `target_session_attrs=read-write` in `conninfo`.
+/// - A statement that the server cancelled (57014): the error is `.unanswered`.
+///
+/// Behind PgBouncer in transaction mode, give the store a database user, and so a pool, of its own.
+/// `statement_timeout` and `client_min_messages` are settings of the server session, which such a pool shares among
+/// clients.
 public final class PostgreSQLTaskHandoff: TaskHandoff {
     public let limits: TaskHandoffLimits
     public let name: String
@@ -73,23 +80,28 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     private let worker: PostgreSQLWorker
     private let table: String
 
+    /// Creates a store that connects on first use.
+    ///
     /// - Parameters:
-    ///   - conninfo: where and how to connect, as for libpq: `"host=10.0.0.5 dbname=jobs user=export"` or a URI. An address spares the resolver, whose time no limit bounds.
-    ///   - name: how errors name the server; by default without what `conninfo` may keep secret.
-    ///   - settings: time limits, and the table's name.
-    /// - Precondition: the settings make sense.
+    ///   - conninfo: connection string of libpq: `"host=10.0.0.5 dbname=jobs user=export"` or a URI. An address
+    ///     avoids the resolver, which no time limit bounds.
+    ///   - name: name of the server in errors; by default without secrets of `conninfo`.
+    ///   - settings: time limits, and the name of the table.
+    /// - Precondition: The settings are valid.
     public init(
         _ conninfo: String, name: String = "PostgreSQL", limits: TaskHandoffLimits = TaskHandoffLimits(),
         settings: PostgreSQLSettings = PostgreSQLSettings()
     ) {
         if let problem = settings.problem { preconditionFailure("PostgreSQLTaskHandoff: \(problem)") }
         (self.limits, self.name, table) = (limits, "\(name), table \(settings.table)", settings.table)
-        // A tenth less than here, so that the server's own refusal arrives in time and leaves the connection in order.
+        // A tenth less than the client's limit, so that the server's own refusal arrives in time and leaves the
+        // connection usable.
         let timeout = max(1, settings.statementTimeout.inNanoseconds / 1_000_000 * 9 / 10)
         worker = PostgreSQLWorker(
             name: self.name, conninfo: conninfo, settings: settings,
-            // One message, so one transaction: a pooler such as PgBouncer in transaction mode gives each transaction any session it likes, and a lock of
-            // the session might be released in another one than it was taken in.
+            // One message, so one transaction: a pooler such as PgBouncer in transaction mode assigns each
+            // transaction to any session. A session lock might be released in another session than the one that took
+            // the lock.
             prepare: """
                 set statement_timeout = \(timeout);
                 set client_min_messages = error;
@@ -105,10 +117,10 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
 
     deinit { worker.stop() }
 
-    /// Any number that others hardly use.
+    /// An arbitrary number, unlikely to be used by other programs.
     private static let lock = 0x506c_696d_736f
 
-    /// What the connection has been through.
+    /// Counts of the connection.
     public var statistics: PostgreSQLHandoffStatistics { worker.statistics }
 
     // MARK: TaskHandoff
@@ -137,7 +149,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     }
 
     public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
-        // One more parameter a name: an array's text form would need quoting.
+        // One parameter for each name: the text form of an array would need quoting.
         let list = names.indices.map { "$\($0 + 4)" }.joined(separator: ", ")
         guard !names.isEmpty else { return nil }
         let free = "not set_aside and due <= clock_timestamp() and name in (\(list))"
@@ -185,7 +197,7 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
     public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
         switch release {
         case .expired(let reason):
-            // The offering itself was no attempt.
+            // The offer itself was not an attempt.
             try await change(
                 claim, "release", checkpoint,
                 "owner = null, due = clock_timestamp(), reason = $6, attempts = attempts - case when fence > 1 then 1 else 0 end",
@@ -229,9 +241,9 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         return TaskHandoffCensus(waiting: numbers[0], held: numbers[1], setAside: numbers[2])
     }
 
-    // MARK: Parts
+    // MARK: Helpers
 
-    /// Changes the row of a claim that holds. `$1` to `$5` are taken.
+    /// Changes the row of a valid claim. The parameters `$1` to `$5` are used here.
     private func change(
         _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: [String]
     ) async throws(TaskHandoffError) {

@@ -2,7 +2,8 @@
 import Plimsoll
 import Synchronization
 
-/// One thread with one connection, and a short line before it. It lives as long as its owner, and connects when first asked.
+/// A worker thread with one connection and a short queue. Lives as long as the owner, and connects on the first
+/// request.
 final class PostgreSQLWorker: Sendable {
     typealias Work = @Sendable (PostgreSQLConnection) throws(PostgreSQLProblem) -> Void
 
@@ -25,7 +26,7 @@ final class PostgreSQLWorker: Sendable {
 
     let name: String
     private let conninfo: String
-    /// What a new connection is prepared by: statements of one transaction.
+    /// Statements that prepare a new connection, in one transaction.
     private let prepare: String
     private let settings: PostgreSQLSettings
     private let state: Mutex<State>
@@ -34,13 +35,13 @@ final class PostgreSQLWorker: Sendable {
 
     init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: String) {
         (self.name, self.conninfo, self.settings, self.prepare) = (name, conninfo, settings, prepare)
-        // Each failure costs a time limit, so one is enough to leave the server alone for a moment.
+        // Each failure costs a full timeout, so one failure is enough to open the circuit breaker.
         state = Mutex(State(breaker: CircuitBreaker(.init(failures: 1, shortest: settings.shortestPause, longest: settings.longestPause))))
     }
 
     var statistics: PostgreSQLHandoffStatistics { state.withLock { $0.statistics } }
 
-    /// The rows that `statement` gives.
+    /// Returns the rows of `statement`.
     func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int) async throws(TaskHandoffError)
         -> [[String]]
     {
@@ -58,7 +59,7 @@ final class PostgreSQLWorker: Sendable {
         func put(_ value: Result) { result.withLock { $0 = value } }
     }
 
-    /// Has `work` done by the thread. It is begun within the statement's time limit, or not at all.
+    /// Runs `work` on the thread. `work` begins within the statement timeout, or not at all.
     func run(_ verb: String, _ work: @escaping Work) async throws(TaskHandoffError) {
         let problem: TaskHandoffError? = await withCheckedContinuation { continuation in
             let job = Job(verb: verb, deadline: time.elapsed() + settings.statementTimeout, work: work) { continuation.resume(returning: $0) }
@@ -83,7 +84,7 @@ final class PostgreSQLWorker: Sendable {
         if let problem { throw problem }
     }
 
-    /// Ends the thread; what waits gets an error.
+    /// Stops the thread. Waiting jobs get an error.
     func stop(_ reason: String = "it is not in use any more") {
         let jobs = state.withLock { state in
             state.isStopped = true
@@ -132,7 +133,7 @@ final class PostgreSQLWorker: Sendable {
             }
             return nil
         } catch {
-            // A server that says no is there.
+            // A server that refuses a request is reachable.
             let isThere = error.kind == .refused || error.kind == .lostClaim || !error.endsConnection
             if error.endsConnection { connection = nil }
             let failed = time.elapsed(), share = Double.random(in: 0.5...1)

@@ -3,21 +3,22 @@ import CSpill
 import Glibc
 import Plimsoll
 
-/// A memcached server, by libmemcached.
+/// A memcached server, accessed with libmemcached.
 public struct MemcachedStore: SpillStore {
     private let endpoint: SpillEndpoint
     public let mostBytes: Int
 
-    /// A server on the network.
+    /// Creates a store for a server on the network.
     ///
     /// - Parameters:
-    ///   - host: a name or an address. A name is resolved by the system, which may take longer than the timeouts say.
-    ///   - mostBytes: the largest record. 1,000,000 by default: memcached takes items of 1 MiB (`-I`), its own header included.
+    ///   - host: name or address of the server. The system resolves a name, which may exceed the timeouts.
+    ///   - mostBytes: largest record, 1,000,000 bytes by default: memcached takes items of 1 MiB (`-I`), including
+    ///     the item header.
     public init(host: String, port: UInt16 = 11211, mostBytes: Int = 1_000_000) {
         (endpoint, self.mostBytes) = (.host(host, port: port), mostBytes)
     }
 
-    /// A server on this machine, by the path of its socket.
+    /// Creates a store for a server on this machine, by the path of the socket.
     public init(socket path: String, mostBytes: Int = 1_000_000) { (endpoint, self.mostBytes) = (.socket(path), mostBytes) }
 
     public var name: String { "memcached at \(endpoint)" }
@@ -27,7 +28,8 @@ public struct MemcachedStore: SpillStore {
     }
 }
 
-/// One connection. libmemcached's timeouts hold for each wait, not for all of an exchange; look-ups have a watch of their own.
+/// One connection. libmemcached's timeouts apply to each wait, not to a whole exchange. A separate thread enforces
+/// the deadline of look-ups.
 private final class MemcachedConnection: SpillConnection {
     private let handle: UnsafeMutablePointer<memcached_st>
     private let name: String
@@ -43,7 +45,7 @@ private final class MemcachedConnection: SpillConnection {
             case .socket(let path): memcached_server_add_unix_socket(made, path)
             }
         guard added == MEMCACHED_SUCCESS else { throw SpillError(.unreachable, "\(name): \(Self.text(made, added))") }
-        // The limit of an answer is kept where it would be stored: a server that announces gigabytes gets none.
+        // The allocator enforces the size limit of an answer: a server that announces gigabytes gets no memory.
         let limit = UnsafeMutableRawPointer(bitPattern: UInt(2 * most + 65536))
         memcached_set_memory_allocators(
             made, { _, size, limit in size <= Int(bitPattern: limit) ? malloc(size) : nil }, { _, block, _ in free(block) },
@@ -52,15 +54,16 @@ private final class MemcachedConnection: SpillConnection {
                 let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
                 return !overflow && bytes <= Int(bitPattern: limit) ? calloc(count, size) : nil
             }, limit)
-        // With the text protocol libmemcached 1.1.4 ends the process (an assertion) over an answer that is no answer to a `set`.
+        // Use the binary protocol. With the text protocol, libmemcached 1.1.4 aborts the process (an assertion) on an
+        // invalid answer to a `set`.
         memcached_behavior_set(made, MEMCACHED_BEHAVIOR_BINARY_PROTOCOL, 1)
-        // Only so does it wait for a connection by a timeout.
+        // Required for a timeout on the connection attempt.
         memcached_behavior_set(made, MEMCACHED_BEHAVIOR_NO_BLOCK, 1)
         memcached_behavior_set(made, MEMCACHED_BEHAVIOR_TCP_NODELAY, 1)
-        // We decide when a server is tried again.
+        // The circuit breaker decides when to retry a server.
         memcached_behavior_set(made, MEMCACHED_BEHAVIOR_SERVER_FAILURE_LIMIT, 0)
         set(timeout)
-        // The first request connects, so that an unreachable server is told from one that doesn't answer.
+        // The first request connects. This separates an unreachable server from a server that does not answer.
         let status = memcached_version(made)
         guard status == MEMCACHED_SUCCESS else {
             throw SpillError(.unreachable, "\(name): no connection within \(timeout): \(Self.text(made, status))")
@@ -71,7 +74,7 @@ private final class MemcachedConnection: SpillConnection {
 
     func put(_ key: String, _ bytes: [UInt8], age: Duration, within timeout: Duration) throws(SpillError) {
         set(timeout)
-        // More than 30 days would be taken for a date.
+        // memcached reads more than 30 days as a date.
         let seconds = min(max(1, age.components.seconds), 30 * 86400)
         let status = bytes.withUnsafeBytes { bytes in
             memcached_set(handle, key, key.utf8.count, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count, time_t(seconds), 0)

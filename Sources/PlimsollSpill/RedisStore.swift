@@ -3,23 +3,23 @@ import CSpill
 import Glibc
 import Plimsoll
 
-/// A Redis server, or one that speaks its protocol (Valkey, KeyDB), by hiredis.
+/// A Redis server, or a server with the same protocol (Valkey, KeyDB), accessed with hiredis.
 public struct RedisStore: SpillStore {
     private let endpoint: SpillEndpoint
     private let secret: String?
     public let mostBytes: Int
 
-    /// A server on the network.
+    /// Creates a store for a server on the network.
     ///
     /// - Parameters:
-    ///   - host: a name or an address. A name is resolved by the system, which may take longer than the timeouts say.
-    ///   - password: sent by `AUTH`; `nil` for none.
-    ///   - mostBytes: the largest record; 8 MiB by default.
+    ///   - host: name or address of the server. The system resolves a name, which may exceed the timeouts.
+    ///   - password: password for `AUTH`; `nil` for none.
+    ///   - mostBytes: largest record; 8 MiB by default.
     public init(host: String, port: UInt16 = 6379, password: String? = nil, mostBytes: Int = 8 << 20) {
         (endpoint, secret, self.mostBytes) = (.host(host, port: port), password, mostBytes)
     }
 
-    /// A server on this machine, by the path of its socket.
+    /// Creates a store for a server on this machine, by the path of the socket.
     public init(socket path: String, password: String? = nil, mostBytes: Int = 8 << 20) {
         (endpoint, secret, self.mostBytes) = (.socket(path), password, mostBytes)
     }
@@ -33,10 +33,11 @@ public struct RedisStore: SpillStore {
     }
 }
 
-/// One connection. Written and read without blocking, so that a deadline holds for all of an exchange, however slowly the answer trickles.
+/// One connection. Reads and writes without blocking, so a deadline covers a whole exchange, even if the answer
+/// arrives slowly.
 private final class RedisConnection: SpillConnection {
     private let context: UnsafeMutablePointer<redisContext>
-    /// The reader keeps a pointer to it.
+    /// Function table of the reader, which keeps this pointer.
     private let functions = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
     private let name: String
 
@@ -50,7 +51,7 @@ private final class RedisConnection: SpillConnection {
         guard let made else { throw SpillError(.unreachable, "\(name): no memory for a connection") }
         context = made
         functions.initialize(to: made.pointee.reader.pointee.fn.pointee)
-        // No answer we ask for is an array, and one that claims a billion elements is to cost nothing.
+        // No expected answer is an array. An answer that claims a billion elements must cost nothing.
         functions.pointee.createArray = { _, _ in nil }
         made.pointee.reader.pointee.fn = functions
         guard made.pointee.err == 0 else { throw SpillError(.unreachable, "\(name): cannot connect: \(Self.text(made))") }

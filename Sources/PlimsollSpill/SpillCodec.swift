@@ -1,19 +1,20 @@
 #if Spill
 public import Plimsoll
 
-/// How values become bytes and bytes values.
+/// Encodes values to bytes and decodes bytes to values.
 public struct SpillCodec<Value: Sendable>: Sendable {
     let encode: @Sendable (Value) throws -> [UInt8]
     let decode: @Sendable ([UInt8]) throws -> Value?
     let byteCount: @Sendable (Value) -> Int
 
-    /// Two closures, called on a thread of the spill's, or in the task that asks for a value.
+    /// Creates a codec from closures. The closures run on a thread of the spill, or in the task that requests a
+    /// value.
     ///
     /// - Parameters:
-    ///   - byteCount: about how many bytes a value occupies while it waits to be written: the bound of what waits goes by it. Called where the cache lets go of the
-    ///     value, which may be the purging thread, so it is to be quick.
-    ///   - encode: writes a value down; one for which it throws is not kept, and counted.
-    ///   - decode: reads it back; if it throws, the value counts as missing.
+    ///   - byteCount: approximate memory of a value while queued; the bound of the queue uses this number. Called
+    ///     when the cache evicts a value, possibly on the purging thread, so must be fast.
+    ///   - encode: encodes a value. If the closure throws, the value is not stored, and counted.
+    ///   - decode: decodes a value. If the closure throws, the value counts as missing.
     public init(
         byteCount: @escaping @Sendable (Value) -> Int, encode: @escaping @Sendable (Value) throws -> [UInt8],
         decode: @escaping @Sendable ([UInt8]) throws -> Value
@@ -23,7 +24,7 @@ public struct SpillCodec<Value: Sendable>: Sendable {
 }
 
 extension SpillCodec where Value: VolatileStorable {
-    /// As values are kept in volatile memory. A value that doesn't know its `encodedByteCount` counts for 1 KiB.
+    /// The encoding of volatile memory. A value without an `encodedByteCount` counts as 1 KiB.
     public static var storable: SpillCodec {
         SpillCodec(
             byteCount: { $0.encodedByteCount > 0 ? $0.encodedByteCount : 1024 }, encode: { try $0.withEncodedBytes { Array($0) } },

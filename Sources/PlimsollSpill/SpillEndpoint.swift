@@ -1,5 +1,5 @@
 #if Spill
-/// Where a server listens.
+/// The address of a server.
 enum SpillEndpoint: Sendable, Hashable, CustomStringConvertible {
     case host(String, port: UInt16)
     /// The path of a socket.
@@ -13,7 +13,7 @@ enum SpillEndpoint: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Moments on the machine's running time.
+/// Points in time on the machine's running time.
 enum Instant {
     private static let start = SuspendingClock().now
 
@@ -22,7 +22,7 @@ enum Instant {
 }
 
 extension Duration {
-    /// At least one, at most what a C `int` takes.
+    /// The duration in milliseconds, at least 1, at most the largest C `int`.
     var milliseconds: Int32 {
         let (seconds, attoseconds) = components
         if seconds >= Int64(Int32.max / 1000) { return .max }

@@ -3,17 +3,19 @@ import Crypto
 import Plimsoll
 import Synchronization
 
-/// The queue of one spilled cache, its look-ups under way, and what is known of the store. Its threads are in `SpillThreads`.
+/// The state of one spilled cache: the queue, pending look-ups, and the circuit breaker of the store. `SpillThreads`
+/// contains the threads.
 ///
-/// Stale values are kept out so: each change of a key's value is followed by a removal or another put, in order, by one thread. Where one could not be delivered, or
-/// may be overtaken by what a broken connection still carries, the generation changes, and with it the name of every record: nothing that lies there is found again.
+/// Stale values are never found. One thread follows each change of a key's value with a removal or another put, in
+/// order. If such a step cannot be delivered, or data in a broken connection may overtake that step, the generation
+/// changes. With the generation, the name of every record changes, so no earlier record is found again.
 final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
-    /// What a look-up in the store brought.
+    /// The result of a look-up in the store.
     enum Found: Sendable {
         case value(Value)
-        /// The store has none.
+        /// The store has no value.
         case absent
-        /// It may have one.
+        /// The store may have a value.
         case unknown
     }
 
@@ -25,14 +27,15 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     struct State {
         var queue = SpillQueue<Key, Value>()
-        /// What is being written: as good as waiting for who looks up, who might else find what is just being removed.
+        /// The item being written. Look-ups treat this item as still queued; otherwise a look-up might find a value
+        /// that is just being removed.
         var writing: (key: Key, work: SpillQueue<Key, Value>.Work)?
         var breaker: CircuitBreaker
         var generation: UInt64
-        /// Keys whose put may still be carried out behind our back.
+        /// Keys with a put that the store may still carry out later.
         var unsure: Set<Key> = []
         var reads: [UInt64: Read] = [:]
-        /// Look-ups that no thread has taken, oldest first.
+        /// Look-ups that no thread has dequeued yet, oldest first.
         var readOrder: [UInt64] = []
         var lastRead: UInt64 = 0
         var restriction = Int.max
@@ -68,7 +71,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         state = Mutex(State(breaker: breaker, generation: generation))
     }
 
-    /// The form of records of a generation.
+    /// Returns the record format of a generation.
     func record(_ generation: UInt64) -> SpillRecord { SpillRecord(version: version, generation: generation, prefix: prefix, secret: secret) }
 
     var statistics: SpillStatistics {
@@ -81,9 +84,9 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    // MARK: From the cache
+    // MARK: Changes by the cache
 
-    /// The cache has let go of `value`. Never waits: it may be memory that is being freed.
+    /// Queues `value`, which the cache has evicted. Never waits: the caller may be freeing memory.
     func put(_ key: Key, _ value: Value) {
         let bytes = max(0, codec.byteCount(value)) + 128, now = time.elapsed()
         if level() == .critical { return state.withLock { $0.statistics.shed += 1 } }
@@ -102,13 +105,13 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             let addition = add(key, .put(value, bytes: bytes), &state, most)
             return (addition, before, state.queue.bytes, begin(&state))
         }
-        // What is not waiting after all is given back.
+        // Return the charge of values that are not queued after all.
         meter.load()?.give(addition == nil ? bytes : before + bytes - after)
         if isFirst { startThreads() }
         withExtendedLifetime(addition) { if addition != nil { writing.unpark() } }
     }
 
-    /// What the store may have under `key` is not true any more.
+    /// Queues a removal: the store's value under `key` is no longer valid.
     func remove(_ key: Key) {
         let (addition, before, after, stale, isFirst) = state.withLock { state in
             let before = state.queue.bytes
@@ -132,7 +135,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return addition
     }
 
-    /// Nothing that lies in the store is to be found again.
+    /// Starts a new generation, so that no record in the store is found again.
     func forget(_ state: inout State) {
         state.generation = .random(in: .min ... .max)
         state.unsure = []
@@ -140,7 +143,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         state.statistics.forgotten += 1
     }
 
-    /// Everything the store may have is not true any more, and neither is what waits.
+    /// Invalidates all values in the store and in the queue.
     func forgetAll() {
         let (gone, reads, bytes) = state.withLock { state in
             let bytes = state.queue.bytes
@@ -157,7 +160,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         withExtendedLifetime(gone) {}
     }
 
-    /// Lets go of values that wait, at least of `target` bytes.
+    /// Drops queued values of at least `target` bytes in total.
     func shed(_ target: Int) -> Int {
         let (gone, bytes) = state.withLock { state in
             let before = state.queue.bytes
@@ -170,7 +173,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return bytes
     }
 
-    // MARK: For the cache
+    // MARK: Look-ups by the cache
 
     /// Looks for a value of `key`: in the queue at once, in the store within `readTimeout`.
     func find(_ key: Key) async -> Found {
@@ -205,7 +208,7 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return !state.hasThreads
     }
 
-    /// Ends the threads; look-ups under way find nothing.
+    /// Stops the threads. Pending look-ups return `unknown`.
     func stop() {
         let (reads, gone, bytes) = state.withLock { state in
             state.isStopped = true

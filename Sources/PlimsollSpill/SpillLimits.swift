@@ -1,29 +1,31 @@
 #if Spill
 public import Plimsoll
 
-/// Bounds of what waits for a store, and of how long it is waited for.
+/// Bounds of the queue for a store, and timeouts.
 public struct SpillLimits: Sendable, Hashable {
-    /// Bytes that may wait to be written. They are memory that was to be freed, so few: 4 MiB by default.
+    /// Longest queue, in bytes. Queued values occupy memory that was to be freed, so the bound is small: 4 MiB by
+    /// default.
     public var queuedBytes = ByteCount.mebibytes(4)
-    /// Values and removals that may wait.
+    /// Longest queue, in values and removals.
     public var queuedCount = 1024
-    /// How long a look-up waits for the store before the value is loaded instead: a load should take longer than that.
+    /// Longest wait of a look-up for the store before the value is loaded instead. A load should take longer than
+    /// this.
     public var readTimeout = Duration.milliseconds(100)
-    /// How long a write may take, connecting included.
+    /// Longest time of a write, including the connection attempt.
     public var writeTimeout = Duration.seconds(1)
-    /// How old a value in the store may become.
+    /// Longest age of a value in the store.
     public var age = Duration.seconds(3600)
-    /// Failures in a row after which the store is left alone.
+    /// Consecutive failures after which the circuit breaker opens.
     public var failures = 3
-    /// For how long first; doubled with each further failure.
+    /// First back-off; doubled with each further failure.
     public var shortestPause = Duration.milliseconds(100)
-    /// For how long at most.
+    /// Longest back-off.
     public var longestPause = Duration.seconds(30)
 
-    /// The defaults.
+    /// Creates the default limits.
     public init() {}
 
-    /// What does not make sense; `nil` if all does.
+    /// Describes the first invalid limit; `nil` if all are valid.
     var problem: String? {
         if queuedBytes < .zero { return "queuedBytes is \(queuedBytes), allowed is 0 or more" }
         if queuedCount < 1 { return "queuedCount is \(queuedCount), allowed is 1 or more" }
@@ -37,43 +39,45 @@ public struct SpillLimits: Sendable, Hashable {
     }
 }
 
-/// What came of spilling, counted since the start.
+/// Counts of spilling since the start.
 public struct SpillStatistics: Sendable, Hashable {
-    /// Values that the store took.
+    /// Values that the store accepted.
     public var stored = 0
-    /// Values that the store took back at a removal's request, or never had.
+    /// Values that the store removed on request, or never had.
     public var removed = 0
     /// Look-ups answered by the store.
     public var hits = 0
-    /// Look-ups answered by what was still waiting to be written.
+    /// Look-ups answered from the queue.
     public var queueHits = 0
-    /// Look-ups for which the store has nothing.
+    /// Look-ups without a value in the store.
     public var misses = 0
-    /// Look-ups given up at the end of `readTimeout`, or whose connection broke.
+    /// Look-ups that reached `readTimeout`, or lost the connection.
     public var unanswered = 0
-    /// Look-ups that were not made: the store is left alone for a while, or too many wait already.
+    /// Look-ups that were skipped: the circuit breaker is open, or too many look-ups wait already.
     public var skipped = 0
-    /// Answers that were not what had been stored: cut short, damaged, forged, of another key, version or generation, or not to be decoded.
+    /// Answers that differ from the stored value: cut short, damaged, forged, of another key, version or generation,
+    /// or not decodable.
     public var damaged = 0
-    /// Values pushed out of the queue by younger ones.
+    /// Values dropped from the queue in favour of newer values.
     public var dropped = 0
-    /// Values not queued, or let go of in the queue: memory was critical or had no room for them.
+    /// Values not queued, or dropped from the queue, because memory was critical or had no room.
     public var shed = 0
-    /// Values not queued because the store is left alone for a while.
+    /// Values not queued because the circuit breaker is open.
     public var refusedWhileDown = 0
-    /// Values larger than the store takes, or than may wait, or that could not be encoded.
+    /// Values larger than the store or the queue accepts, and values that could not be encoded.
     public var unfit = 0
     /// Connections and requests that failed.
     public var failures = 0
-    /// How often everything in the store was given up because a removal could not be delivered, or might be undone.
+    /// Number of times that all values in the store were invalidated because a removal could not be delivered, or
+    /// might be undone.
     public var forgotten = 0
-    /// What waits to be written, in bytes.
+    /// Bytes in the queue.
     public var queuedBytes = ByteCount.zero
-    /// What waits: values and removals.
+    /// Values and removals in the queue.
     public var queuedCount = 0
-    /// Whether the store is being left alone.
+    /// True while the circuit breaker is open.
     public var isStoreDown = false
-    /// What went wrong last; `nil` if nothing did.
+    /// Description of the last problem; `nil` if there was none.
     public var lastProblem: String?
 }
 #endif

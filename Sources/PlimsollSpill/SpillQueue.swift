@@ -1,7 +1,7 @@
 #if Spill
-/// What a store is yet to be told: one piece of work a key, oldest first, within a bound of bytes and of pieces.
+/// The queue of changes for a store: one item for each key, oldest first, bounded in bytes and items.
 ///
-/// A value: whoever owns it guards it, and releases what its methods return outside the lock.
+/// A value type: the owner synchronizes access, and releases the returned values outside the lock.
 struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
     enum Work {
         case put(Value, bytes: Int)
@@ -15,19 +15,21 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
         var work: Work
     }
 
-    /// What an addition did.
+    /// The result of an addition.
     struct Addition {
-        /// Values that are not written now: replaced, or pushed out as the oldest.
+        /// Values that will not be written: replaced, or dropped as the oldest.
         var gone: [Value] = []
-        /// How many were pushed out.
+        /// Number of dropped items.
         var dropped = 0
-        /// A removal was pushed out, so that the store may go on having what it should not: nothing it has may be used any more.
+        /// True if a removal was dropped. The store may then still have stale values, so no value of the store may be
+        /// used any more.
         var hasLostRemoval = false
     }
 
     private(set) var bytes = 0
     private var entries: [Key: Entry] = [:]
-    /// Keys by number, oldest first, from `first` on; those that have come again stand there twice, the first time in vain.
+    /// Keys by number, oldest first, from index `first`. A key that was added again stands here twice; the older
+    /// position is obsolete.
     private var order: [(key: Key, number: UInt64)] = []
     private var first = 0
     private var last: UInt64 = 0
@@ -41,7 +43,7 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
         var addition = Addition()
         if let old = takeOut(key), case .put(let value, _) = old { addition.gone.append(value) }
         while !entries.isEmpty, bytes + work.bytes > mostBytes || entries.count >= mostCount {
-            // A removal has no bytes to give.
+            // Dropping a removal frees no bytes.
             let wantsBytes = bytes + work.bytes > mostBytes
             guard let (_, oldest) = next(where: { !wantsBytes || $0.bytes > 0 }) else { break }
             switch oldest {
@@ -58,10 +60,10 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
         return addition
     }
 
-    /// Takes out the oldest.
+    /// Dequeues the oldest item.
     mutating func next() -> (key: Key, work: Work)? { next { _ in true } }
 
-    /// Lets go of values, oldest first, until `target` bytes have gone or none is left. Removals stay.
+    /// Drops values, oldest first, until `target` bytes are freed or no value is left. Removals stay.
     mutating func dropValues(_ target: Int) -> [Value] {
         var gone: [Value] = [], freed = 0
         while freed < target, let (_, work) = next(where: { if case .put = $0 { true } else { false } }), case .put(let value, let bytes) = work {
@@ -71,7 +73,7 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
         return gone
     }
 
-    /// Forgets the removals: for when nothing that they are about can be found any more.
+    /// Drops the removals. For use when no value in the store can be found any more.
     mutating func forgetRemovals() {
         entries = entries.filter { if case .put = $0.value.work { true } else { false } }
         compact()

@@ -3,14 +3,16 @@ import Crypto
 import FoundationEssentials
 import Plimsoll
 
-/// What lies in a store under one key: a value with all that is needed to tell it from anything else that may lie there.
+/// The content of a store under one key: a value, with the data that identifies and authenticates the record.
 ///
-///     PLSP | format 2 | version 4 | generation 8 | length of key 4 | length of value 4 | HMAC-SHA-256 of all but itself 32 | key | value
+///     PLSP | format 2 | version 4 | generation 8 | length of key 4 | length of value 4
+///     | HMAC-SHA-256 of all but itself 32 | key | value
 ///
-/// Numbers are little-endian. The code also covers the prefix of the cache's names, so that a record of one cache is none of another's. It keeps out what others
-/// write into the store; it does not keep out an older record of the same key, which only the change of generation does, and it hides nothing.
+/// Numbers are little-endian. The HMAC also covers the prefix of the cache's names, so a record of one cache is
+/// invalid for another. The HMAC rejects records written by other parties. Only a change of the generation rejects an
+/// older record of the same key. Nothing is encrypted.
 struct SpillRecord {
-    /// Why bytes are not the record that was asked for.
+    /// The reason why bytes are not the requested record.
     enum Problem: Error { case damaged, otherVersion, otherKey }
 
     static let headerByteCount = codeOffset + codeByteCount
@@ -18,12 +20,12 @@ struct SpillRecord {
     private static let mark: [UInt8] = Array("PLSP".utf8)
     private static let format: UInt8 = 2
 
-    /// Of what the values are written down with; the application's.
+    /// Version of the value format; chosen by the application.
     var version: UInt32
     var generation: UInt64
-    /// Of the cache's names in the store.
+    /// Prefix of the cache's names in the store.
     var prefix: String
-    /// Who has it can write records.
+    /// Authentication key: any party with this key can write records.
     var secret: SymmetricKey
 
     func bytes(_ key: [UInt8], _ value: [UInt8]) -> [UInt8] {
@@ -41,7 +43,8 @@ struct SpillRecord {
         return bytes
     }
 
-    /// The value in `bytes`, if they were written with this secret, and are whole, of this version and generation, and of `key`.
+    /// Returns the value in `bytes`. Checks that the bytes are complete, written with this secret, of this version
+    /// and generation, and for `key`.
     func value(of key: [UInt8], in bytes: [UInt8]) throws(Problem) -> [UInt8] {
         guard bytes.count >= Self.headerByteCount, bytes.starts(with: Self.mark), bytes[4] == Self.format else { throw .damaged }
         let keyCount = Int(Self.number(UInt32.self, at: 17, bytes)), valueCount = Int(Self.number(UInt32.self, at: 21, bytes))
@@ -49,14 +52,15 @@ struct SpillRecord {
         guard body.count == keyCount + valueCount else { throw .damaged }
         let (foundKey, value) = (body.prefix(keyCount), body.dropFirst(keyCount))
         let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), foundKey, value)
-        // Compared in a time that does not depend on where they differ.
+        // Constant-time comparison.
         guard code == bytes[Self.codeOffset..<Self.headerByteCount] else { throw .damaged }
         guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation else { throw .otherVersion }
         guard foundKey.elementsEqual(key) else { throw .otherKey }
         return Array(value)
     }
 
-    /// Under which name a store keeps it: letters that every store takes, and few. Two keys of one name make each other miss, no more.
+    /// Returns the name of a record in the store: short, with characters that every store accepts. Two keys with one
+    /// name cause misses, nothing worse.
     func name(of key: [UInt8]) -> String {
         // FNV-1a (Fowler, Noll, Vo).
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
@@ -64,7 +68,8 @@ struct SpillRecord {
         return "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
     }
 
-    /// The lengths of the key and the value stand in the header, so that no two records of different parts give the same bytes.
+    /// Returns the authentication code. The header contains the lengths of key and value, so no two records with
+    /// different parts yield the same bytes.
     private static func code(
         _ secret: SymmetricKey, _ prefix: String, _ header: ArraySlice<UInt8>, _ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>
     ) -> HMAC<SHA256>.MAC {
@@ -85,6 +90,6 @@ struct SpillRecord {
     }
 }
 
-/// The secret of records that name none: each process has its own, which nothing outside ever sees.
+/// The default secret: each process has its own, never visible outside the process.
 let processSecret = SymmetricKey(size: .bits256)
 #endif

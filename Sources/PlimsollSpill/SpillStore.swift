@@ -1,54 +1,55 @@
 #if Spill
-/// A server, or anything else outside this process, that what is purged goes to.
+/// A server, or another place outside this process, that stores spilled values.
 ///
-/// `MemcachedStore` and `RedisStore` are two. Another one makes connections whose calls block, and end by themselves within the time it was told.
+/// `MemcachedStore` and `RedisStore` conform. In other implementations, connections may block, but each call must
+/// return within the given timeout.
 public protocol SpillStore: Sendable {
-    /// How reports name it: what it is and where.
+    /// Name in reports: kind and place of the store.
     var name: String { get }
 
-    /// The largest record it takes, in bytes.
+    /// The largest accepted record, in bytes.
     var mostBytes: Int { get }
 
-    /// Connects. Blocks, on a thread that is there for it; within about `timeout`.
+    /// Connects. Blocks a dedicated thread for about `timeout` at most.
     func connect(within timeout: Duration) throws(SpillError) -> any SpillConnection
 }
 
-/// A connection to a store, used by one thread. After an error it is dropped, and another made when the store may be asked again.
+/// A connection to a store, used by one thread. A connection is dropped after an error. A new one is made when the
+/// store may be tried again.
 public protocol SpillConnection: AnyObject {
-    /// Keeps `bytes` under `key`, for as long as it sees fit but not longer than `age`.
-    ///
-    /// - Parameter key: at most 80 letters, digits and `:`.
+    /// Stores `bytes` under `key`, for any time up to `age`.
     func put(_ key: String, _ bytes: [UInt8], age: Duration, within timeout: Duration) throws(SpillError)
 
-    /// What is kept under `key`; `nil` if nothing is.
+    /// Returns the bytes under `key`; `nil` if there are none.
     ///
-    /// - Parameter most: an answer of more bytes is nonsense, and is not waited for.
+    /// - Parameter most: size limit; a longer answer is invalid and not read to the end.
     func get(_ key: String, most: Int, within timeout: Duration) throws(SpillError) -> [UInt8]?
 
-    /// Forgets what is kept under `key`; nothing kept is no error.
+    /// Removes the bytes under `key`. A missing key is not an error.
     func remove(_ key: String, within timeout: Duration) throws(SpillError)
 }
 
-/// A store that did not do what it was asked.
+/// A failed request to a store.
 public struct SpillError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// In which way.
+    /// The kind of failure.
     public enum Kind: Sendable, Hashable {
-        /// No connection could be made: nothing was asked.
+        /// No connection could be made: nothing was requested.
         case unreachable
-        /// It said no.
+        /// The store refused the request.
         case refused
-        /// There was no answer in time, or the connection was lost: it may have done it, or may do it yet.
+        /// No answer arrived in time, or the connection was lost. The store may have carried out the request, or may
+        /// do so later.
         case unanswered
-        /// The answer makes no sense: it may have done anything.
+        /// The answer is invalid: the store may have done anything.
         case nonsense
     }
 
-    /// In which way.
+    /// The kind of failure.
     public var kind: Kind
-    /// What was asked of which store, and why not.
+    /// The request, the store, and the reason.
     public var description: String
 
-    /// An error that says so.
+    /// Creates an error.
     public init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
 }
 #endif

@@ -2,7 +2,8 @@
 import Plimsoll
 import Synchronization
 
-/// Three threads: one that writes, one that looks up, and one that tells those who look up when their time is over, however the store dallies.
+/// The three threads: a writer, a reader for look-ups, and a timer. The timer resumes look-ups at their deadline,
+/// even if the store is slow.
 extension SpillEngine {
     func startThreads() {
         let hasAll =
@@ -46,7 +47,7 @@ extension SpillEngine {
             }
             if let work {
                 carryOut(work.key, work.work, generation, &connection)
-                // `work` has it still, so that no value ends under the lock.
+                // `work` still references the value, so no value is deallocated under the lock.
                 state.withLock { $0.writing = nil }
                 meter.load()?.give(work.work.bytes)
             } else {
@@ -62,7 +63,8 @@ extension SpillEngine {
             bytes = (try? codec.encode(value)).map { record.bytes(keyBytes, $0) }
             guard let bytes, bytes.count <= store.mostBytes else {
                 state.withLock { $0.statistics.unfit += 1 }
-                // It went by as the one that asks whether the store is back.
+                // With the circuit breaker not closed, this work was the probe. Record a failure, because the store
+                // was not asked.
                 state.withLock { if !$0.breaker.isClosed { $0.breaker.failed(at: time.elapsed()) } }
                 return
             }
@@ -83,7 +85,7 @@ extension SpillEngine {
             state.withLock { state in
                 guard state.generation == generation else { return }
                 if bytes == nil {
-                    // It may lie there still.
+                    // The value may still be in the store.
                     forget(&state)
                 } else if error.kind == .unanswered || error.kind == .nonsense {
                     state.unsure.insert(key)
@@ -161,7 +163,7 @@ extension SpillEngine {
                 if !late.isEmpty {
                     state.statistics.unanswered += late.count
                     state.statistics.lastProblem = "spill to \(store.name): no answer to a look-up within \(limits.readTimeout)"
-                    // Once, however many waited: one store was slow once.
+                    // One failure for any number of late look-ups: the store was slow once.
                     state.breaker.failed(at: now, share: share)
                 }
                 return (Array(late.values), state.reads.values.map(\.deadline).min())

@@ -3,42 +3,48 @@ import Crypto
 public import Plimsoll
 import Synchronization
 
-/// A `PurgeableCache` of which what is purged or evicted goes to a server, to be found there before it is loaded again.
+/// A `PurgeableCache` that spills purged and evicted values to a server. Look-ups check the server before the value
+/// is loaded again.
 ///
-/// A purge never waits for the server: what leaves is put into a small queue, which counts as memory, is the first to be released, and takes nothing while memory is
-/// critical. A look-up waits for the server no longer than `SpillLimits.readTimeout`, and not at all while it is known to be down. Whatever the server does, the worst
-/// that comes of it is a load: records carry a message authentication code (HMAC-SHA-256) over key, value, version and generation, and are refused without the right
-/// one. Who can write to the server can have values forgotten, but none of their own found. Values are not encrypted there.
+/// A purge never waits for the server. Evicted values enter a small queue. The queue counts as memory, is the first
+/// to be released, and accepts no value while memory is critical. A look-up waits for the server for at most
+/// `SpillLimits.readTimeout`, and not at all while the server is known to be down.
 ///
-/// Insert, remove and load through this object; what changes a value behind its back (`cache.insert` of a key that the cache had let go of) leaves the old one in the
-/// store. Look-ups without a load, limits and purges by tag are the cache's own.
+/// A misbehaving server can at worst cause loads. Records carry a message authentication code (HMAC-SHA-256) over
+/// key, value, version and generation, and records with a wrong code are rejected. An attacker with write access to
+/// the server can make values disappear, but cannot inject values. Values are not encrypted on the server.
 ///
-/// ```swift
+/// Insert, remove and load through this object. A change made only in the cache (`cache.insert` of a key that the
+/// cache has evicted) leaves the old value in the store. For look-ups without a load, limits and purges by tag, use
+/// the cache itself.
 /// let thumbnails = SpilledCache(cache, to: MemcachedStore(host: "127.0.0.1"), manager: manager)
 /// let image = try await thumbnails.value(forKey: id) { try await render(id) }
 /// ```
 public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendable>: Sendable {
-    /// The cache in front.
+    /// The cache in memory.
     public let cache: PurgeableCache<Key, Value>
 
     private let engine: SpillEngine<Key, Value>
     private let registration: Registration
     private let watch: Registration
 
-    /// Spills what leaves `cache`.
+    /// Creates a spilled cache.
     ///
     /// - Parameters:
-    ///   - store: where to.
-    ///   - codec: how values are written down; `.storable` for what is `VolatileStorable`.
-    ///   - manager: the cache's manager. What waits for the store is registered with it.
-    ///   - limits: bounds of what waits, and of the waiting.
-    ///   - version: of what `codec` writes: change it when that changes.
-    ///   - generation: by default a random one, so that each process finds only what it has spilled itself. A fixed one, together with a `secret`, shares the store with
-    ///     earlier runs and other processes; then values must never change under their key, since a removal is heard of by nobody else in time, and who can write to
-    ///     the server can bring back an older value of a key.
-    ///   - secret: what records are authenticated with, the same bytes in all processes that share a generation: 16 bytes or more that cannot be guessed, best 32 random
-    ///     ones. By default a random one of this process, whose records no other process accepts.
-    /// - Precondition: the limits make sense, and so does the length of the secret; the cache has a name of at most 32 letters, digits, `-` and `_` or what is left of it without others is unique.
+    ///   - store: target of spilled values.
+    ///   - codec: encoder and decoder of values; `.storable` for `VolatileStorable` values.
+    ///   - manager: manager of the cache. The queue is registered with this manager.
+    ///   - limits: bounds of the queue and of waits.
+    ///   - version: version of the format that `codec` writes. Change the version with the format.
+    ///   - generation: by default a random value, so that each process finds only values of its own. A fixed value,
+    ///     together with a `secret`, shares the store with earlier runs and other processes. Values must then never
+    ///     change under a key, because other processes do not learn of removals in time. An attacker with write
+    ///     access to the server can then restore an older value of a key.
+    ///   - secret: key of the record authentication, the same bytes in all processes that share a generation: 16
+    ///     unpredictable bytes or more, preferably 32 random bytes. By default a random secret of this process; no
+    ///     other process accepts such records.
+    /// - Precondition: The limits and the length of the secret are valid. The cache's name has at most 32 letters,
+    ///   digits, `-` and `_`; otherwise the first 32 of these characters are unique to the cache.
     public init(
         _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, codec: SpillCodec<Value>, manager: ResourceManager,
         limits: SpillLimits = SpillLimits(),
@@ -61,7 +67,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         self.engine = engine
         registration = manager.register(SpillQueuePurgeable(name: "\(cache.name), waiting for \(store.name)", engine))
         watch = manager.observe(from: .critical, "spill of \(cache.name)") { [weak engine] _ in _ = engine?.shed(.max) }
-        // Weakly: the cache outlives its spilling.
+        // Weak: the cache outlives the spilling.
         cache.onRemoval { [weak engine] key, value, reason in
             guard let engine, !CacheInvalidation.isRunning else { return }
             switch reason {
@@ -79,14 +85,16 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         engine.stop()
     }
 
-    /// The value under `key`: the cache's, or else the store's, or else the one that `load` makes; kept in the cache in each case.
+    /// Returns the value under `key` from the cache, else from the store, else from `load`. Inserts the value into
+    /// the cache in each case.
     ///
-    /// One look-up or load a key at a time, as by the cache's own form. A refresh (`refreshAfter`) loads and doesn't ask the store.
+    /// Each key has one look-up or load at a time, as in the cache's own method. A refresh (`refreshAfter`) loads and
+    /// does not query the store.
     ///
-    /// - Throws: what `load` throws, and what the cache's own form does; never anything of the store's.
+    /// - Throws: Errors of `load` and of the cache's own method; never errors of the store.
     public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value) async throws -> Value {
         try await cache.value(forKey: key, tags: tags) { [engine, cache] in
-            // It is there: this is its refresh.
+            // The key is present, so this call is a refresh.
             let found: SpillEngine<Key, Value>.Found = cache.contains(key) ? .unknown : await engine.find(key)
             switch found {
             case .value(let value): return value
@@ -99,9 +107,9 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         }
     }
 
-    /// Keeps `value` under `key` in the cache, and has the store forget what it has there.
+    /// Inserts `value` under `key` into the cache, and removes the key from the store.
     ///
-    /// - Returns: as the cache's `insert`.
+    /// - Returns: The result of the cache's `insert`.
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
         engine.remove(key)
@@ -110,7 +118,7 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
 
     /// Removes the value under `key` from the cache and from the store.
     ///
-    /// - Returns: the cache's.
+    /// - Returns: The value that the cache had.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
         let value = cache.removeValue(forKey: key)
@@ -118,12 +126,12 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
         return value
     }
 
-    /// What came of it.
+    /// Counts of spilling since the start.
     public var statistics: SpillStatistics { engine.statistics }
 }
 
 extension SpilledCache where Value: VolatileStorable {
-    /// Spills what leaves `cache`, written down as in volatile memory.
+    /// Creates a spilled cache that encodes values as in volatile memory.
     public convenience init(
         _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, manager: ResourceManager, limits: SpillLimits = SpillLimits(),
         version: UInt32 = 1,
@@ -133,7 +141,7 @@ extension SpilledCache where Value: VolatileStorable {
     }
 }
 
-/// What waits for a store: the first that is let go of.
+/// The queue of a store as a purgeable: the first to be released.
 private final class SpillQueuePurgeable<Key: Hashable & Sendable, Value: Sendable>: Purgeable {
     let name: String
     let rebuildCost = RebuildCost.trivial

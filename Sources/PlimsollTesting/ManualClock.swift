@@ -1,7 +1,7 @@
 public import Plimsoll
 import Synchronization
 
-/// Time that moves only when told.
+/// A clock that moves only on request.
 public final class ManualClock: Sendable {
     private struct State {
         var now = Duration.zero
@@ -13,13 +13,13 @@ public final class ManualClock: Sendable {
 
     private let state = Mutex(State())
 
-    /// The most by which time moves at once while the process runs: threads look more often than that.
+    /// Largest single step while the process runs: threads check the time more often than that.
     public static let step = Duration.milliseconds(100)
 
-    /// A clock at zero.
+    /// Creates a clock at zero.
     public init() {}
 
-    /// Moves time on as it passes for a process that runs: what becomes due meanwhile is called in its order, within this call.
+    /// Advances time as for a running process. Timers that become due fire in order, within this call.
     public func advance(by duration: Duration) {
         var left = duration
         while left > .zero {
@@ -29,19 +29,19 @@ public final class ManualClock: Sendable {
         }
     }
 
-    /// Moves time on as it passes for a process that is frozen or stopped: at once.
+    /// Advances time as for a frozen or stopped process: in one step.
     public func freeze(for duration: Duration) { move(by: duration) }
 
-    /// The host sleeps and wakes: the time given to managers stands still.
+    /// Simulates sleep of the host: the time given to managers does not advance.
     public func sleepHost(for duration: Duration) {
         state.withLock { $0.asleep += duration }
         tell()
     }
 
-    /// Somebody sets the time of day.
+    /// Simulates a change of the time of day.
     public func setWallClock(by step: Duration) { state.withLock { $0.wall += step } }
 
-    /// The time to give to a manager.
+    /// The time source for a manager.
     public var timekeeper: Timekeeper {
         Timekeeper(
             elapsed: { [self] in state.withLock { $0.now } }, asleep: { [self] in state.withLock { $0.asleep } },
@@ -49,7 +49,7 @@ public final class ManualClock: Sendable {
             wall: { [self] in state.withLock { $0.wall + $0.now + $0.asleep } })
     }
 
-    /// Lets time pass until the task is cancelled.
+    /// Advances time until the task is cancelled.
     package func pass() async {
         while !Task.isCancelled {
             advance(by: Self.step)

@@ -1,7 +1,7 @@
 public import Plimsoll
 import Synchronization
 
-/// State kept in memory, for tests: what a run leaves is there for the next manager that gets the same store.
+/// A state store in memory, for tests. State of one run is available to the next manager that gets the same store.
 public final class MemoryStateStore: StateStore {
     private struct State {
         var kept: [String: (base: [UInt8], deltas: [[UInt8]])] = [:]
@@ -13,7 +13,7 @@ public final class MemoryStateStore: StateStore {
 
     private let state = Mutex(State())
 
-    /// An empty store.
+    /// Creates an empty store.
     public init() {}
 
     public func write(_ name: String, _ bytes: [UInt8]) throws {
@@ -46,19 +46,19 @@ public final class MemoryStateStore: StateStore {
         }
     }
 
-    /// Has every call throw `error` until it is given `nil`.
+    /// Makes every call throw `error`; `nil` ends the failures.
     public func fail(with error: (any Error)?) { state.withLock { $0.failure = error } }
 
-    /// How many wholes were written so far.
+    /// Number of complete states written so far.
     public var writes: Int { state.withLock { $0.writes } }
 
-    /// How many changes were appended so far.
+    /// Number of deltas appended so far.
     public var appends: Int { state.withLock { $0.appends } }
 
-    /// What was set aside, oldest first: the name, why, and the bytes last written under it.
+    /// States set aside, oldest first: the name, the reason, and the bytes last written under the name.
     public var aside: [(name: String, reason: String, bytes: [UInt8])] { state.withLock { $0.aside } }
 
-    /// What is kept.
+    /// Names of the stored states.
     public var names: [String] { state.withLock { $0.kept.keys.sorted() } }
 
     private func change<Result: Sendable>(_ body: (inout State) -> Result) throws -> Result {

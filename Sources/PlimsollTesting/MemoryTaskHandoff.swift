@@ -1,7 +1,7 @@
 public import Plimsoll
 import Synchronization
 
-/// A hand-over store in memory, for tests: several managers that share it are several replicas.
+/// A task hand-over store in memory, for tests. Several managers that share the store act as several replicas.
 public final class MemoryTaskHandoff: TaskHandoff {
     private struct Row {
         var offer: TaskHandoffOffer
@@ -9,7 +9,7 @@ public final class MemoryTaskHandoff: TaskHandoff {
         var attempts: Int
         var fence: Int64 = 1
         var owner: String?
-        /// From when on it may be taken.
+        /// Time from which the task may be taken.
         var due: Duration
         var problem: String?
         var isSetAside = false
@@ -26,18 +26,20 @@ public final class MemoryTaskHandoff: TaskHandoff {
     public let limits: TaskHandoffLimits
     public var name: String { "memory" }
 
+    /// Creates an empty store.
+    ///
     /// - Parameters:
-    ///   - limits: how much it takes.
-    ///   - clock: what leases are measured by; the machine's time by default.
+    ///   - limits: limits of the store.
+    ///   - clock: clock of the leases; the machine's time by default.
     public init(limits: TaskHandoffLimits = TaskHandoffLimits(), clock: ManualClock? = nil) {
         self.limits = limits
         now = clock?.timekeeper.elapsed ?? Timekeeper.running.elapsed
     }
 
-    /// Has every call throw `error` from now on; `nil` for none.
+    /// Makes every call throw `error` from now on; `nil` ends the failures.
     public func fail(with error: TaskHandoffError?) { state.withLock { $0.failure = error } }
 
-    /// What lies there, by name of the task: checkpoints in the order in which they were offered.
+    /// Stored checkpoints by task name, in the order of the offers.
     public var checkpoints: [String: [[UInt8]]] {
         state.withLock { state in
             Dictionary(grouping: state.rows.values.sorted { $0.number < $1.number }, by: \.offer.name).mapValues { $0.map(\.offer.checkpoint) }
@@ -111,7 +113,7 @@ public final class MemoryTaskHandoff: TaskHandoff {
             if let checkpoint { row.offer.checkpoint = checkpoint }
             switch release {
             case .expired(let reason):
-                // The offering itself was no attempt.
+                // The offer itself was not an attempt.
                 row.attempts -= row.fence > 1 ? 1 : 0
                 (row.offer.reason, row.due) = (reason, now)
             case .failed(let problem, let after):

@@ -1,13 +1,14 @@
 public import Plimsoll
 
-/// A pressure history as a drawing, one character a second: `_` normal, `-` warning, `#` critical.
+/// A pressure history as text, one character for each second: `_` normal, `-` warning, `#` critical.
 public struct PressureTrace: Sendable, Hashable, LosslessStringConvertible {
-    /// What the readings show, second by second.
+    /// The levels, second by second.
     public var levels: [PressureLevel]
 
-    /// The history drawn; spaces are ignored.
+    /// Creates a trace from a drawing; spaces are ignored.
     ///
-    /// - Precondition: the drawing holds nothing but `_`, `-`, `#` and spaces. `init?(_:)` of a `Substring` reads untrusted text.
+    /// - Precondition: The drawing contains only `_`, `-`, `#` and spaces. For untrusted text, use `init?(_:)` with a
+    ///   `Substring`.
     public init(_ drawing: String) {
         guard let trace = PressureTrace(drawing[...]) else {
             preconditionFailure("a pressure trace is drawn with _ (normal), - (warning) and # (critical), not \"\(drawing)\"")
@@ -15,7 +16,7 @@ public struct PressureTrace: Sendable, Hashable, LosslessStringConvertible {
         self = trace
     }
 
-    /// The history drawn, or `nil` if it holds other characters.
+    /// Creates a trace from a drawing, or returns `nil` if `drawing` contains other characters.
     public init?(_ drawing: Substring) {
         levels = []
         for character in drawing where character != " " {
@@ -28,10 +29,10 @@ public struct PressureTrace: Sendable, Hashable, LosslessStringConvertible {
         }
     }
 
-    /// The drawing.
+    /// The trace as a drawing.
     public var description: String { levels.map(\.drawn).joined() }
 
-    /// A reading a second of a process under a limit of one gibibyte.
+    /// One reading for each second, of a process under a limit of one gibibyte.
     public var readings: [PressureReading] {
         levels.enumerated().map { second, level in
             let limit = ByteCount.gibibytes(1)
@@ -48,7 +49,7 @@ public struct PressureTrace: Sendable, Hashable, LosslessStringConvertible {
 }
 
 extension PressureLevel {
-    /// The level's character in drawings.
+    /// The character of the level in drawings.
     public var drawn: String {
         switch self {
         case .normal: "_"

@@ -1,7 +1,7 @@
 public import Plimsoll
 
 extension ResourceManager {
-    /// A manager for which time passes by `clock` only.
+    /// Creates a manager that uses the time of `clock` only.
     public convenience init(source: any PressureSource, policy: PressurePolicy = .standard, clock: ManualClock) {
         self.init(source: source, policy: policy, time: clock.timekeeper)
     }

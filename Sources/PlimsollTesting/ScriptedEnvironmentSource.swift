@@ -1,7 +1,7 @@
 public import Plimsoll
 import Synchronization
 
-/// Surroundings that a test sets.
+/// An environment source that a test controls.
 public final class ScriptedEnvironmentSource: EnvironmentSource {
     private struct State {
         var sink: (@Sendable (EnvironmentChange.Kind, Int) -> Void)?
@@ -13,10 +13,10 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
 
     private let state = Mutex(State())
 
-    /// Surroundings in which every kind can be watched, and is `absent`.
+    /// Creates a source in which every kind can be watched, and is `absent`.
     public init() {}
 
-    /// Makes `value` what holds of `kind`, and says so by one raw event, unless it is silent.
+    /// Sets the value of `kind` and sends one raw event, unless the source is silent.
     public func set(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) {
         let sink = state.withLock { state -> (@Sendable (EnvironmentChange.Kind, Int) -> Void)? in
             state.values[kind] = value
@@ -27,10 +27,10 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
         sink?(kind, 1)
     }
 
-    /// Whether events wait until somebody collects them from now on, as they do while a process is frozen.
+    /// Sets whether events wait for `collect()` from now on, as events do while a process is frozen.
     public func setSilent(_ isSilent: Bool) { state.withLock { $0.isSilent = isSilent } }
 
-    /// What is watched now.
+    /// The watched kinds.
     public var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
 
     public func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) { state.withLock { $0.sink = sink } }

@@ -1,14 +1,16 @@
 public import Plimsoll
 import Synchronization
 
-/// A source whose readings a test pushes.
+/// A pressure source with readings that a test pushes.
 ///
-/// The manager's loop turns for each reading at once, and between as often as the manager's pace asks, but at most fifty times a second. Under a
-/// manual clock those turns all see the same time, so they decide nothing new; where time moves as well, ``whileSettled(_:)`` has one turn see both.
+/// The manager's loop runs at once for each reading. Between readings, the loop runs at the manager's pace, but at
+/// most fifty times a second. Under a manual clock those turns all see the same time, so they decide nothing new. If
+/// time moves as well, use ``whileSettled(_:)`` so that one turn sees both changes.
 public final class ScriptedPressureSource: PressureSource {
     private struct State {
         var reading = PressureReading(at: .zero)
-        /// Readings pushed and other calls for the loop to look, and how many of them there were when it last did.
+        /// Number of wake-ups of the loop, by pushed readings and other calls, and the number seen at the loop's last
+        /// reading.
         var calls = 0
         var answered = 0
         var footprint = Footprint()
@@ -19,13 +21,13 @@ public final class ScriptedPressureSource: PressureSource {
 
         var isSettled: Bool { isAsleep && answered == calls }
 
-        /// Lets the loop turn unless it is held, and says whether it may.
+        /// Lets the loop run unless held. Returns true if the loop may run.
         mutating func awake() -> Bool {
             isAsleep = holds > 0
             return !isAsleep
         }
 
-        /// Holds the loop if it has seen all there is, and says whether it did.
+        /// Holds the loop if it is settled. Returns true if the loop was settled.
         mutating func hold() -> Bool {
             if isSettled { holds += 1 }
             return isSettled
@@ -35,23 +37,23 @@ public final class ScriptedPressureSource: PressureSource {
     private let state = Mutex(State())
     private let loop = Parker()
 
-    /// The surroundings, for a test to set.
+    /// The environment source, for a test to set.
     public let surroundings = ScriptedEnvironmentSource()
     public var environment: (any EnvironmentSource)? { surroundings }
 
-    /// A source that sees nothing until something is pushed.
+    /// Creates a source without a reading.
     public init() {}
 
     public var capabilities: Capabilities {
         Capabilities(footing: .announced, signals: [.init("script", isLive: true, "readings pushed by a test")])
     }
 
-    /// Makes `usage` of `limit` the reading, of which `available` can still be allocated; by default what is left.
+    /// Pushes a reading with `usage` of `limit`, and `available` bytes to allocate; by default the rest of the limit.
     public func push(usage: ByteCount, limit: ByteCount, available: ByteCount? = nil) {
         push(PressureReading(at: .zero, boundary: .maximum, limit: limit, usage: usage, available: available, resident: usage))
     }
 
-    /// Makes `reading` the one to be seen; its time is that of the manager's clock when it is read.
+    /// Pushes `reading`. Its time is replaced by the time of the manager's clock at the read.
     public func push(_ reading: PressureReading) {
         state.withLock { state in
             state.reading = reading
@@ -60,17 +62,17 @@ public final class ScriptedPressureSource: PressureSource {
         wake()
     }
 
-    /// What the process is said to occupy from now on, as measured after an action.
+    /// Sets the footprint of the process that is measured after an action.
     public func setFootprint(_ footprint: Footprint) { state.withLock { $0.footprint = footprint } }
 
-    /// Whether reading fails from now on.
+    /// Sets whether reads fail from now on.
     public func fail(_ failing: Bool) {
         state.withLock { $0.isFailing = failing }
         wake()
     }
 
-    /// Returns when the loop has seen the last reading pushed, and what else it was woken for, and waits for another. What it began on other threads may
-    /// still run; what of that has ended and been reported, the loop has seen.
+    /// Waits until the loop has seen the last reading and all wake-ups, and is idle. Work on other threads may still
+    /// run. The loop has seen any such work that has ended and was reported.
     public func settled() async {
         await withCheckedContinuation { continuation in
             let isSettled = state.withLock { state in
@@ -81,7 +83,8 @@ public final class ScriptedPressureSource: PressureSource {
         }
     }
 
-    /// Calls `change` when the loop is ``settled()``, and has it wait meanwhile: of all that changes it sees nothing or everything.
+    /// Calls `change` when the loop is ``settled()``, and holds the loop meanwhile. The loop sees all changes of
+    /// `change` at once.
     ///
     /// ```swift
     /// await source.whileSettled {
@@ -91,7 +94,8 @@ public final class ScriptedPressureSource: PressureSource {
     /// await source.settled()
     /// ```
     ///
-    /// One by one, a turn between them would see the old reading a minute later, and may act on it. `change` must not wait for the loop.
+    /// With separate calls, a turn in between would see the old reading a minute later, and might act on that.
+    /// `change` must not wait for the loop.
     public func whileSettled(_ change: () -> Void) async {
         repeat { await settled() } while !state.withLock { $0.hold() }
         change()

@@ -1,1 +1,1 @@
-// Nothing to call: a program linked with this sets jemalloc up before its main (start.c).
+// Declares nothing: a program linked with this module sets jemalloc up before main (start.c).

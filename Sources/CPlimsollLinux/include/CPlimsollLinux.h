@@ -1,4 +1,5 @@
-// What Glibc's overlay does not reach. Results are those of the system calls: a negative number is an errno, negated.
+// System calls that Swift's Glibc overlay lacks. Results are those of the system calls: a negative number is an errno,
+// negated.
 #ifndef CPLIMSOLL_LINUX_H
 #define CPLIMSOLL_LINUX_H
 #include "environment.h"
@@ -6,19 +7,21 @@
 #include "socket.h"
 #include <stdint.h>
 
-/// An eventfd: non-blocking, closed on exec, zero at first.
+/// Makes an eventfd: non-blocking, closed on exec, zero at first.
 int plimsoll_eventfd(void);
 
-/// Waits until one of the files (an array of `struct pollfd`) is ready or `nanoseconds` have passed; 0 after a signal, too.
+/// Waits until one of the files (an array of `struct pollfd`) is ready or `nanoseconds` have passed; returns 0 after a
+/// signal, too.
 int plimsoll_poll(void *files, unsigned count, int64_t nanoseconds);
 
-/// The magic number of the file system that `path` lies on.
+/// Returns the magic number of the file system that `path` lies on.
 int64_t plimsoll_file_system(const char *path);
 
-/// A non-blocking stream socket connected to the UNIX socket at `path`.
+/// Returns a non-blocking stream socket connected to the UNIX socket at `path`.
 int plimsoll_connect(const char *path);
 
-/// A non-blocking inotify file that becomes readable when somebody writes to one of the paths given to `plimsoll_watch_writes`.
+/// Returns a non-blocking inotify file that becomes readable when a process writes to one of the paths given to
+/// `plimsoll_watch_writes`.
 int plimsoll_watch(void);
 
 /// Adds `path` to a file made by `plimsoll_watch`.

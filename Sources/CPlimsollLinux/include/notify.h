@@ -1,11 +1,12 @@
-// What a process says to its service manager. Results are 0 or more, or a negative errno.
+// Messages to the service manager. Results are 0 or more, or a negative errno.
 #ifndef CPLIMSOLL_NOTIFY_H
 #define CPLIMSOLL_NOTIFY_H
 #include <stddef.h>
 
-/// Sends a datagram with descriptors to the socket at `path`, which is abstract if it begins with "@"; never blocks.
+/// Sends a datagram with descriptors to the socket at `path`, which is abstract if `path` begins with "@"; never
+/// blocks.
 int plimsoll_notify(const char *path, const void *bytes, size_t count, const int *descriptors, int descriptor_count);
 
-/// A file that lies in memory, closed on exec.
+/// Makes a file in memory, closed on exec.
 int plimsoll_memory_file(const char *name);
 #endif

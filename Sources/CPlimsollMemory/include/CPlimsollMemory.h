@@ -1,4 +1,4 @@
-// Memory below the standard library: pages from the kernel, the allocator behind malloc, and what threads see of it.
+// Memory below the standard library: pages from the kernel, the allocator behind malloc, and per-thread reader slots.
 #ifndef CPLIMSOLL_MEMORY_H
 #define CPLIMSOLL_MEMORY_H
 

@@ -1,4 +1,4 @@
-// Who serves malloc in this process, what it holds back, and giving that back to the kernel.
+// The allocator behind malloc in this process, the memory kept there, and the release to the kernel.
 #ifndef CPLIMSOLL_MEMORY_ALLOCATOR_H
 #define CPLIMSOLL_MEMORY_ALLOCATOR_H
 
@@ -14,36 +14,38 @@ enum plimsoll_allocator_kind {
 };
 
 enum plimsoll_ownership {
-    /// It is loaded, but malloc is another's (a sanitizer's, Valgrind's).
+    /// Loaded, but malloc is another allocator's (a sanitizer's, Valgrind's).
     PLIMSOLL_NOT_OWNED,
-    /// It serves the whole process.
+    /// Serves the whole process.
     PLIMSOLL_OWNED,
-    /// It serves the program while the C library goes on using its own: freeing what strdup returned crashes.
+    /// Serves the program while the C library keeps another malloc: freeing what strdup returned crashes.
     PLIMSOLL_SPLIT,
 };
 
 struct plimsoll_allocator {
     enum plimsoll_allocator_kind kind;
     enum plimsoll_ownership ownership;
-    /// Or NULL. Lives as long as the process, as `file` does.
+    /// The version, or NULL. Lives as long as the process, as `file` does.
     const char *version;
-    /// The file that malloc is defined in, or NULL.
+    /// The file that defines malloc, or NULL.
     const char *file;
-    /// The environment told it to return freed pages at once (mimalloc).
+    /// True if the environment makes the allocator return freed pages at once (mimalloc).
     bool returns_at_once;
 };
 
-/// Found once, by the first call, by using it; some 10 us. In a forked child, it also brings back what fork stopped.
+/// Returns the allocator. The first call makes a test allocation; some 10 us. In a forked child, also restarts what
+/// fork stopped.
 const struct plimsoll_allocator *plimsoll_allocator(void);
 
-/// Gives free pages back. Not full: only what costs next to nothing (jemalloc: what is past its decay time; glibc: nothing).
-/// Full: all there are (jemalloc: purge of all arenas; glibc: malloc_trim(0), under the locks of the arenas it walks).
-/// Does nothing where no known allocator owns malloc. Allocates nothing.
+/// Returns free pages to the kernel. Not full: only what costs next to nothing (jemalloc: pages past the decay time;
+/// glibc: nothing). Full: all there are (jemalloc: purge of all arenas; glibc: malloc_trim(0), under the locks of the
+/// arenas it walks). Does nothing if no known allocator owns malloc. Allocates nothing.
 void plimsoll_heap_give_back(bool full);
 
-/// Has glibc map buffers of that many bytes and more on their own, and keep no more than that free at the top of an arena, from now on. By itself glibc raises both
-/// limits to the largest buffer freed so far, up to 32 and 64 MiB (malloc/malloc.c, "dynamic mmap threshold"), and malloc_trim leaves the tops of all arenas but the
-/// main one alone. False where glibc does not own malloc, or where the environment has set either limit.
+/// Makes glibc map buffers of at least that many bytes on their own, and keep no more than that free at the top of an
+/// arena, from now on. By default glibc raises both limits to the largest buffer freed so far, up to 32 and 64 MiB
+/// (malloc/malloc.c, "dynamic mmap threshold"). And malloc_trim leaves the tops of all arenas but the main one alone.
+/// False if glibc does not own malloc, or if the environment has set either limit.
 bool plimsoll_heap_keep_less(size_t bytes);
 
 /// Bytes, as jemalloc defines them: stats.allocated, .active, .resident, .retained.
@@ -51,19 +53,21 @@ struct plimsoll_heap_sample {
     size_t allocated, active, resident, retained;
 };
 
-/// jemalloc only, false elsewhere: 9 us with 9 arenas, 12 us more for each further one. Allocates nothing.
+/// Reads jemalloc's statistics; false elsewhere. 9 us with 9 arenas, 12 us more for each further one. Allocates
+/// nothing.
 bool plimsoll_heap_sample(struct plimsoll_heap_sample *sample);
 
-/// glibc only, false elsewhere: free bytes inside the heap and the number of holes they are in. Walks the free lists under their
-/// locks (measured: 2 us at 500 holes, 22 ms at 200 000), so never on a hot path.
+/// Counts the free bytes inside glibc's heap and the holes they are in; false elsewhere. Walks the free lists under
+/// their locks (measured: 2 us at 500 holes, 22 ms at 200 000), so never on a hot path.
 bool plimsoll_heap_holes(size_t *free_bytes, size_t *holes);
 
-/// jemalloc only, ENOTSUP elsewhere: a background thread, and for the arenas there are and those to come this time until freed
-/// pages are returned (dirty_decay_ms; muzzy_decay_ms becomes 0).
-/// What the operator named in MALLOC_CONF stays as it is. Returns 0 or an errno.
+/// Starts jemalloc's background thread and sets the time until freed pages are returned, for existing and future arenas
+/// (dirty_decay_ms; muzzy_decay_ms becomes 0). ENOTSUP elsewhere. Options that the operator named in MALLOC_CONF stay
+/// as they are. Returns 0 or an errno.
 int plimsoll_jemalloc_tune(long decay_ms);
 
-/// jemalloc's settings in force: whether its background thread runs, and the decay time of arenas to come. False elsewhere.
+/// Reads jemalloc's settings in force: the state of the background thread, and the decay time of future arenas. False
+/// elsewhere.
 bool plimsoll_jemalloc_settings(bool *background_thread, long *decay_ms);
 
 #endif

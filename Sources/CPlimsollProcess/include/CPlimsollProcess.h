@@ -1,5 +1,5 @@
-// What the core asks of its own process and the standard library lacks: a thread of its own,
-// a place to park it, and the last line before it ends.
+// Process functions that the standard library lacks: a thread with blocked signals, parking places, and a final message
+// before exit.
 #ifndef CPLIMSOLL_PROCESS_H
 #define CPLIMSOLL_PROCESS_H
 
@@ -7,41 +7,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Starts a detached thread with all signals blocked, so that the application's handlers never run on it.
-/// `name` holds at most 15 bytes. Returns 0 or the errno of pthread_create.
+/// Starts a detached thread with all signals blocked, so that the application's handlers never run there. `name` holds
+/// at most 15 bytes. Returns 0 or the errno of pthread_create.
 int plimsoll_thread_start(const char *name, void (*body)(void *), void *context);
 
-/// An opaque number that tells threads apart; never 0.
+/// Returns an opaque number that tells threads apart; never 0.
 uintptr_t plimsoll_thread_id(void);
 
-/// A parking place: one thread parks, any thread unparks it. An unpark before the park is kept (once).
+/// A parking place: one thread parks, any thread unparks that one. An unpark before the park is kept (once).
 typedef struct plimsoll_parker plimsoll_parker;
 plimsoll_parker *plimsoll_parker_make(void);
 void plimsoll_parker_free(plimsoll_parker *parker);
-/// Waits for an unpark. A negative time waits for ever. True if unparked, false if the time ran out.
+/// Waits for an unpark. A negative time waits for ever. Returns true if unparked, false if the time ran out.
 bool plimsoll_park(plimsoll_parker *parker, int64_t nanoseconds);
 void plimsoll_unpark(plimsoll_parker *parker);
 
-/// Processors that this process may run on (sched_getaffinity); at least 1.
+/// Returns the number of processors that this process may run on (sched_getaffinity); at least 1.
 int plimsoll_processor_count(void);
 
 /// Lets other threads go first (sched_yield).
 void plimsoll_yield(void);
 
-/// Time of day in nanoseconds since 1970 (CLOCK_REALTIME).
+/// Returns the time of day in nanoseconds since 1970 (CLOCK_REALTIME).
 int64_t plimsoll_wall_clock(void);
 
-/// Writes `line` to standard error without allocating and ends the process at once: no exit handler runs,
-/// since any of them may need memory or a lock that is not to be had.
+/// Writes `line` to standard error without allocating and ends the process at once. No exit handler runs, because any
+/// of them may need memory or a lock that is unavailable.
 _Noreturn void plimsoll_exit(int status, const char *line, size_t length);
 
-/// PR_SET_DUMPABLE: whether a core dump may be written and others of the same user may look into this process. Returns 0 or the errno.
+/// PR_SET_DUMPABLE: allows or forbids core dumps, and inspection by other processes of the same user. Returns 0 or the
+/// errno.
 int plimsoll_set_dumpable(bool dumpable);
 
 /// PR_GET_DUMPABLE.
 bool plimsoll_is_dumpable(void);
 
-/// getenv: the value of an environment variable, or NULL.
+/// getenv: returns the value of an environment variable, or NULL.
 const char *plimsoll_environment(const char *name);
 
 #endif

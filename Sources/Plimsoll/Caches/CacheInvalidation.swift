@@ -1,7 +1,8 @@
-/// Tells a removal listener why an entry leaves where `RemovalReason` doesn't: memory that is short and a tag whose entries are no longer true both purge.
+/// Tells a removal listener why an entry leaves where `RemovalReason` does not: both memory pressure and
+/// invalidation by tag purge entries.
 ///
-/// Whoever keeps what a cache lets go of keeps the first and must forget the second.
+/// A second-level store keeps entries purged under pressure, and must forget entries that are no longer true.
 package enum CacheInvalidation {
-    /// Whether this thread takes entries out because of what they say, not for their bytes.
+    /// True if this thread removes entries because their content is invalid, not to release their bytes.
     @TaskLocal package static var isRunning = false
 }

@@ -1,4 +1,4 @@
-/// How long a cache keeps its values, in nanoseconds.
+/// Lifetimes of a cache's values, in nanoseconds.
 @frozen @usableFromInline
 struct CacheLifetime: Sendable {
     @usableFromInline let timeToLive: Int64?
@@ -14,7 +14,7 @@ struct CacheLifetime: Sendable {
     var isLimited: Bool { timeToLive != nil || idleTime != nil || refreshAfter != nil }
 }
 
-/// When an entry that comes in now will have to go.
+/// Deadlines of an entry that is inserted now.
 @usableFromInline
 struct CacheTimes: Sendable {
     @usableFromInline var now: Int64
@@ -26,7 +26,7 @@ extension PurgeableCache {
     @usableFromInline
     var now: Int64 { time.elapsed().inNanoseconds }
 
-    /// When what is put in now has to go; `nil` if nothing in this cache ever has.
+    /// Returns the deadlines of an entry inserted now; `nil` if no entry of this cache expires.
     @inlinable @inline(__always)
     func times(_ timeToLive: Duration?) -> CacheTimes? {
         if timeToLive == nil, !counters.has(.expiry) { return nil }

@@ -1,51 +1,52 @@
-/// Why an entry left a cache.
+/// The reason why an entry left a cache.
 public enum RemovalReason: String, Sendable, Hashable {
-    /// To make room under the cache's limit, or because memory had none for it to grow.
+    /// Evicted to make room under the limit, or because memory had no room for the cache to grow.
     case evicted
-    /// Its time to live had passed.
+    /// The time to live had passed.
     case expired
     /// Released under memory pressure, or purged by tag.
     case purged
-    /// The kernel took its pages.
+    /// The kernel reclaimed the entry's pages.
     case droppedByKernel
-    /// Another value came under its key.
+    /// Another value was inserted under the key.
     case replaced
-    /// Somebody removed it.
+    /// Removed by a call.
     case removed
 }
 
-/// What a cache has done since it was made.
+/// Counts of a cache's operations since creation.
 public struct CacheStatistics: Sendable, Hashable {
     /// Look-ups that found a value.
     public var hits = 0
-    /// Look-ups that did not.
+    /// Look-ups that found no value.
     public var misses = 0
-    /// Entries that left to make room.
+    /// Entries evicted to make room.
     public var evictions = 0
     /// Entries released under pressure or purged by tag.
     public var purged = 0
-    /// Entries whose pages the kernel took.
+    /// Entries whose pages the kernel reclaimed.
     public var droppedByKernel = 0
-    /// Entries that left because their time had passed.
+    /// Entries that expired.
     public var expired = 0
-    /// Values that left because another came under their key.
+    /// Values replaced by another value under the same key.
     public var replaced = 0
-    /// Inserts that were refused: for their cost, or for want of room. What is not kept because it was removed or revoked while it was loaded is not among them.
+    /// Inserts refused because of their cost or for lack of room. Values that were removed or revoked while being
+    /// loaded do not count.
     public var rejected = 0
-    /// Loads that made a value, or values, if they were asked for many at once.
+    /// Loads that succeeded. A load of many keys counts once.
     public var loads = 0
-    /// Loads that threw, those of cancelled callers included.
+    /// Loads that threw, including those of cancelled callers.
     public var loadFailures = 0
-    /// How long the loads that made something took together.
+    /// Total time of the loads that succeeded.
     public var loadTime = Duration.zero
     /// Sum of the costs of the entries held, in bytes.
     public var byteCount = 0
     /// Number of entries held.
     public var count = 0
 
-    /// Nothing done yet.
+    /// Creates statistics with all counts zero.
     public init() {}
 
-    /// Share of look-ups that found a value, in `0...1`; zero before the first.
+    /// Share of look-ups that found a value, in `0...1`; zero before the first look-up.
     public var hitRatio: Double { hits + misses == 0 ? 0 : Double(hits) / Double(hits + misses) }
 }

@@ -1,34 +1,38 @@
 import Synchronization
 
-/// What registered caches have taken, known exactly and at once: the one signal no outside daemon can have.
+/// Exact and immediate sum of the bytes that registered caches have taken: the one signal no outside daemon can
+/// have.
 ///
-/// After every reading the manager says how much more they may take until the next. A cache that would take more
-/// evicts as much of its own instead of growing, so caches by themselves never cross the line; and half-way there
-/// the manager is woken to look again.
+/// After every reading, the manager sets an allowance until the next reading. A cache that would exceed the
+/// allowance evicts as many of its own bytes instead of growing. Caches alone therefore never cross the line. At
+/// half of the allowance the manager is woken to read again.
 public final class ChargeMeter: Sendable {
     // Relaxed everywhere: each number stands for itself and publishes no other memory. A charge that misses a new
-    // ceiling by an instant is bounded by one entry a thread, and the next reading sees it.
+    // ceiling by an instant is bounded by one entry per thread, and the next reading sees that charge.
     private let held = Atomic<Int>(0)
     private let ceiling = Atomic<Int>(Int.max)
     private let bell = Atomic<Int>(Int.max)
     private let ringsWhenRefusing: Bool
     private let wake: @Sendable () -> Void
 
-    /// - Parameter ringsWhenRefusing: whether a charge that is refused wakes the manager as well. Not where refusals are the rule and nothing hangs on them:
-    ///   a holder of volatile memory that asks for more than there is would wake it each time.
+    /// Creates a meter.
+    ///
+    /// - Parameter ringsWhenRefusing: true if a refused charge wakes the manager as well. Set to false where
+    ///   refusals are normal and harmless: a purgeable with volatile memory that asks for more than there is would
+    ///   wake the manager each time.
     init(ringsWhenRefusing: Bool = true, wake: @escaping @Sendable () -> Void) {
         self.ringsWhenRefusing = ringsWhenRefusing
         self.wake = wake
     }
 
-    /// Bytes declared and not given back. Caches registered while others insert may leave it off by what was under way;
-    /// nothing but the pace of looking depends on it, since room is counted from one reading to the next.
+    /// Bytes declared and not released. Off by the inserts in progress if a cache is registered while other threads
+    /// insert. Only the polling pace depends on the value, because room is counted from one reading to the next.
     public var heldBytes: ByteCount { ByteCount(held.load(ordering: .relaxed)) }
 
     /// Declares `count` bytes if there is room for them.
     ///
-    /// - Returns: whether they were declared. If not, make room by evicting, or do without.
-    /// - Complexity: one atomic compare-exchange; wakes the manager at most once a reading.
+    /// - Returns: true if the bytes were declared. If false, evict to make room, or do without.
+    /// - Complexity: one atomic compare-and-swap; wakes the manager at most once per reading.
     public func take(_ count: Int) -> Bool {
         var now = held.load(ordering: .relaxed)
         while true {
@@ -46,27 +50,29 @@ public final class ChargeMeter: Sendable {
         }
     }
 
-    /// Declares `count` bytes whether or not there is room: for what is already there.
+    /// Declares `count` bytes even without room, for memory that is already held.
     public func takeAnyway(_ count: Int) { held.wrappingAdd(count, ordering: .relaxed) }
 
-    /// Gives back `count` bytes declared before.
+    /// Releases `count` bytes declared before.
     public func give(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 
-    /// Bytes that may be taken now without giving any back.
+    /// Bytes that may be taken now without releasing any.
     var room: Int {
         let (room, overflow) = ceiling.load(ordering: .relaxed).subtractingReportingOverflow(held.load(ordering: .relaxed))
         return overflow ? Int.max : max(0, room)
     }
 
     private func ring() {
-        // Whoever disarms the bell rings it: one wake-up a reading.
+        // Only the thread that disarms the wake-up sends it: one wake-up per reading.
         if bell.exchange(Int.max, ordering: .relaxed) != Int.max { wake() }
     }
 
-    /// Sets how much more may be taken until the next reading, counted from `mark`, the bytes held when that reading was begun.
+    /// Sets how much more may be taken until the next reading. The allowance counts from `mark`, the bytes held
+    /// when that reading began.
     func allow(_ allowance: ByteCount, since mark: ByteCount) {
         ceiling.store((mark + allowance).bytes, ordering: .relaxed)
-        // With no room at all every charge would ring, thousands of times a second, and tell nothing: the pace looks often enough then.
+        // With no room at all, every charge would wake the manager, thousands of times a second, to no use. The
+        // manager polls often enough then.
         let isSilent = allowance == .max || allowance == .zero
         bell.store(isSilent ? Int.max : (mark + allowance * 0.5).bytes, ordering: .relaxed)
     }

@@ -1,4 +1,4 @@
-/// Callers in line for a load, first come first: a queue that is tidied of cancelled callers as it grows.
+/// A first-in, first-out queue of callers that wait for a load. Cancelled callers are removed as the queue grows.
 struct LoadLine<Value: Sendable> {
     typealias Waiter = LoadWaiter<Value>
 
@@ -8,17 +8,17 @@ struct LoadLine<Value: Sendable> {
     private var tidiesAt = leastToTidy
     private static var leastToTidy: Int { 64 }
 
-    /// Number of callers in line, such as were cancelled and not tidied away yet included.
+    /// Number of callers in line, including cancelled callers that are not removed yet.
     var count: Int { line.count - first }
 
-    /// Those in line.
+    /// The callers in line.
     var waiters: [Waiter] { line[first...].compactMap { $0 } }
 
-    /// Puts `waiter` at the end.
+    /// Appends `waiter`.
     ///
-    /// - Returns: cancelled callers that are in line no more; to be let go of outside any lock.
-    /// - Complexity: O(1), amortized: the line is gone through each time it has doubled, so that a load which hangs while callers give up and come again
-    ///   keeps no more than twice those who still wait.
+    /// - Returns: cancelled callers that were removed from the line; release them outside any lock.
+    /// - Complexity: O(1), amortized. Cancelled callers are removed each time the line has doubled. Even if a
+    ///   load hangs while callers give up and retry, the line holds at most twice the callers that still wait.
     mutating func append(_ waiter: Waiter) -> [Waiter] {
         var gone: [Waiter] = []
         if line.count >= tidiesAt {
@@ -31,7 +31,7 @@ struct LoadLine<Value: Sendable> {
         return gone
     }
 
-    /// Takes out who came first; `nil` if there is nobody.
+    /// Removes and returns the first caller; `nil` if there is none.
     ///
     /// - Complexity: O(1).
     mutating func popFirst() -> Waiter? {

@@ -1,14 +1,15 @@
 import Synchronization
 
-/// How a cache's loads went.
+/// Outcomes and times of a cache's loads.
 struct LoadRecord: ~Copyable, Sendable {
-    // Relaxed everywhere: numbers that publish nothing else. Read one after another, they may be apart by what ends meanwhile.
+    // Relaxed everywhere: numbers that publish nothing else. Read one after another, they may differ by the loads
+    // that end meanwhile.
     private let loads = Atomic<Int>(0)
     private let failures = Atomic<Int>(0)
     private let nanoseconds = Atomic<Int64>(0)
     private let rate = Atomic<UInt64>(RebuildRate().bits)
 
-    /// One that made values of that cost.
+    /// Adds a load that made values with a total cost of `bytes`.
     func add(_ took: Duration, bytes: Int) {
         loads.wrappingAdd(1, ordering: .relaxed)
         nanoseconds.wrappingAdd(took.inNanoseconds, ordering: .relaxed)
@@ -22,7 +23,7 @@ struct LoadRecord: ~Copyable, Sendable {
         }
     }
 
-    /// One that threw.
+    /// Adds a load that threw.
     func addFailure() { failures.wrappingAdd(1, ordering: .relaxed) }
 
     func tell(_ statistics: inout CacheStatistics) {

@@ -1,20 +1,20 @@
 import Synchronization
 
-/// What whoever waits for somebody else's load is told.
+/// The result delivered to callers that wait for another caller's load.
 enum LoadOutcome<Value: Sendable>: Sendable {
     case value(Value)
     case failure(any Error)
-    /// The load of many keys brought nothing for this one.
+    /// The load of many keys returned nothing for this key.
     case absent
-    /// Whoever loaded was cancelled: load yourself.
+    /// The loading caller was cancelled: this waiter takes over the load.
     case yours
-    /// Whoever loaded was cancelled and another loads now, or nobody: ask again.
+    /// The loading caller was cancelled. Ask again: another caller may be loading now, or none.
     case again
     /// The waiter itself was cancelled.
     case cancelled
 }
 
-/// A caller in line: a task that is suspended, or a thread that is parked. Whoever settles it first wins.
+/// A caller in line: a suspended task or a parked thread. The first call that settles the waiter wins.
 final class LoadWaiter<Value: Sendable>: Sendable {
     private enum State {
         case new
@@ -24,12 +24,12 @@ final class LoadWaiter<Value: Sendable>: Sendable {
     }
 
     private let state = Mutex(State.new)
-    /// Whether it takes the load over if its turn comes.
+    /// True if the waiter takes over the load when its turn comes.
     private let mayLead: Bool
 
     init(mayLead: Bool) { self.mayLead = mayLead }
 
-    /// Waits in a task.
+    /// Waits in a task for the outcome.
     func wait() async -> LoadOutcome<Value> {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -40,7 +40,7 @@ final class LoadWaiter<Value: Sendable>: Sendable {
         }
     }
 
-    /// Waits on the calling thread.
+    /// Blocks the calling thread until there is an outcome.
     func park() -> LoadOutcome<Value> {
         let parker = Parker()
         while true {
@@ -59,7 +59,7 @@ final class LoadWaiter<Value: Sendable>: Sendable {
         return nil
     }
 
-    /// False if it had been settled before.
+    /// Settles the waiter with `outcome`. Returns false if the waiter was settled before.
     func settle(_ outcome: LoadOutcome<Value>) -> Bool {
         let before = state.withLock { state in
             let before = state
@@ -78,14 +78,14 @@ final class LoadWaiter<Value: Sendable>: Sendable {
         }
     }
 
-    /// Whether somebody has settled it.
+    /// True if the waiter has been settled.
     var isSettled: Bool {
         state.withLock { state in
             if case .settled = state { true } else { false }
         }
     }
 
-    /// Hands it the load. False if somebody else must take it.
+    /// Offers the load to the waiter. Returns false if another caller must take over the load.
     func offer() -> Bool {
         guard mayLead else {
             _ = settle(.again)
@@ -95,7 +95,7 @@ final class LoadWaiter<Value: Sendable>: Sendable {
     }
 }
 
-/// Somebody who loads. What is done within the load, child tasks included, knows it by a task-local value.
+/// Identifies a running load. Code within the load, child tasks included, finds the token in a task-local value.
 final class LoadToken: Sendable {
     @TaskLocal static var current: LoadToken?
 
@@ -112,9 +112,9 @@ final class LoadToken: Sendable {
     }
 }
 
-/// A load has asked the cache for the very key that it is to load, and would wait for itself for ever.
+/// An error thrown when a load asks the cache for the same key, which would wait for itself for ever.
 public struct RecursiveLoadError: Error, Sendable, CustomStringConvertible {
-    /// Which key it was.
+    /// A message that names the key.
     public let description: String
 
     init(_ key: some Sendable) {

@@ -1,44 +1,50 @@
-/// Something that holds memory and can let go of it.
+/// An object that holds memory and can release that memory.
 ///
-/// A manager calls it on a thread of its own, never under a lock. Everything may be called from any thread.
+/// A manager calls a purgeable on the manager's own thread, never under a lock. All members may be called from any
+/// thread.
 public protocol Purgeable: AnyObject, Sendable {
-    /// How reports name it.
+    /// The name shown in reports.
     var name: String { get }
 
-    /// What it costs to make its contents again.
+    /// Cost of making the contents again.
     var rebuildCost: RebuildCost { get }
 
-    /// Bytes that `release` could let go of now.
+    /// Bytes that `release` could release now.
     var heldBytes: Int { get }
 
-    /// Lets go of at least `target` bytes, what is least worth keeping first, or of everything if it holds less.
+    /// Releases at least `target` bytes, the least valuable first, or everything if less is held.
     ///
-    /// - Returns: bytes let go of. The manager measures what the kernel got back on its own.
+    /// - Returns: the bytes released. The manager itself measures how much the kernel got back.
     func release(_ target: Int) -> Int
 
-    /// Lets go of what it keeps ready besides its contents, such as spare buffers. On the way to the background; handles and contents stay good (C88).
+    /// Releases memory kept ready besides the contents, such as spare buffers. Called on the way to the background.
+    /// Handles and contents stay valid (C88).
     ///
-    /// - Returns: bytes let go of. Does nothing unless implemented.
+    /// - Returns: the bytes released. The default does nothing.
     func dropSpares() -> Int
 
-    /// Asks it to stay within `limit` from now on without freeing for it; `nil` lifts the restriction. Does nothing unless implemented.
+    /// Asks the purgeable to stay within `limit` from now on, without releasing anything for that. `nil` lifts the
+    /// restriction. The default does nothing.
     func restrict(to limit: ByteCount?)
 
-    /// Nanoseconds that it takes to make a byte of its contents again, as observed; `nil` if that isn't known. Among holders of one `rebuildCost` those are asked
-    /// first for which it is least; one that doesn't know stands in their middle. `nil` unless implemented.
+    /// Observed time to make a byte of the contents again, in nanoseconds; `nil` if unknown. Among purgeables of
+    /// one `rebuildCost`, the cheapest to rebuild are asked first. Purgeables with an unknown rebuild time rank at
+    /// the median. The default is `nil`.
     ///
-    /// Asked before each pass.
+    /// Read before each pass.
     var rebuildTimePerByte: Double? { get }
 
-    /// Whether it is asked to release under pressure. One that isn't is registered for the rest: it is named in what a manager reports, its bytes are counted, and
-    /// it grows only while memory has room if it declares what it takes. True unless implemented.
+    /// True if a manager may ask the purgeable to release under pressure. A purgeable that returns false is
+    /// registered for the rest: its name appears in the manager's reports, and its bytes are counted. If its
+    /// charges are declared, its growth is bounded by the room in memory. The default is true.
     ///
-    /// Asked once, when it is registered.
+    /// Read once, at registration.
     var releasesUnderPressure: Bool { get }
 
-    /// Called once when it is registered, with the meter on which it may declare what it takes and gives back.
+    /// Attaches the meter on which the purgeable may declare the bytes taken and released. Called once, at
+    /// registration.
     ///
-    /// - Returns: whether it declares everything it holds there; false unless implemented.
+    /// - Returns: true if all memory held is declared on the meter. The default is false.
     func attach(_ meter: ChargeMeter) -> Bool
 }
 
@@ -50,7 +56,7 @@ extension Purgeable {
     public func attach(_ meter: ChargeMeter) -> Bool { false }
 }
 
-/// Two closures as a `Purgeable`: an adapter for what has caches of its own.
+/// A `Purgeable` made of two closures: an adapter for code that has its own caches.
 final class ClosurePurgeable: Purgeable {
     let name: String
     let rebuildCost: RebuildCost

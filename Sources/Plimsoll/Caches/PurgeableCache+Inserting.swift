@@ -1,18 +1,18 @@
 public import Synchronization
 
 extension PurgeableCache {
-    /// How an attempt to put something in has ended.
+    /// Outcome of one attempt to insert.
     @usableFromInline
     enum Attempt: Sendable {
         case done(splits: Bool)
-        /// Not revoked, but there is not enough room in this shard.
+        /// The load is not revoked, but this shard has too little room.
         case lacksRoom
         case refused
-        /// What it was loaded for is there no more.
+        /// The entry that the value was loaded for is gone.
         case revoked
     }
 
-    /// What leaves for one insert: nearly always one entry or none.
+    /// Entries that leave for one insert: nearly always one or none.
     @usableFromInline
     struct Leaving: ~Copyable {
         @usableFromInline var first: CacheEntry<Key, Value>?
@@ -31,7 +31,10 @@ extension PurgeableCache {
         }
     }
 
-    /// - Parameter load: the load that brought it; what was revoked meanwhile, or was to replace what is gone, is not kept.
+    /// Inserts `value` under `key` at `cost`.
+    ///
+    /// - Parameter load: the load that made the value. The value is not kept if the load was revoked or the entry
+    ///   to replace is gone.
     @inlinable @inline(never)
     func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
         guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
@@ -65,7 +68,7 @@ extension PurgeableCache {
         }
     }
 
-    /// In a locked shard: makes room there, and puts it in.
+    /// Makes room in a locked shard and inserts the value there.
     @inlinable @inline(__always)
     func put(
         _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
@@ -81,7 +84,7 @@ extension PurgeableCache {
         return .done(splits: false)
     }
 
-    /// What is not as simple as one that goes for another.
+    /// Slow path of `put`: handles all cases but one eviction for one insert.
     @inlinable @inline(never)
     func makeRoomAndPut(
         _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ found: UInt32?, _ shard: CacheShard,
@@ -91,12 +94,12 @@ extension PurgeableCache {
         while true {
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
-            // Where much is pinned nothing goes before it is known to be enough.
+            // With many pinned entries, evict nothing before there is known to be enough.
             if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
             guard let victim = table.evict(over: part(table.depth)) else { return .lacksRoom }
             room.hasEvicted = true
             room.held &+= victim.cost
-            // Whoever has lowered the bound waits for what is more than we need.
+            // A thread that has lowered the bound waits for the surplus.
             if room.held > room.wanted { giveUpSurplus(&room) }
             let isExisting = victim.slot == existing
             if isExisting { existing = nil }
@@ -113,7 +116,7 @@ extension PurgeableCache {
         return .done(splits: table.count >= Self.splitCount && table.depth < directory.depth)
     }
 
-    /// Puts key and value into `slot`, which is empty, with what else is to be kept of it.
+    /// Writes key, value, tags and times into the empty `slot`.
     @inlinable @inline(__always)
     func fill(
         _ slot: UInt32, _ value: Value, _ key: Key, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable
@@ -123,11 +126,13 @@ extension PurgeableCache {
         if let times { table.setTimes(slot, times.times, at: times.now) }
     }
 
-    /// What a shard of `depth` has to have for something to go from there for a newcomer: its part. What is larger than that comes from all.
+    /// Returns the share that a shard of `depth` must exceed before an insert evicts there. Larger entries evict
+    /// from all shards.
     @inlinable @inline(__always)
     func part(_ depth: UInt32) -> Int { counters.total.pointee.load(ordering: .relaxed) &>> (depth &+ 1) }
 
-    /// The slot of what goes for a newcomer of the same cost, where it is just that: then the total stays as it is.
+    /// Returns the slot of a victim whose cost equals the newcomer's, if one eviction suffices. The total then
+    /// stays the same.
     @inlinable @inline(__always)
     func renew(_ hash: UInt32, _ empty: UInt32, _ cost: Int, _ table: inout CacheTable) -> UInt32? {
         let free = counters.bound.pointee.load(ordering: .relaxed) &- counters.total.pointee.load(ordering: .relaxed)
@@ -135,7 +140,7 @@ extension PurgeableCache {
         return table.renew(hash, empty, cost: cost, over: part(table.depth))
     }
 
-    /// Takes out some whose time has passed: they make room, too.
+    /// Takes out some expired entries, which also makes room.
     @inlinable
     func expire(at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving) {
         for _ in 0..<16 {
@@ -146,7 +151,7 @@ extension PurgeableCache {
         }
     }
 
-    /// Another value for what is in `slot`, for which room has been made.
+    /// Replaces the entry in `slot`. Room has been reserved.
     @inlinable
     func replace(
         _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
@@ -161,7 +166,7 @@ extension PurgeableCache {
         if let times { table.setTimes(slot, times.times, at: times.now) }
     }
 
-    /// Empties `slot`, which has been unlisted.
+    /// Empties `slot`, which is unlisted already.
     @inlinable @inline(__always)
     func discard(_ slot: UInt32, cost: Int, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: cost, reason, &leaving)
@@ -173,7 +178,8 @@ extension PurgeableCache {
         }
     }
 
-    /// Moves key and value of `pair` to where they may die; trivial ones that nobody wants to hear of just go.
+    /// Moves key and value of `pair` out, to be destroyed after the lock. Trivial pairs are dropped if there is no
+    /// listener.
     @inlinable @inline(__always)
     func keep(_ pair: UnsafeMutableRawPointer, cost: Int, _ reason: RemovalReason, _ leaving: inout Leaving) {
         if Layout.isTrivial, !hasListeners { return }

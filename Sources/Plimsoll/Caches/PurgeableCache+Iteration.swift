@@ -1,14 +1,15 @@
 import Synchronization
 
 extension PurgeableCache {
-    /// Copies of at most `count` entries in the order in which they would leave if nobody asked for any of them: those about to go first.
+    /// Returns copies of at most `count` entries, next to be evicted first, as if no entry were used again.
     ///
-    /// Looking is no use of an entry. What comes and goes meanwhile may be in it or not; across shards the order is by the place within each.
+    /// Does not count as a use. Entries inserted or removed meanwhile may or may not be included. Across shards,
+    /// entries are ordered by their relative position in the shard.
     ///
-    /// - Complexity: O(entries); each shard is locked once, for as long as it takes to copy what is wanted of it.
+    /// - Complexity: O(entries). Each shard is locked once, while its entries are copied.
     public func coldest(_ count: Int = .max) -> [(key: Key, value: Value)] { entries(count) { $0.order() }.map { ($0.key, $0.value) } }
 
-    /// The same from the other end: those that would stay longest first.
+    /// Returns copies of at most `count` entries, last to be evicted first.
     public func hottest(_ count: Int = .max) -> [(key: Key, value: Value)] { entries(count) { $0.order().reversed() }.map { ($0.key, $0.value) } }
 
     struct Copy {
@@ -17,7 +18,7 @@ extension PurgeableCache {
         var cost: Int
         var tags: [String]
         var expires: Int64
-        /// Where in the order of its shard, from 0 to 1.
+        /// Position in the order of the shard, from 0 to 1.
         var rank: Double
     }
 
@@ -44,7 +45,8 @@ extension PurgeableCache {
 }
 
 extension CacheTable {
-    /// All slots in use, as they would leave: of each queue those that have not been used since they came into it, and then the others.
+    /// Returns all slots in use in the order of eviction. First come the slots of each queue without a use since
+    /// they entered the queue, then the others.
     borrowing func order() -> [UInt32] {
         var order: [UInt32] = []
         order.reserveCapacity(count)

@@ -1,21 +1,25 @@
 extension PurgeableCache {
-    /// The value under `key`, or else the one that `load` makes, which is then kept.
+    /// Returns the value under `key`, or else the value that `load` makes, which is then kept.
     ///
-    /// However many callers ask for the same key, here or with the loads of other forms, one load runs. If it throws, all who wait get the error; if its caller was
-    /// cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
+    /// Single flight: at most one load per key runs, for all callers of any loading method. If the load throws, all
+    /// waiting callers get the error. If its caller is cancelled, the next caller in line loads. Nothing is kept of
+    /// a load that threw, nor of a load that began before one of its tags was purged.
     ///
-    /// A value older than the cache's `refreshAfter` is returned and loaded anew beside that, in one task however many ask. It keeps its tags. If that load throws, the
-    /// value stays, and the next attempt is made once `refreshAfter` has passed again. What it brings is kept only if the entry is still the one it was begun for: not
-    /// after a removal, a purge, an eviction or another insert.
+    /// A value older than the cache's `refreshAfter` is returned, and one background task reloads the value, for
+    /// all callers. The value keeps its tags. If that load throws, the value stays, and the next attempt follows
+    /// after another `refreshAfter`. The new value is kept only if the entry is still the same: not after a
+    /// removal, a purge, an eviction or another insert.
     ///
     /// - Parameters:
-    ///   - key: what it is looked up by.
-    ///   - tags: names under which `purge(tag:)` finds it.
-    ///   - load: makes the value.
-    /// - Returns: the value, also if it could not be kept.
-    /// - Throws: what `load` throws; `CancellationError` to a caller that was cancelled while it waited; `RecursiveLoadError` if `load`, or a task that has
-    ///   inherited its task-local values, asks for the same key by a form that loads. Two loads that ask for each other's keys wait for ever.
-    /// - Complexity: O(1) and the load; a hit neither waits nor takes a lock that `value(forKey:)` doesn't.
+    ///   - key: the key for look-ups.
+    ///   - tags: names under which `purge(tag:)` finds the entry.
+    ///   - load: a closure that makes the value.
+    /// - Returns: the value, even if the cache could not keep the value.
+    /// - Throws: errors of `load`; `CancellationError` if the caller was cancelled while waiting;
+    ///   `RecursiveLoadError` if `load`, or a task that has inherited its task-local values, calls a loading method
+    ///   with the same key. Two loads that ask for each other's keys wait for ever.
+    /// - Complexity: O(1) plus the load. A hit neither waits nor takes a lock that `value(forKey:)` does not
+    ///   take.
     public func value(
         forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
@@ -31,7 +35,7 @@ extension PurgeableCache {
         }
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
-            // Loaded by somebody else between our miss and our turn.
+            // Another caller loaded the value between this caller's miss and its turn.
             if let value = peek(key) { return value }
             return try await taggedLoads.during([key], tags) { tagged in
                 let (value, cost) = try await timed(key, load)
@@ -41,19 +45,21 @@ extension PurgeableCache {
         }
     }
 
-    /// Returns the value under `key`, or else the one that `load` makes, which is then kept; blocks the calling thread meanwhile.
+    /// Returns the value under `key`, or else the value that `load` makes, which is then kept. Blocks the calling
+    /// thread meanwhile.
     ///
-    /// For threads that may block. Call `value(forKey:orLoad:)` from asynchronous code: a thread of Swift's cooperative pool that waits here is missing
-    /// there. Both forms share their loads, so a thread may wait for the load of a task, and a task for that of a thread. A value older than `refreshAfter`
-    /// is returned without a refresh.
+    /// For threads that may block. Call `value(forKey:orLoad:)` from asynchronous code: a blocked thread of Swift's
+    /// cooperative pool is missing there. Both methods share their loads, so a thread may wait for a task's load,
+    /// and a task for a thread's. A value older than `refreshAfter` is returned without a refresh.
     ///
     /// - Parameters:
-    ///   - key: what it is looked up by.
-    ///   - tags: names under which `purge(tag:)` finds it.
-    ///   - load: makes the value, on the calling thread.
-    /// - Returns: the value, also if it could not be kept.
-    /// - Throws: what `load`, or the load waited for, throws; `RecursiveLoadError` if `load` asks for the same key by a form that loads.
-    /// - Complexity: O(1) and the load.
+    ///   - key: the key for look-ups.
+    ///   - tags: names under which `purge(tag:)` finds the entry.
+    ///   - load: a closure that makes the value, on the calling thread.
+    /// - Returns: the value, even if the cache could not keep the value.
+    /// - Throws: errors of `load` or of the load waited for; `RecursiveLoadError` if `load` calls a loading
+    ///   method with the same key.
+    /// - Complexity: O(1) plus the load.
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
@@ -70,23 +76,25 @@ extension PurgeableCache {
             })
     }
 
-    /// The values under `keys`, each of which thereby counts as used; what is missing, or has expired, is not among them.
+    /// Returns the values under `keys` and counts each as used. Missing and expired values are left out.
     ///
     /// - Complexity: O(number of keys).
     public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] { lookUp(keys).found }
 
-    /// The values under `keys`; those that are missing are made by one call of `load` and then kept.
+    /// Returns the values under `keys`. One call of `load` makes the missing values, which are then kept.
     ///
-    /// What somebody else is loading just then is waited for instead, and who asks meanwhile for what this call loads waits for it. If a load waited for throws, so does
-    /// this; if its caller was cancelled, `load` is called once more for what nobody took over.
+    /// Keys that another caller is loading are waited for instead. Other callers that ask for keys of this call
+    /// wait for this load. If a load waited for throws, so does this method. If its caller was cancelled, `load` is
+    /// called once more for the keys that no other caller took over.
     ///
     /// - Parameters:
-    ///   - keys: as often as they occur, each is looked up and loaded once.
-    ///   - tags: names under which `purge(tag:)` finds what is loaded.
-    ///   - load: gets the missing keys in the order of `keys`. What it doesn't return is absent from the result, and whoever waits for one of those alone loads by
-    ///     itself; what it returns besides is ignored.
-    /// - Throws: as `value(forKey:tags:orLoad:)`.
-    /// - Complexity: O(number of keys) and the loads.
+    ///   - keys: the keys; duplicates are looked up and loaded once.
+    ///   - tags: names under which `purge(tag:)` finds the loaded entries.
+    ///   - load: a closure that gets the missing keys in the order of `keys`. Keys without a loaded value are
+    ///     absent from the result, and a caller that waits for such a key alone loads by itself. Values for other
+    ///     keys are ignored.
+    /// - Throws: errors as for `value(forKey:tags:orLoad:)`.
+    /// - Complexity: O(number of keys) plus the loads.
     public func values(
         forKeys keys: some Sequence<Key>, tags: [String] = [], orLoad load: ([Key]) async throws -> [Key: Value]
     ) async throws -> [Key: Value] {
@@ -98,10 +106,11 @@ extension PurgeableCache {
         return found.merging(loaded) { $1 }
     }
 
-    /// Nanoseconds that loads took for a byte of cost, of the last ones more than of those before; `nil` before the first.
+    /// Load time per byte of cost, in nanoseconds, as a moving average that favours recent loads; `nil` before the
+    /// first load.
     public var rebuildTimePerByte: Double? { loadRecord.nanosecondsPerByte }
 
-    // MARK: Parts
+    // MARK: Helpers
 
     private func lookUp(_ keys: some Sequence<Key>) -> (found: [Key: Value], missing: [Key]) {
         var found: [Key: Value] = [:], missing: [Key] = [], asked: Set<Key> = []
@@ -111,7 +120,7 @@ extension PurgeableCache {
         return (found, missing)
     }
 
-    /// The value without counting as a use.
+    /// Returns the value without counting a use.
     private func peek(_ key: Key) -> Value? {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         return withShard(of: hash) { shard, table in
@@ -134,7 +143,7 @@ extension PurgeableCache {
         return values
     }
 
-    // MARK: Time that loads take
+    // MARK: Load times
 
     func timed(_ key: Key, _ load: () async throws -> Value) async throws -> (value: Value, cost: Int) {
         let began = time.elapsed()

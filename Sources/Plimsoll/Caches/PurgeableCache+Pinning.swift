@@ -1,12 +1,12 @@
 import Synchronization
 
 extension PurgeableCache {
-    /// Keeps what is under `key` from being evicted or released until `unpin` has been called as often. It can still be replaced, which leaves it pinned, or
-    /// removed, purged by tag or expire, which doesn't.
+    /// Pins the entry under `key`: the entry is neither evicted nor released until `unpin` has been called as
+    /// often. A pinned entry can be replaced, which keeps the pin. Removal, purge by tag and expiry end the pin.
     ///
-    /// What is pinned counts toward the limit: an insert that would need its room is refused.
+    /// Pinned entries count toward the limit: an insert that would need their room is refused.
     ///
-    /// - Returns: false if there is nothing under `key`.
+    /// - Returns: false if there is no entry under `key`.
     @discardableResult
     public func pin(_ key: Key) -> Bool {
         let hash = hasher.of(key)
@@ -18,9 +18,9 @@ extension PurgeableCache {
         }
     }
 
-    /// Takes back one `pin`.
+    /// Reverts one call of `pin`.
     ///
-    /// - Returns: false if what is under `key` is not pinned.
+    /// - Returns: false if the entry under `key` is not pinned.
     @discardableResult
     public func unpin(_ key: Key) -> Bool {
         let hash = hasher.of(key)
@@ -30,7 +30,7 @@ extension PurgeableCache {
         }
     }
 
-    /// Number of entries that are pinned.
+    /// Number of pinned entries.
     public var pinnedCount: Int { sum { $0.pinned.count } }
 }
 

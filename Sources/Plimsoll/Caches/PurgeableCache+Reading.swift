@@ -1,14 +1,15 @@
 public import Synchronization
 
 extension PurgeableCache {
-    /// Looks up trivial keys and values: copies what may be being overwritten, and makes something of it only if nobody has written meanwhile.
+    /// Looks up trivial keys and values under a sequence lock. Copies data that a writer may be overwriting, and
+    /// uses the copy only if the sequence has not changed.
     ///
-    /// Most are where their hash says. Whatever else there is to do is not called from here but gone on to, so that this needs no registers saved: a tenth of its
-    /// time.
+    /// Most keys are at the index cell of their hash. Slow paths are tail calls, so this function saves no
+    /// registers: a tenth of its time.
     @inlinable @inline(__always)
     func readUnlocked(_ key: Key, _ hash: UInt32) -> Value? {
         let shard = directory.shard(of: hash)
-        // Acquired with what the last writer wrote.
+        // Acquires what the last writer wrote.
         let sequence = shard.sequence.pointee.load(ordering: .acquiring)
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring)), cell = index[hash & index.mask]
         guard cell != 0 else { return readMissing(key, hash, shard, sequence) }
@@ -21,18 +22,18 @@ extension PurgeableCache {
         return value
     }
 
-    /// A hit of a thread that has no lane of its own; gone on to as well.
+    /// Counts a hit of a thread that has no counter stripe of its own. Also a tail call.
     @inlinable @inline(never)
     func countedElsewhere(_ value: Value) -> Value? {
         counters.countElsewhere(.hit)
         return value
     }
 
-    /// The same for what is not where its hash says, or there at all. Whatever it can't be sure of it asks for under the lock.
+    /// Slow path of `readUnlocked`: probes the index for the key. Falls back to the lock if a read may be torn.
     @inlinable @inline(never)
     func readFurther(_ key: Key, _ hash: UInt32) -> Value? {
         let shard = directory.shard(of: hash), sequence = shard.sequence.pointee.load(ordering: .acquiring)
-        // What may have expired is judged, and taken out, under the lock.
+        // Expiry is checked, and expired entries are taken out, under the lock.
         guard sequence & 1 == 0, !counters.has(.expiry) else { return readLocked(key, hash) }
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring))
         let mask = index.mask, start = hash & mask
@@ -54,17 +55,17 @@ extension PurgeableCache {
         return readLocked(key, hash)
     }
 
-    /// A slot, by how an index mentions it, and what is in it: only once the sequence is known not to have changed are they a key and a value, and not halves of two.
+    /// Reads the slot of an index cell. The key and value may be torn; validate the sequence before using them.
     @inlinable @inline(__always)
     func copy(_ mention: UInt32, _ shard: CacheShard) -> (slot: SlotPlace, key: Key, value: Value) {
         let slot = shard.place(of: mention, Layout.pairSize), pair = slot.pair
         return (slot, CacheWords.read(Key.self, from: pair), CacheWords.read(Value.self, from: pair + Layout.valueOffset))
     }
 
-    /// The index does not list it.
+    /// Counts a miss: the index does not list the key.
     @inlinable @inline(never)
     func readMissing(_ key: Key, _ hash: UInt32, _ shard: CacheShard, _ sequence: UInt) -> Value? {
-        // It may have been there and have moved to a shard that split off before the sequence was read.
+        // The entry may have moved to a shard that split off before the sequence was read.
         guard sequence & 1 == 0, isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else { return readLocked(key, hash) }
         counters.count(.miss)
         return nil
@@ -72,19 +73,20 @@ extension PurgeableCache {
 
     @inlinable @inline(__always)
     func isUnchanged(_ shard: CacheShard, _ sequence: UInt) -> Bool {
-        // Pairs with the releasing fence of whoever made the sequence odd: had we read anything written after it, we would see it odd or later.
+        // Pairs with the releasing fence of the writer that made the sequence odd. If this thread has read data
+        // written after that fence, the sequence reads as odd or later.
         atomicMemoryFence(ordering: .acquiring)
         return shard.sequence.pointee.load(ordering: .relaxed) == sequence
     }
 
-    /// Looks up what is not trivial: without the lock where the shard is open.
+    /// Looks up non-trivial keys and values, without the lock if the shard is open.
     @inlinable @inline(__always)
     func readOpen(_ key: Key, _ hash: UInt32) -> Value? {
         let shard = directory.shard(of: hash)
         guard let seat = ThreadSeat.current, seat.enter(shard) else { return readLocked(key, hash) }
         guard let slot = find(key, hash, in: shard) else {
             seat.leave()
-            // It may have moved to a shard that split off before this one opened.
+            // The entry may have moved to a shard that split off before this one opened.
             return readLocked(key, hash)
         }
         let place = shard.place(slot, Layout.pairSize), value = Layout.value(place.pair).pointee
@@ -94,7 +96,8 @@ extension PurgeableCache {
         return value
     }
 
-    /// Borrows what is not trivial, as long as the caller's seat says so: out of an open shard, by a thread that borrows nothing else.
+    /// Borrows a non-trivial value for as long as the reader slot declares the borrow. Requires an open shard, and
+    /// a thread that has no other borrow.
     @inlinable @inline(__always)
     func borrow(_ key: Key, _ hash: UInt32, _ seat: ThreadSeat) -> UnsafeMutablePointer<Value>? {
         let shard = directory.shard(of: hash)
@@ -110,7 +113,7 @@ extension PurgeableCache {
         return value
     }
 
-    /// A copy for who can't borrow.
+    /// Returns a copy for callers that cannot borrow.
     @inlinable @inline(never)
     func readCopy(_ key: Key, _ hash: UInt32) -> Value? { readOpen(key, hash) }
 
@@ -132,13 +135,14 @@ extension PurgeableCache {
         }
     }
 
-    /// Opens a locked shard in which nobody has written for long: closing it again costs a few microseconds, less than so many look-ups have saved.
+    /// Opens a locked shard that had no write for long. Closing the shard again costs a few microseconds, less than
+    /// that many look-ups have saved.
     @inlinable @inline(__always)
     func countQuiet(_ shard: CacheShard) {
         shard.quietReads.pointee &+= 1
-        // What may expire is taken out by look-ups.
+        // With expiry, look-ups take out expired entries, which is a write.
         guard shard.quietReads.pointee == opensAfter, !counters.has(.expiry), ThreadSeats.mayOpen else { return }
-        // Released with all that has been written.
+        // Released with all writes so far.
         shard.openness.pointee.store(CacheShard.open, ordering: .releasing)
     }
 
@@ -170,11 +174,12 @@ extension PurgeableCache {
         return value
     }
 
-    /// The slot of `key` in a locked shard.
+    /// Returns the slot of `key` in a locked shard.
     @inlinable @inline(__always)
     func find(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> UInt32? { look(key, hash, in: shard).slot }
 
-    /// The slot of `key` in a locked shard; if there is none, the index's empty cell where the search ended.
+    /// Returns the slot of `key` in a locked shard. If there is none, `place` is the empty index cell where the
+    /// search ended.
     @inlinable @inline(__always)
     func look(_ key: borrowing Key, _ hash: UInt32, in shard: CacheShard) -> (slot: UInt32?, place: UInt32) {
         let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .relaxed))
@@ -189,13 +194,13 @@ extension PurgeableCache {
         return (nil, place)
     }
 
-    /// Locks the shard that `hash` belongs to.
+    /// Locks the shard of `hash` and calls `body`.
     @inlinable @inline(__always)
     func withShard<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
         while true {
             let shard = directory.shard(of: hash)
             let result: Result? = shard.lock.pointee.withLock { table in
-                // It may have split while we waited.
+                // The shard may have split while this thread waited.
                 guard directory.shard(of: hash).base == shard.base else { return nil }
                 return body(shard, &table)
             }
@@ -203,7 +208,7 @@ extension PurgeableCache {
         }
     }
 
-    /// The same for who writes.
+    /// Locks the shard of `hash` for writing and calls `body`.
     @inlinable @inline(__always)
     func withShardToWrite<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
         withShard(of: hash) { shard, table in Layout.writing(shard) { body(shard, &table) } }
@@ -211,7 +216,8 @@ extension PurgeableCache {
 }
 
 extension SlotLayout {
-    /// Has readers without the lock notice that `body` writes; those who can't be told are waited for.
+    /// Runs `body` as a write that lock-free readers detect by the sequence. Readers that cannot detect a write are
+    /// waited for.
     @inlinable @inline(__always)
     static func writing<Result>(_ shard: CacheShard, _ body: () -> Result) -> Result {
         guard isTrivial else {
@@ -221,7 +227,7 @@ extension SlotLayout {
         }
         let sequence = shard.sequence.pointee.load(ordering: .relaxed)
         shard.sequence.pointee.store(sequence &+ 1, ordering: .relaxed)
-        // Whoever sees anything of what follows sees the odd number as well.
+        // A reader that sees any write of `body` also sees the odd number.
         atomicMemoryFence(ordering: .releasing)
         defer { shard.sequence.pointee.store(sequence &+ 2, ordering: .releasing) }
         return body()

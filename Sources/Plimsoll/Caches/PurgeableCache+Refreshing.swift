@@ -1,15 +1,16 @@
 import Synchronization
 
-/// An entry that is being loaded anew.
+/// An entry that is being reloaded.
 struct CacheRefresh: Sendable {
-    /// What is in place of the moment from which the entry is to be refreshed, until it has been: the next to ask finds that far away, and whoever comes back with a
-    /// value finds this only in the entry that it was loaded for.
+    /// Placeholder for the entry's refresh time until the reload ends. The value lies far in the future, so that
+    /// the next caller starts no reload. The reload keeps its value only if the entry still has this claim.
     let claim: Int64
     let tags: [String]
 }
 
 extension PurgeableCache {
-    /// The value under `key`, which thereby counts as used, and whether it is for the caller to load it anew; `nil` if there is none to be had now.
+    /// Returns the value under `key` and counts the use. `refresh` is set if the caller must reload the value.
+    /// Returns `nil` if there is no value now.
     func refreshableValue(forKey key: Key) -> (value: Value, refresh: CacheRefresh?)? {
         let hash = hasher.of(key), now = now
         return withShard(of: hash) { shard, table in
@@ -19,17 +20,17 @@ extension PurgeableCache {
             place.use()
             let value = Layout.value(place.pair).pointee
             guard table.times[slot].refreshes <= now else { return (value, nil) }
-            // Later than any moment, and never the same again.
+            // Later than any real time, and never used twice.
             let claim = Int64.max - claims.wrappingAdd(1, ordering: .relaxed).newValue
             set(claim, slot, &table)
             return (value, CacheRefresh(claim: claim, tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : []))
         }
     }
 
-    /// Loads the value under `key` anew, and keeps it if nothing has happened to the entry meanwhile.
+    /// Reloads the value under `key`, and keeps the new value if the entry has not changed meanwhile.
     func begin(_ refresh: CacheRefresh, of key: Key, _ load: @escaping @Sendable () async throws -> Value) {
         Task {
-            // No part of the load within which somebody may have asked for it.
+            // Not part of the load within which a caller may have asked for the value.
             await LoadToken.$current.withValue(nil) {
                 let isKept = try? await taggedLoads.during([key], refresh.tags, claim: refresh.claim) { tagged in
                     let (value, cost) = try await timed(key, load)
@@ -40,13 +41,14 @@ extension PurgeableCache {
         }
     }
 
-    /// The value stays; another attempt is made once it has been there for that long again.
+    /// Postpones the refresh after a failed reload. The value stays, and the next attempt follows after another
+    /// `refreshAfter`.
     private func putOff(_ claim: Int64, _ key: Key) {
         let hash = hasher.of(key), next = times(nil)?.times.refreshes ?? .max
         withShard(of: hash) { shard, table in if let slot = slot(claim, key, hash, shard, &table) { set(next, slot, &table) } }
     }
 
-    /// Whether what `load` brings for `key` may be kept, in a locked shard.
+    /// Returns true if the value that `load` brings for `key` may be kept. The shard is locked.
     @usableFromInline
     func isWanted(_ load: TaggedLoad, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable) -> Bool {
         if load.isRevoked { return false }
@@ -54,7 +56,7 @@ extension PurgeableCache {
         return slot(claim, key, hash, shard, &table) != nil
     }
 
-    /// The slot of `key` if it is the one that was claimed.
+    /// Returns the slot of `key` if its entry still has the claim.
     private func slot(_ claim: Int64, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable) -> UInt32? {
         guard let slot = find(key, hash, in: shard), table.times[slot].refreshes == claim else { return nil }
         return slot

@@ -3,40 +3,42 @@ import Synchronization
 extension PurgeableCache {
     public var heldBytes: Int { byteCount }
 
-    /// Lets go of at least `target` bytes, coldest first, evenly over the shards. Allocates nothing.
+    /// Releases at least `target` bytes, the coldest first, evenly over the shards. Allocates nothing.
     public func release(_ target: Int) -> Int { letGo(target, reason: .purged) }
 
     public func attach(_ meter: ChargeMeter) -> Bool {
-        // A second manager finds the first one's meter: only one can bound the growth.
+        // A second manager finds the first one's meter: only one manager can bound the growth.
         guard self.meter.load() == nil, self.meter.storeIfNil(meter) === meter else { return false }
         counters.use(.meter)
         meter.takeAnyway(counters.total.pointee.load(ordering: .relaxed))
         return true
     }
 
-    /// Evicts `count` entries, or all that may go, least worth keeping first; for who bounds something else than costs.
+    /// Evicts `count` entries, or all that may be evicted, the least valuable first. For callers that bound
+    /// something other than cost.
     ///
-    /// - Returns: number of entries evicted.
+    /// - Returns: the number of entries evicted.
     @discardableResult
     public func evict(count: Int) -> Int {
         takeColdest(.evicted) { taken, _ in taken < count }.count
     }
 
     func setLimit(_ new: Int) {
-        // Of several threads that set it, listeners among them, the last to come decides both numbers.
+        // If several threads set the limit, listeners included, the last to come decides both numbers.
         let turn = limitChanges.withLock { turn in
             turn += 1
             if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
             counters.bound.pointee.store(new, ordering: .relaxed)
             return turn
         }
-        // Nobody who went by the old bound is under way any more.
+        // After this, no insert that used the old bound is still in progress.
         _ = sum { _ in 0 }
         let pause = Parker()
-        // Down to the bound that is in force: another thread may have raised it meanwhile.
+        // Evict down to the bound in force: another thread may have raised the bound meanwhile.
         while case let excess = counters.total.pointee.load(ordering: .relaxed) - counters.bound.pointee.load(ordering: .relaxed), excess > 0 {
             if letGo(excess, reason: .evicted) > 0 { continue }
-            // Others may hold what they have evicted and not linked yet: they link it or give it up in a moment. What is pinned stays.
+            // Other threads may have evicted bytes that they have not linked yet. They will link or release them in
+            // a moment. Pinned entries stay.
             if pinnedCount > 0 { break }
             pause.park(atMost: .microseconds(50))
         }
@@ -49,13 +51,14 @@ extension PurgeableCache {
         return bytes
     }
 
-    /// Takes out what is coldest as long as `wantsMore`, told the number of entries and their costs so far. Allocates nothing.
+    /// Takes out the coldest entries while `wantsMore` returns true. `wantsMore` gets the number of entries and the
+    /// sum of costs so far. Allocates nothing.
     private func takeColdest(_ reason: RemovalReason, _ wantsMore: (Int, Int) -> Bool) -> (count: Int, bytes: Int) {
         var count = 0, bytes = 0, isEmpty = false
-        // No more than there was: what listeners put back meanwhile is not waited for.
+        // Bounded by the initial count, so that entries inserted by listeners meanwhile do not prolong the loop.
         let most = self.count
         let batch = takeBatch()
-        // A small slice from each shard in turn keeps them even; the last ones are taken no further than needed.
+        // A small slice from each shard in turn keeps the shards even. The last shards lose no more than needed.
         while count < most, wantsMore(count, bytes), !isEmpty {
             isEmpty = true
             directory.forEach(from: counters.nextStart) { shard in
@@ -78,7 +81,8 @@ extension PurgeableCache {
         return (count, bytes)
     }
 
-    /// Moves what is left together in shards that have become much emptier, a little at a time, and gives the kernel the pages behind.
+    /// Compacts shards that have become much emptier, a few entries at a time, and releases the free pages to the
+    /// kernel.
     private func giveBackPages() {
         directory.forEach { shard in
             var isBegun = false, isOver = false
@@ -98,15 +102,16 @@ extension PurgeableCache {
         }
     }
 
-    /// Takes out everything. Nobody waits long: contents go as a whole, and if there are many, a thread of its own ends them. With a listener, who hears of each,
-    /// it is done here, in slices.
+    /// Removes all entries. No thread waits long: contents are detached as a whole, and a separate thread destroys
+    /// them if there are many. With a listener, which is called for each entry, removal runs on the calling thread,
+    /// in slices.
     public func removeAll() {
         if hasListeners { return invalidating { removeEach() } }
         var remains: [CacheRemains<Key, Value>] = [], count = 0
         let closing = closeAll()
         directory.forEach { shard in
             let (old, cost, entries) = shard.lock.pointee.withLock { table in
-                // Opened again meanwhile, or closed by another, it has another number.
+                // If the shard was opened again meanwhile, or closed by another thread, the number differs.
                 if let closing, shard.openness.pointee.load(ordering: .relaxed) == closing.ticket {
                     if closing.isAnyLent { Layout.shareLent(shard) }
                     shard.openness.pointee.store(0, ordering: .relaxed)
@@ -122,7 +127,8 @@ extension PurgeableCache {
         CacheRemains.end(remains, count: count, meter: meter.load())
     }
 
-    /// Closes all shards for the price of one: where its ticket still stands, nobody reads without the lock.
+    /// Closes all shards at the price of one. While a shard still carries this ticket, no thread reads the shard
+    /// without the lock.
     private func closeAll() -> (ticket: UInt, isAnyLent: Bool)? {
         guard !Layout.isTrivial, counters.has(.visitors) else { return nil }
         let ticket = ThreadSeats.ticket()
@@ -141,7 +147,8 @@ extension PurgeableCache {
     private func removeEach() {
         let batch = takeBatch()
         directory.forEach { shard in
-            // From the last on: what is moved together meanwhile comes further to the front, and what a listener puts in, into what has just been left.
+            // Backwards: compaction meanwhile moves entries to the front, and a listener's inserts fill slots that
+            // have just been emptied.
             var position: UInt32?, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
@@ -162,10 +169,10 @@ extension PurgeableCache {
         putBack(batch)
     }
 
-    /// Takes out every entry with that tag, in slices, so that nobody waits long. A load under way with that tag is not kept, and whoever asks for its key from
-    /// now on loads anew.
+    /// Removes every entry with that tag, in slices, so that no thread waits long. The value of a load in progress
+    /// with that tag is not kept. Callers that ask for its key from now on start a new load.
     ///
-    /// - Returns: number of entries taken out.
+    /// - Returns: the number of entries removed.
     /// - Complexity: O(entries with that tag).
     @discardableResult
     public func purge(tag: String) -> Int { invalidating { purgeEach(tag) } }
@@ -175,7 +182,7 @@ extension PurgeableCache {
         let batch = takeBatch()
         var count = 0
         directory.forEach { shard in
-            // What listeners and others put in meanwhile is not waited for.
+            // Entries that listeners and other threads insert meanwhile do not prolong the loop.
             var end: UInt64?, isOver = false
             while !isOver {
                 isOver = shard.lock.pointee.withLock { table in
@@ -197,12 +204,12 @@ extension PurgeableCache {
         return count
     }
 
-    /// Number of entries with that tag; such as have expired are counted until somebody looks.
+    /// Returns the number of entries with that tag. Expired entries count until they are taken out.
     public func count(tag: String) -> Int { sum { $0.tags.count(tag) } }
 
-    // MARK: Out of a slot
+    // MARK: Emptying a slot
 
-    /// Takes out what is in `slot` of a locked shard.
+    /// Takes the entry in `slot` out of a locked shard.
     func takeOut(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
         table.remove(slot)
         return takeUnlisted(slot, shard, &table, reason)
@@ -217,7 +224,7 @@ extension PurgeableCache {
 
     // MARK: The batch
 
-    /// The prepared batch, or a new one if somebody else is using it.
+    /// Returns the prepared batch, or a new one if another thread is using the prepared batch.
     func takeBatch() -> Batch {
         let prepared = batch.withLock { batch in
             defer { batch = nil }
@@ -229,7 +236,8 @@ extension PurgeableCache {
     func putBack(_ batch: Batch) { self.batch.withLock { $0 = batch } }
 
     func settle(_ batch: Batch) {
-        // All of them before any listener is told: one that lowers the limit waits until no more is counted than that.
+        // Release all charges before calling a listener: a listener that lowers the limit waits until no more than
+        // the limit is counted.
         var cost = 0
         batch.forEach { entry in
             if entry.reason == .purged { counters.count(.purge) }

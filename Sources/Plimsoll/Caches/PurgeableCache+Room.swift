@@ -1,31 +1,34 @@
 import CPlimsollProcess
 public import Synchronization
 
-// The bound of the sum of costs, and making room under it.
+// Reservations under the bound of the sum of costs.
 extension PurgeableCache {
-    /// Whether there would be room for `cost` if everything were given up for it; nothing is given up where that is not so.
+    /// Returns true if `cost` would fit after evicting everything. If false, nothing is evicted.
     @usableFromInline
     func mayFit(_ cost: Int) -> Bool {
         guard let room = meter.load()?.room, cost > room else { return true }
         return cost - room <= counters.total.pointee.load(ordering: .relaxed)
     }
 
-    /// Counts in what is wanted and not yet held, before the entry is linked, so that the sum never exceeds the bound. False if something has to go first.
+    /// Reserves the missing part of the cost before the entry is linked, so that the sum never exceeds the bound.
+    /// Returns false if something must be evicted first.
     ///
-    /// What is evicted for the new entry stays counted and declared to the meter until that takes its place. Given back first, a reading in between would take
-    /// the dip for the cache's size and let it grow no further: entry by entry down to nothing (measured).
+    /// The cost of entries evicted for the new entry stays counted, and declared to the meter, until the new entry
+    /// replaces them. If that cost were released first, a reading in between would take the dip for the cache's
+    /// size and allow no further growth. The cache would shrink entry by entry to nothing (measured).
     ///
-    /// - Parameter existing: cost of what the entry replaces.
+    /// - Parameter existing: the cost of the entry to replace.
     @inlinable @inline(__always)
     func reserve(_ room: inout CacheRoom, besides existing: Int) -> Bool {
         let lacking = room.wanted &- room.held &- existing
         var total = counters.total.pointee.load(ordering: .relaxed)
         while true {
-            // Also when nothing is lacking: the bound may have been lowered.
-            // Subtracted, as the sum of two costs may be more than an integer holds.
+            // Checked even if nothing is lacking: the bound may have been lowered. Written as a subtraction,
+            // because the sum of two costs may overflow.
             guard lacking <= counters.bound.pointee.load(ordering: .relaxed) &- total else { return false }
             if lacking <= 0 { return true }
-            // Relaxed: whoever lowers the bound waits for this shard's lock before looking at the total, so that nobody adds to it by the old bound afterwards.
+            // Relaxed: a thread that lowers the bound waits for this shard's lock before it reads the total. No
+            // insert adds to the total under the old bound afterwards.
             let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
             if exchanged { break }
             total = now
@@ -41,7 +44,7 @@ extension PurgeableCache {
     @usableFromInline
     func mayTake(_ cost: Int) -> Bool { meter.load()?.take(cost) ?? true }
 
-    /// Gives back what is held of the total and not linked.
+    /// Releases the reservation that belongs to no entry.
     @usableFromInline
     func giveUp(_ room: inout CacheRoom) {
         if room.held != 0 { forget(room.held) }
@@ -60,23 +63,25 @@ extension PurgeableCache {
         meter.load()?.give(cost)
     }
 
-    /// Whether more has to go than is held already.
+    /// Returns true if more must be evicted than is reserved already.
     private func isShort(_ room: CacheRoom) -> Bool {
         let free = counters.bound.pointee.load(ordering: .relaxed) - counters.total.pointee.load(ordering: .relaxed)
         return room.wanted - room.held - room.replaced > min(free, meter.load()?.room ?? .max)
     }
 
-    /// How often an insert waits for room that others hold, each time at most until they have run: far more than ever needed, but not for ever.
+    /// Bound on the number of times an insert waits for room that other inserts have reserved. Each wait lasts at
+    /// most until they have run. Far more than ever needed, but finite.
     private static var mostAttempts: Int { 1000 }
 
-    /// Evicts a few entries from each shard that has its part, until there may be enough. False if there is nothing left that may go.
+    /// Evicts a few entries from each shard that holds its share, until there may be enough room. Returns false if
+    /// nothing is left to evict.
     @usableFromInline
     func evictElsewhere(_ room: inout CacheRoom, _ leaving: inout Leaving) -> Bool {
-        // With all the others gone there would still be too little.
+        // Pinned entries leave too little room, even with all other entries evicted.
         let most = counters.bound.pointee.load(ordering: .relaxed) - room.wanted + room.replaced
         if counters.has(.pins), sum({ $0.pinned.cost }) > most { return false }
         var count = 0, linked = 0
-        // Those with the most first; and if nobody has its part any more, everybody.
+        // Shards above their share come first. If there is none, all shards are tried.
         for isFair in [true, false] {
             directory.forEach(from: counters.nextStart) { shard in
                 shard.lock.pointee.withLock { table in
@@ -96,8 +101,8 @@ extension PurgeableCache {
             if count > 0 { room.hasEvicted = true }
             if count > 0 || !isShort(room) { return true }
         }
-        // What is counted and in no shard is held by others, who may wait for what we hold: whoever lets go of it lets them end. They may also have lost
-        // their processor, so they are let go first.
+        // Other inserts may have reserved the rest and be waiting for our reservation. Release ours first so they
+        // can finish. They may also have been preempted, so yield the processor to them.
         let held = room.held
         giveUp(&room)
         room.attempts += 1
@@ -108,17 +113,17 @@ extension PurgeableCache {
     }
 }
 
-/// What an insert needs of the total, and has of it so far.
+/// Room in the total that an insert needs and has reserved so far.
 @frozen @usableFromInline
 struct CacheRoom {
     @usableFromInline let wanted: Int
-    /// Counted in the total and declared to the meter, but of no entry.
+    /// Bytes counted in the total and declared to the meter, but part of no entry.
     @usableFromInline var held = 0
-    /// Cost of what had its key when last looked at.
+    /// Cost of the entry under the same key, when last read.
     @usableFromInline var replaced = 0
-    /// Something of the shard that the newcomer belongs to may have gone for it.
+    /// True if entries of the newcomer's own shard may have been evicted.
     @usableFromInline var hasEvicted = false
-    /// How often nothing was found that might go.
+    /// Number of times nothing was found to evict.
     @usableFromInline var attempts = 0
 
     @inlinable

@@ -1,27 +1,27 @@
-/// What a restored snapshot has brought.
+/// The result of restoring a snapshot.
 public struct CacheRestoration: Sendable, Hashable {
-    /// Entries put in.
+    /// Number of entries inserted.
     public var restored = 0
-    /// Entries whose time had passed, that had no room, or that the types of today could not read.
+    /// Number of entries that had expired, had no room, or could not be decoded by the present types.
     public var skipped = 0
-    /// Why there was nothing to restore; `nil` if there was.
+    /// The reason why there was nothing to restore; `nil` if there was.
     public var reason: String?
 }
 
 extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     private static var version: UInt32 { 1 }
 
-    /// Writes what it holds to `store`, so that the next process begins warm: the hottest entries first to be chosen, with their costs, tags and the time they
-    /// have left. `FileStateStore` replaces the file as a whole, with a checksum.
+    /// Writes the contents to `store`, so that the next process starts warm. The hottest entries are chosen first,
+    /// with their costs, tags and remaining time. `FileStateStore` replaces the file as a whole, with a checksum.
     ///
-    /// Looks at one shard at a time, without counting as a use; what changes meanwhile may be in it or not.
+    /// Visits one shard at a time and does not count as a use. Changes made meanwhile may or may not be included.
     ///
     /// - Parameters:
-    ///   - store: where it is kept.
-    ///   - name: under which it is found again.
-    ///   - bytes: at most about so many are written.
-    /// - Returns: number of entries written.
-    /// - Throws: what `store` throws, or a value's `encode(into:)`; then nothing has changed.
+    ///   - store: the store to write to.
+    ///   - name: the name of the snapshot in the store.
+    ///   - bytes: the approximate maximum number of bytes to write.
+    /// - Returns: the number of entries written.
+    /// - Throws: errors of `store` or of a value's `encode(into:)`; nothing has changed then.
     @discardableResult
     public func save(to store: any StateStore, as name: String, atMost bytes: ByteCount = .mebibytes(64)) throws -> Int {
         let now = now
@@ -40,16 +40,17 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         encoder.append(Self.version)
         encoder.append(time.wall().inNanoseconds)
         encoder.append(UInt64(records.count))
-        // Coldest first, as they are to come in again.
+        // Coldest first, the order in which they will be inserted again.
         for record in records.reversed() { encoder.append(contentsOf: record) }
         try store.write(name, encoder.bytes)
         return records.count
     }
 
-    /// Puts in what `save` wrote under `name`, as far as there is room and what is there already is not in its way: a key that has a value keeps it. Time that
-    /// has passed since counts.
+    /// Inserts the entries that `save` wrote under `name`, as far as there is room. A key that already has a value
+    /// keeps that value. Time that has passed since the save counts.
     ///
-    /// - Throws: what `store` throws on reading. What was written by a later version, or is cut short, brings nothing or the entries up to there, with a reason.
+    /// - Throws: errors of `store` on reading. A snapshot of a later version restores nothing, and a truncated
+    ///   one the entries up to the cut; both set `reason`.
     @discardableResult
     public func restore(from store: any StateStore, as name: String) throws -> CacheRestoration {
         var restoration = CacheRestoration()
@@ -100,7 +101,7 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     }
 }
 
-/// Reads a snapshot's bytes in order; `nil` where there are too few left.
+/// Reads a snapshot's bytes in order. Returns `nil` if too few bytes are left.
 private struct SnapshotReader {
     private var rest: ArraySlice<UInt8>
 

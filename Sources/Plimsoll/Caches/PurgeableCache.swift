@@ -1,17 +1,20 @@
 import CPlimsollProcess
 import Synchronization
 
-/// A cache for any `Sendable` value that bounds its cost exactly and gives way under memory pressure.
+/// A cache for any `Sendable` value that bounds its total cost exactly and releases entries under memory pressure.
 ///
-/// Thread-safe. Entries are spread over shards by hash. As long as nothing in the cache expires, a look-up of trivial keys and values takes no lock, and of others
-/// none in a shard that nobody has written to for a thousand look-ups; any other takes the lock of one shard. None allocates.
-/// The sum of costs never exceeds `limit` when an insert returns. Values and keys are released, and listeners called, after the lock; only a key's `==` runs
-/// under it, so it must not use the cache.
+/// Thread-safe. Entries are spread over shards by hash. In a cache without expiry, a look-up of trivial keys and
+/// values takes no lock, and one of other types takes none in a shard without a write for a thousand look-ups. Any
+/// other look-up takes the lock of one shard. No look-up allocates.
+/// The sum of costs never exceeds `limit` when an insert returns. Values and keys are released, and listeners
+/// called, after the lock. Only a key's `==` runs under the lock, so `==` must not use the cache.
 ///
-/// Registered with a manager, the cache grows only while memory has room (see `ChargeMeter`) and releases coldest first. What the kernel gets back depends on
-/// the heap: trivial values and objects of a page or more come back, small objects that lie among live ones hardly do, with any allocator.
+/// A cache registered with a manager grows only while memory has room (see `ChargeMeter`) and releases the coldest
+/// entries first. The heap decides what the kernel gets back. Trivial values and objects of a page or more come
+/// back. Small objects that lie among live ones hardly do, with any allocator.
 ///
-/// A forked child should call `exec` or make caches of its own and use them on one thread: locks that other threads of the parent held stay locked in the child.
+/// A forked child should call `exec`, or make caches of its own and use them on one thread. Locks that other
+/// threads of the parent held stay locked in the child.
 ///
 /// The policy is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
 public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, TagPurgeable {
@@ -19,14 +22,14 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     public let rebuildCost: RebuildCost
     public let releasesUnderPressure: Bool
 
-    // Mutable state and what guards it:
-    //   each shard           its own mutex; values are also read without it, see CacheShard
+    // Mutable state and its guards:
+    //   each shard           its own mutex; values are also read without the lock, see CacheShard
     //   directory            atomics, written under the lock of the shard that splits
     //   counters             relaxed atomics: numbers that publish nothing else
-    //   listeners, loads     their own mutexes, as those of invalidation
-    //   limit and bound      `limitChanges`, to which no code of others is called; read without it
+    //   listeners, loads     their own mutexes, as for invalidation
+    //   limit and bound      `limitChanges`, under which no foreign code runs; read without the lock
     //   loadRecord, claims   relaxed atomics, as the counters
-    //   batch                taken out by whoever releases, so never shared
+    //   batch                taken out by the releasing thread, so never shared
     @usableFromInline let hasher: CacheHash
     @usableFromInline let directory: CacheDirectory
     @usableFromInline let counters: CacheCounters
@@ -36,7 +39,7 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     let meter = AtomicLazyReference<ChargeMeter>()
     let listeners = Mutex<[@Sendable (Key, Value, RemovalReason) -> Void]>([])
     let invalidationListeners = Mutex<[@Sendable () -> Void]>([])
-    /// How often the limit has been set.
+    /// Number of times the limit has been set.
     let limitChanges = Mutex<UInt64>(0)
     let loads = SingleFlight<Key, Value>()
     let taggedLoads = TaggedLoads<Key>()
@@ -48,25 +51,29 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     typealias Entry = CacheEntry<Key, Value>
     typealias Batch = CacheBatch<Entry>
 
-    /// Entries taken out of a shard in one hold of its lock when releasing.
+    /// Maximum number of entries taken out of a shard under one hold of the lock when releasing.
     static var slice: Int { 32 }
-    /// Look-ups under the lock after which a shard opens.
+    /// Number of look-ups under the lock after which a shard opens.
     @usableFromInline let opensAfter: Int
-    /// A shard that has grown to this many entries splits: just before its index and its block would double.
+    /// Number of entries at which a shard splits, just before its index and its block would double.
     @usableFromInline static var splitCount: Int { 512 }
 
+    /// Creates an empty cache.
+    ///
     /// - Parameters:
-    ///   - name: how reports name it.
-    ///   - limit: bound of the sum of costs; `nil` for no bound but what memory has room for.
-    ///   - rebuildCost: what it costs to make a value again.
-    ///   - timeToLive: age at which a value counts as missing; `nil` for ever.
-    ///   - timeToIdle: time without a use after which it does.
-    ///   - refreshAfter: age from which `value(forKey:orLoad:)`, awaited, returns the value and loads it anew beside that.
-    ///   - shardCount: how many parts it may split into as it grows, rounded up to a power of two, at most 4096; more let more threads write at once.
-    ///     By default 32 for each core.
-    ///   - releasesUnderPressure: whether a manager may ask it to release. If not, its bytes are counted and it still grows only while memory has room.
-    ///   - cost: bytes that an entry stands for. Called once an insert, outside any lock. By default the sizes of `Key` and
-    ///     `Value` themselves and 64 bytes, without what they refer to.
+    ///   - name: the name shown in reports.
+    ///   - limit: the bound of the sum of costs; `nil` for no bound but the room in memory.
+    ///   - rebuildCost: the cost of making a value again.
+    ///   - timeToLive: the age at which a value counts as missing; `nil` for ever.
+    ///   - timeToIdle: the time without a use after which a value counts as missing; `nil` for ever.
+    ///   - refreshAfter: the age from which the asynchronous `value(forKey:orLoad:)` returns the value and
+    ///     reloads the value in the background.
+    ///   - shardCount: the most shards that the cache may split into, rounded up to a power of two, at most 4096.
+    ///     More shards let more threads write at once. The default is 32 for each core.
+    ///   - releasesUnderPressure: true if a manager may ask the cache to release. If false, the bytes are still
+    ///     counted, and the cache still grows only while memory has room.
+    ///   - cost: the bytes that an entry stands for. Called once per insert, outside any lock. The default is the
+    ///     sizes of `Key` and `Value` plus 64 bytes, without the memory that they refer to.
     public convenience init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil, timeToIdle: Duration? = nil,
         refreshAfter: Duration? = nil, shardCount: Int? = nil, releasesUnderPressure: Bool = true,
@@ -98,15 +105,17 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         let depth = UInt32(Int.bitWidth - (shardCount - 1).leadingZeroBitCount)
         directory = CacheDirectory(depth: depth, first: Layout.shard(depth: 0))
         if lifetime.isLimited { counters.use(.expiry) }
-        // Asked of every cache, as it asks the kernel the first time, which is not for a look-up to wait for.
+        // Evaluated in every initializer: the first evaluation asks the kernel, and no look-up should wait for
+        // that.
         if ThreadSeats.areThere, !Layout.isTrivial { counters.use(.visitors) }
     }
 
     deinit {
-        // What the cache declared dies with it.
+        // Release the declared charge to the meter.
         meter.load()?.give(counters.total.pointee.load(ordering: .relaxed))
         directory.forEach { shard in
-            // Nobody else is left, so that what follows needs no lock; and no value is to end under one.
+            // No other thread has a reference any more, so no lock is needed. Values must not be destroyed under a
+            // lock.
             let top = shard.lock.pointee.withLock { $0.top }
             for slot in 0..<UInt32(top) {
                 let place = shard.place(slot, Layout.pairSize)
@@ -121,21 +130,26 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     // MARK: Values
 
-    /// The value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.
+    /// Returns the value under `key` and counts the use. Returns `nil` if there is no value or the value has
+    /// expired.
     ///
-    /// - Complexity: O(1); no allocation; see the class for when there is a lock.
+    /// - Complexity: O(1); no allocation. The type's documentation says which look-ups take a lock.
     @inlinable
     public func value(forKey key: Key) -> Value? {
         let hash = hasher.of(key)
         return Layout.isTrivial ? readUnlocked(key, hash) : readOpen(key, hash)
     }
 
-    /// Calls `body` with the value under `key`, which thereby counts as used; `nil` if there is none or its time has passed.
+    /// Calls `body` with the value under `key` and counts the use. Returns `nil` if there is no value or the value
+    /// has expired.
     ///
-    /// The value is lent: where a look-up takes no lock, no reference to it is counted either, which is most of what looking up an object or a `String` costs.
-    /// `body` runs under no lock, may take its time and use the cache; whatever leaves the cache meanwhile, the value lives until `body` ends.
+    /// The value is borrowed: a look-up that takes no lock does not change the reference count either. Reference
+    /// counting is most of the cost of looking up an object or a `String`.
+    /// `body` runs under no lock, may take long, and may use the cache. The value lives until `body` ends, even if
+    /// the entry leaves the cache meanwhile.
     ///
-    /// `body` must not go on in a forked child: there the bits of the value are zeros. A child that is forked inside `body` may only call `exec` or `_exit`.
+    /// `body` must not continue in a forked child: the bits of the value are zeros there. A child that is forked
+    /// inside `body` may only call `exec` or `_exit`.
     @inlinable
     public func withValue<Result, Failure: Error>(forKey key: Key, _ body: (borrowing Value) throws(Failure) -> Result) throws(Failure) -> Result? {
         let hash = hasher.of(key)
@@ -147,29 +161,29 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         return try body(value)
     }
 
-    /// Keeps `value` under `key`, replacing what was there.
+    /// Inserts `value` under `key`, replacing any previous value.
     ///
     /// - Parameters:
-    ///   - value: what is kept; its cost is what the cache's closure says.
-    ///   - key: what it is looked up by.
-    ///   - tags: names under which `purge(tag:)` finds it.
-    ///   - timeToLive: age at which the value counts as missing, in place of the cache's own.
-    /// - Returns: false, and nothing has changed, if its cost is negative or exceeds the limit, or if memory has no room
-    ///   for it and the cache nothing to evict.
+    ///   - value: the value to keep; the cache's closure determines the cost.
+    ///   - key: the key for look-ups.
+    ///   - tags: names under which `purge(tag:)` finds the entry.
+    ///   - timeToLive: the age at which the value counts as missing, instead of the cache's own.
+    /// - Returns: false, with nothing changed, if the cost is negative or exceeds the limit, or if memory has no
+    ///   room and the cache has nothing to evict.
     @inlinable
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
         insert(value, forKey: key, cost: costOf(key, value), tags: tags, timeToLive: timeToLive)
     }
 
-    /// Keeps `value` under `key` at a cost of `cost` bytes, whatever the cost closure would say.
+    /// Inserts `value` under `key` at a cost of `cost` bytes instead of the cost closure's result.
     @inlinable
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
         insert(value, forKey: key, cost: cost, tags: tags, times: times(timeToLive), of: nil)
     }
 
-    /// Takes out and returns the value under `key`; `nil` if there is none or its time has passed.
+    /// Removes and returns the value under `key`. Returns `nil` if there is no value or the value has expired.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
@@ -183,20 +197,21 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
         return entry.reason == .removed ? entry.value : nil
     }
 
-    /// Whether there is a value under `key`; asking is no use of it.
+    /// Returns true if there is a value under `key`. Does not count as a use.
     public func contains(_ key: Key) -> Bool {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
         return withShard(of: hash) { shard, table in find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false }
     }
 
-    /// Calls `listener` with each entry that leaves and why, on the thread that made it leave, after the lock.
+    /// Registers `listener`, which is called with each entry that leaves and the reason. The call runs after the
+    /// lock, on the thread that removed the entry.
     public func onRemoval(_ listener: @escaping @Sendable (Key, Value, RemovalReason) -> Void) {
         listeners.withLock { $0.append(listener) }
         counters.use(.listeners)
     }
 
-    /// Calls `listener` before entries leave because what they say may not be true any more: by `purge(tag:)` or `removeAll()`. `CacheInvalidation.isRunning`
-    /// tells removal listeners of those entries the same.
+    /// Registers `listener`, which is called before `purge(tag:)` or `removeAll()` removes entries whose content
+    /// may no longer be true. For those entries, `CacheInvalidation.isRunning` is true in removal listeners.
     package func onInvalidation(_ listener: @escaping @Sendable () -> Void) { invalidationListeners.withLock { $0.append(listener) } }
 
     func invalidating<Result>(_ body: () -> Result) -> Result {
@@ -208,14 +223,16 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     // MARK: Size
 
-    /// Bound of the sum of costs. Lowering it evicts at once, what is least worth keeping first, and only then is it seen: whoever reads it finds no more than
-    /// that held, but for what is pinned.
+    /// Bound of the sum of costs. Lowering the bound evicts at once, the least valuable entries first. The new
+    /// bound becomes visible only afterwards, so a reader of the bound never finds more than that held, except for
+    /// pinned entries.
     public var limit: ByteCount {
         get { ByteCount(counters.limit.pointee.load(ordering: .relaxed)) }
         set { setLimit(max(0, newValue.bytes)) }
     }
 
-    /// Age at which a value counts as missing, unless the value was inserted with a time to live of its own; `nil` for ever.
+    /// Age at which a value counts as missing, unless the value was inserted with its own time to live; `nil` for
+    /// ever.
     public var timeToLive: Duration? { lifetime.timeToLive.map { .nanoseconds($0) } }
 
     /// Time without a use after which a value counts as missing; `nil` for ever.
@@ -224,10 +241,12 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Number of entries.
     public var count: Int { sum { $0.count } }
 
-    /// Sum of the costs of the entries held, in bytes; O(1).
+    /// Sum of the costs of the entries held, in bytes.
+    ///
+    /// - Complexity: O(1).
     public var byteCount: Int { counters.total.pointee.load(ordering: .relaxed) }
 
-    /// What the cache has done and holds.
+    /// Counts of the cache's operations and contents.
     public var statistics: CacheStatistics {
         var statistics = CacheStatistics()
         statistics.hits = counters.sum(.hit) + sum { $0.hits }

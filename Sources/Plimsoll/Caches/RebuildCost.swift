@@ -1,4 +1,4 @@
-/// What it costs to make something again: the order in which memory is given up.
+/// Cost of making a value again. Memory with a lower cost is released first.
 public enum RebuildCost: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
     /// Microseconds of computation.
     case trivial
@@ -6,7 +6,7 @@ public enum RebuildCost: UInt8, Sendable, Hashable, Comparable, CaseIterable, Co
     case cheap
     /// A query to another service, tens of milliseconds.
     case expensive
-    /// Seconds, or somebody will notice. Released at the critical level only.
+    /// Seconds, or a delay that a user notices. Released at the critical level only.
     case precious
 
     public static func < (left: RebuildCost, right: RebuildCost) -> Bool { left.rawValue < right.rawValue }

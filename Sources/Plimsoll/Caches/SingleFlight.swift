@@ -1,36 +1,36 @@
 import Synchronization
 
-/// One load a key at a time, however many ask, whether they wait in a task or block a thread.
+/// Single flight: at most one load per key at a time, for all callers, waiting in a task or blocking a thread.
 ///
-/// No task of its own: the first caller loads in its own, the rest wait for it. If that caller is cancelled the load is
-/// handed to the next in line, so one client going away fails nobody else.
+/// No separate task: the first caller loads in its own task, and the others wait. If that caller is cancelled, the
+/// next in line takes over the load, so one cancelled client fails no other.
 final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     typealias Waiter = LoadWaiter<Value>
 
-    /// A load and the line behind it.
+    /// A load and the line of callers behind that load.
     final class Flight: Sendable {
         struct State {
             var line = LoadLine<Value>()
-            /// Who loads; `nil` between one that gave up and the next.
+            /// Token of the loading caller; `nil` between a caller that gave up and the next.
             var leader: LoadToken?
         }
-        /// Taken under the lock of `flights` only, which makes this one free at all times.
+        /// Locked only under the lock of `flights`, so this lock is always free.
         let state = Mutex(State())
     }
 
-    /// What somebody who asks for a key has to do.
+    /// The action required of a caller that asks for a key.
     enum Turn {
         case lead(Flight)
         case wait(Waiter, Flight)
-        /// Nothing: it is the load of that key itself that asks.
+        /// No action: the load of that very key asks.
         case isOwn
     }
 
     private let flights = Mutex<[Key: Flight]>([:])
 
-    /// The value that somebody else loads, or else the one that `load` makes.
+    /// Returns the value that another caller loads, or else the value that `load` makes.
     ///
-    /// - Throws: what the load throws; `RecursiveLoadError` within the load of that very key; `CancellationError`.
+    /// - Throws: errors of the load; `RecursiveLoadError` within the load of that very key; `CancellationError`.
     func value(forKey key: Key, load: () async throws -> Value) async throws -> Value {
         while true {
             switch turn(key) {
@@ -48,7 +48,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    /// The same for a caller without a task, who blocks its thread.
+    /// Returns the value as above, for a caller without a task. Blocks the calling thread.
     func value(forKey key: Key, loadNow load: () throws -> Value) throws -> Value {
         while true {
             switch turn(key) {
@@ -66,13 +66,14 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    /// Whoever asks for `key` from now on loads anew; those in line get what is being loaded.
+    /// Detaches the load of `key`: later callers start a new load; callers in line still get the present one.
     func forget(_ key: Key) {
         let forgotten = flights.withLock { flights in flights.index(forKey: key).map { flights.remove(at: $0) } }
         withExtendedLifetime(forgotten) {}
     }
 
-    /// How many wait for the load of `key`; `nil` if none is under way. Such as were cancelled are counted until the line is tidied.
+    /// Returns the number of callers that wait for the load of `key`; `nil` if none is in progress. Cancelled
+    /// callers count until they are removed from the line.
     func lineLength(of key: Key) -> Int? { flights.withLock { flights in flights[key]?.state.withLock { $0.line.count } } }
 
     // MARK: Entering
@@ -95,7 +96,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return withExtendedLifetime(gone) { turn }
     }
 
-    /// The same for many keys at once; none is entered if one of them is being loaded by who asks.
+    /// Returns the turn for each of many keys. Enters no line if the caller itself is loading one of the keys.
     private func turns(_ keys: [Key]) throws -> [(key: Key, turn: Turn)] {
         let own = LoadToken.current
         var recursion: Key?, gone: [Waiter] = []
@@ -161,7 +162,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
                 }.line.waiters, remove(flight, key, from: &flights)
             )
         }
-        // The key that the table had leaves the lock before it may die.
+        // The table's key is destroyed after the lock.
         withExtendedLifetime(finished) { for waiter in line { _ = waiter.settle(outcome) } }
     }
 
@@ -170,7 +171,7 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         return flights.remove(at: place)
     }
 
-    /// Gives the load to the first in line that still wants it; the line stays behind it.
+    /// Hands the load to the first caller in line that still wants the value. The rest of the line stays.
     private func handOver(_ flight: Flight, _ key: Key) {
         while true {
             let (next, finished) = flights.withLock { flights in
@@ -185,15 +186,15 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    // MARK: Many at once
+    // MARK: Many keys
 
-    /// The values under `keys`, all different: what others load, and what one call of `load` makes of the rest. A key that whoever loads it finds nothing for is
-    /// not in the result.
+    /// Returns the values under `keys`, which must be distinct. One call of `load` makes the values that no other
+    /// caller loads. Keys without a loaded value are absent from the result.
     ///
-    /// While it waits for others it holds up nobody: its own load is over by then, and it takes over nobody else's. If somebody whom it waits for is cancelled,
-    /// and nobody in line takes over, it loads once more.
+    /// Waiting for other callers blocks no other caller: the own load has ended by then, and no other load is taken
+    /// over. If a caller waited for is cancelled, and no caller in line takes over, `load` runs once more.
     ///
-    /// - Parameter known: what has been loaded meanwhile.
+    /// - Parameter known: returns a value that has been loaded meanwhile.
     func values(forKeys keys: [Key], known: (Key) -> Value?, load: ([Key]) async throws -> [Key: Value]) async throws -> [Key: Value] {
         var found: [Key: Value] = [:], wanted = keys
         while !wanted.isEmpty {

@@ -1,14 +1,15 @@
-/// Which slots of a cache's part bear which tag, oldest first.
+/// Index from tags to the slots of a shard, oldest first.
 ///
-/// A list a tag, linked through nodes in one array, a node for each tag of an entry: adding and removing are O(tags of the entry), and removing hashes no text
-/// but that of a tag nobody bears any more. What bears no tag is not in it at all.
+/// Each tag has a linked list, and all nodes lie in one array. An entry has a node for each of its tags. Adding and
+/// removing are O(tags of the entry). Removing hashes a string only if the last entry of that tag leaves. Slots
+/// without tags are not in the index.
 struct TagIndex: Sendable {
     private struct Node: Sendable {
         var slot: Int32
         var list: Int32
         var older: Int32
         var newer: Int32
-        /// The next tag of the same slot.
+        /// Next node of the same slot.
         var next: Int32
         var sequence: UInt64
     }
@@ -27,12 +28,12 @@ struct TagIndex: Sendable {
     private var freeLists: ContiguousArray<Int32> = []
     private var nodes: ContiguousArray<Node> = []
     private var freeNode = none
-    /// What is added from now on has this number or a greater one.
+    /// Sequence number of the next node; nodes added from now on have this number or a greater one.
     private(set) var sequence: UInt64 = 0
 
     /// Adds `slot` under each of `tags`.
     ///
-    /// - Returns: the first of its nodes, to `remove` it by; `none` without tags.
+    /// - Returns: the slot's first node, for `remove`; `none` without tags.
     mutating func add(_ slot: Int32, _ tags: [String]) -> Int32 {
         var first = Self.none
         for (position, tag) in tags.enumerated() where !tags[..<position].contains(tag) {
@@ -48,7 +49,7 @@ struct TagIndex: Sendable {
         return first
     }
 
-    /// Takes out the slot whose first node that is. Allocates nothing.
+    /// Removes the slot whose first node is `first`. Allocates nothing.
     mutating func remove(_ first: Int32) {
         var node = first
         while node != Self.none {
@@ -63,7 +64,7 @@ struct TagIndex: Sendable {
         }
     }
 
-    /// What had that first node is in another slot now.
+    /// Records that the entry whose first node is `first` has moved to `slot`.
     mutating func move(_ first: Int32, to slot: Int32) {
         var node = first
         while node != Self.none {
@@ -72,7 +73,7 @@ struct TagIndex: Sendable {
         }
     }
 
-    /// The tags of the slot whose first node that is, in the order in which they were added.
+    /// Returns the tags of the slot whose first node is `first`, in the order of adding.
     func names(_ first: Int32) -> [String] {
         var names: [String] = [], node = first
         while node != Self.none {
@@ -82,17 +83,17 @@ struct TagIndex: Sendable {
         return names.reversed()
     }
 
-    /// The slot that bears `tag` the longest, if it was added before `sequence`.
+    /// Returns the slot that has had `tag` the longest, if the slot was added before `sequence`.
     func oldest(_ tag: String, before sequence: UInt64) -> Int32? {
         guard let list = numbers[tag] else { return nil }
         let node = nodes[Int(lists[Int(list)].oldest)]
         return node.sequence < sequence ? node.slot : nil
     }
 
-    /// How many slots bear `tag`.
+    /// Returns the number of slots with `tag`.
     func count(_ tag: String) -> Int { numbers[tag].map { lists[Int($0)].count } ?? 0 }
 
-    /// Tags that something bears.
+    /// Number of tags in use.
     var tagCount: Int { numbers.count }
 
     private mutating func takeNode() -> Int32 {
@@ -113,7 +114,7 @@ struct TagIndex: Sendable {
         } else {
             lists.append(List(tag: tag))
             number = Int32(lists.count - 1)
-            // Room for each list to be unused some day: who evicts under pressure must not have to ask for it.
+            // Reserve room for every list to become free: eviction under pressure must not allocate.
             freeLists.reserveCapacity(lists.capacity)
         }
         numbers[tag] = number

@@ -1,16 +1,18 @@
-/// A holder whose entries bear tags, so that all of one tenant, account or credential can go at once (C67).
+/// A purgeable whose entries carry tags, so that all entries of one tenant, account or credential can be purged at
+/// once (C67).
 ///
-/// `PurgeableCache` and `VolatileCache` are. Both may be called from any thread, also while `release` runs.
+/// `PurgeableCache` and `VolatileCache` conform. Both methods may be called from any thread, also while `release`
+/// runs.
 public protocol TagPurgeable: AnyObject, Sendable {
-    /// How reports name it.
+    /// The name shown in reports.
     var name: String { get }
 
-    /// Takes out everything with that tag, and keeps nothing of what is being loaded under it now.
+    /// Removes every entry with that tag. Values with that tag that are being loaded now are not kept.
     ///
-    /// - Returns: number of entries taken out.
+    /// - Returns: the number of entries removed.
     @discardableResult
     func purge(tag: String) -> Int
 
-    /// Number of entries with that tag.
+    /// Returns the number of entries with that tag.
     func count(tag: String) -> Int
 }

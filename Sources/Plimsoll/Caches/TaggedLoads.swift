@@ -1,12 +1,13 @@
 import Synchronization
 
-/// A load under way of a value that will bear tags, or is to take the place of one that is there.
+/// A load in progress for a value that will have tags or replace an existing entry.
 @usableFromInline
 final class TaggedLoad: Sendable {
     let tags: [String]
-    /// What its entry is marked with as long as it is the one that this is loaded for; `nil` for a load that finds no entry.
+    /// Mark of the entry that this load is to replace; `nil` for a load without an entry.
     @usableFromInline let claim: Int64?
-    // Relaxed: whoever revokes takes the lock of the place where the value would be kept afterwards, whoever keeps it looks here under that lock.
+    // Relaxed: the revoking thread sets the flag and then takes the lock of the shard that would keep the value.
+    // The inserting thread reads the flag under that lock.
     private let revoked = Atomic<Bool>(false)
 
     init(_ tags: [String], claim: Int64? = nil) {
@@ -14,17 +15,19 @@ final class TaggedLoad: Sendable {
         self.claim = claim
     }
 
-    /// Whether what it brings may not be kept.
+    /// True if the loaded value must not be kept.
     @usableFromInline
     var isRevoked: Bool { revoked.load(ordering: .relaxed) }
     fileprivate func revoke() { revoked.store(true, ordering: .relaxed) }
 }
 
-/// The loads under way of values that will bear tags, so that none that began before a tag was purged leaves a value behind afterwards.
+/// Loads in progress for values with tags. A load that began before a purge of a tag must not leave a value behind
+/// afterwards.
 final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
     private let loads = Mutex<[String: [ObjectIdentifier: (load: TaggedLoad, keys: [Key])]]>([:])
 
-    /// Runs `body` with the load to keep its values under; `nil` for values without tags or a claim, which costs nothing.
+    /// Runs `body` with the load under which to keep values. The load is `nil` without tags and claim, which costs
+    /// nothing.
     func during<Result>(
         _ keys: [Key], _ tags: [String], claim: Int64? = nil, _ body: (TaggedLoad?) async throws -> Result
     ) async throws -> Result {
@@ -33,7 +36,7 @@ final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
         return try await body(load)
     }
 
-    /// The same without a task.
+    /// Runs `body` as above, without a task.
     func during<Result>(_ keys: [Key], _ tags: [String], now body: (TaggedLoad?) throws -> Result) throws -> Result {
         let load = begin(keys, tags, nil)
         defer { end(load) }
@@ -49,7 +52,7 @@ final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
 
     private func end(_ load: TaggedLoad?) {
         guard let load, !load.tags.isEmpty else { return }
-        // Keys leave the lock before they may die.
+        // Move the keys out of the lock before they may be destroyed.
         let removed = loads.withLock { loads in
             load.tags.map { tag in
                 let removed = loads[tag]?.removeValue(forKey: ObjectIdentifier(load))
@@ -60,9 +63,9 @@ final class TaggedLoads<Key: Hashable & Sendable>: Sendable {
         withExtendedLifetime(removed) {}
     }
 
-    /// What is being loaded under `tag` will not be kept.
+    /// Revokes all loads in progress under `tag`: their values are not kept.
     ///
-    /// - Returns: the keys.
+    /// - Returns: the keys of these loads.
     func revoke(_ tag: String) -> [Key] {
         let under = loads.withLock { loads in (loads[tag] ?? [:]).values.map { $0 } }
         for (load, _) in under { load.revoke() }

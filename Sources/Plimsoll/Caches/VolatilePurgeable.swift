@@ -1,20 +1,23 @@
-/// A holder whose pages the kernel itself may take, at any instant, without asking.
+/// A purgeable whose pages the kernel may reclaim at any instant, without asking.
 ///
-/// Such pages count as available, not as used: the kernel drops them inside the allocator's own page fault before it would kill anything
-/// (`MADV_FREE`, mm/vmscan.c). A manager therefore asks these holders first, but counts on the others for a shortfall.
+/// Such pages count as available, not as used. The kernel reclaims them inside the allocator's own page fault
+/// before any process is killed (`MADV_FREE`, mm/vmscan.c). A manager therefore asks these purgeables first, but
+/// relies on the others to cover a shortfall.
 public protocol VolatilePurgeable: Purgeable {
-    /// Bytes in pages that the kernel may take now, as far as is known without looking at them.
+    /// Bytes in pages that the kernel may reclaim now, as far as known without reading the pages.
     var volatileBytes: Int { get }
 
-    /// Called once when it is registered, with the meter on which it declares every page it maps and gives back. When `take` says no, there is
-    /// no idle memory left: it makes room among its own, or does without.
+    /// Attaches the meter on which the purgeable declares every page mapped and released. Called once, at
+    /// registration. If `take` returns false, no idle memory is left: the purgeable evicts from its own pages or
+    /// does without.
     func attach(volatile meter: ChargeMeter)
 
-    /// Looks which of its pages the kernel has taken since the last call and forgets what was in them. Cheap where nothing was taken.
+    /// Checks which pages the kernel has reclaimed since the last call, and forgets their contents. Cheap if none
+    /// was reclaimed.
     ///
-    /// - Returns: bytes found taken.
+    /// - Returns: the bytes found reclaimed.
     func noticeDrops() -> Int
 
-    /// Gives back what has earned nothing for long. Called every few seconds.
+    /// Releases memory that has been of no use for long. Called every few seconds.
     func giveBackIdle()
 }

@@ -1,48 +1,51 @@
 import Synchronization
 
-/// Something made from the environment, such as a formatter: made anew on the first use after what it was made from has changed (C65).
+/// A value computed from the environment, such as a formatter. Rebuilt on the first use after a change of the inputs
+/// (C65).
 ///
 /// ```swift
 /// let formatter = DerivedValue("dates", dependsOn: [.timeZone, .locale]) { makeFormatter() }
 /// manager.lifecycle.register(formatter)
 /// formatter.value.string(from: date)
 /// ```
-/// As long as it isn't registered nothing changes it but `invalidate()`. A use costs one atomic load and a short lock of its own.
+/// Until the value is registered, only `invalidate()` makes it out of date. A use costs one atomic load and a short
+/// private lock.
 public final class DerivedValue<Value: Sendable>: Sendable {
     private struct State {
         var value: Value?
-        /// The epoch that `value` was begun in.
+        /// The epoch in which the building of `value` began.
         var epoch: UInt64 = 0
-        /// The thread that makes a new one, or 0.
+        /// The thread that builds a new value, or 0.
         var builder: UInt = 0
         var waiting: [Parker] = []
     }
 
-    /// What it is called in messages.
+    /// The name used in messages.
     public let name: String
-    /// What it is made from.
+    /// The kinds of change that make the value out of date.
     public let kinds: Set<EnvironmentChange.Kind>
     private let make: @Sendable () -> Value
     private let state = Mutex(State())
-    // Released with what changed, acquired by whoever uses the value: what is made after that is made from the new.
+    // Released with the change, acquired by each use: a value built after that is built from the new state.
     private let epochNumber = Atomic<UInt64>(1)
 
-    /// A value that `make` makes, on the thread that first uses it.
+    /// Creates a value that `make` builds, on the first thread that uses the value.
     public init(_ name: String, dependsOn kinds: Set<EnvironmentChange.Kind>, make: @escaping @Sendable () -> Value) {
         self.name = name
         self.kinds = kinds
         self.make = make
     }
 
-    /// Grows by one each time the value becomes out of date.
+    /// Number of invalidations plus one. Grows by one each time the value becomes out of date.
     public var epoch: UInt64 { epochNumber.load(ordering: .acquiring) }
 
-    /// Has it made anew at the next use.
+    /// Marks the value as out of date: the next use rebuilds it.
     public func invalidate() { epochNumber.wrappingAdd(1, ordering: .acquiringAndReleasing) }
 
-    /// The value of the present epoch. The first who uses it makes it, without any lock; others wait for that one.
+    /// The value of the present epoch. The first thread to use the value builds it, holding no lock. Other threads wait
+    /// for that thread.
     ///
-    /// - Precondition: `make` does not use it.
+    /// - Precondition: `make` does not use this value.
     public var value: Value {
         while true {
             let now = epoch
@@ -64,7 +67,7 @@ public final class DerivedValue<Value: Sendable>: Sendable {
     }
 
     private func finish(_ value: Value, _ epoch: UInt64) -> Value {
-        // The old value leaves the lock before it is released.
+        // The old value is moved out of the lock before it is released.
         let (old, waiting) = state.withLock { state in
             defer {
                 state.value = value
@@ -80,7 +83,7 @@ public final class DerivedValue<Value: Sendable>: Sendable {
     }
 }
 
-/// Whatever becomes out of date by changes of `kinds`.
+/// An object that changes of `kinds` make out of date.
 protocol Derived: AnyObject, Sendable {
     var kinds: Set<EnvironmentChange.Kind> { get }
     func invalidate()

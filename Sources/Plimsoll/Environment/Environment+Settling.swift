@@ -1,18 +1,19 @@
 import Synchronization
 
-/// What came of the environment on the way back.
+/// The outcome of settling the environment on the way back from a gap.
 struct EnvironmentSettlement: Sendable, Hashable {
     /// Handlers that were called, in the order of their registration, with the time each took (C61).
     var calls: [EnvironmentCall] = []
-    /// What was not done when the budget was spent: names of handlers and interceptors, or `"sources"`.
+    /// Work that was not done when the budget was spent: names of handlers and interceptors, or `"sources"`.
     var late: [String] = []
 }
 
 extension Environment {
-    /// The way back from a gap: reads every source again, sends out what is different, and returns when those who must be done before admission are done, or
-    /// when `budget` of running time is spent. Blocks the calling thread, which is none of the cooperative pool's.
+    /// Settles the environment on the way back from a gap: reads every source again and sends out the differences.
     ///
-    /// Between `hold` and this nothing has gone out. Nothing is held back afterwards.
+    /// Returns when all handlers needed for admission are done, or when `budget` of running time is spent. Blocks the
+    /// calling thread, which must not be one of the cooperative pool. Nothing goes out between `hold` and this call.
+    /// Nothing is held back afterwards.
     func settle(within budget: Duration) -> EnvironmentSettlement {
         let hold = hold()
         let parker = Parker()
@@ -62,28 +63,29 @@ extension Environment {
         return result
     }
 
-    /// The same for a caller that must not block.
+    /// Settles as above, for a caller that must not block.
     func settle(within budget: Duration) async -> EnvironmentSettlement {
         await withCheckedContinuation { (done: CheckedContinuation<EnvironmentSettlement, Never>) in
-            // A thread of its own, as those of handlers may all be stuck.
+            // A separate thread, because all handler threads may be stuck.
             let started = Thread.start("plimsoll-settle") { done.resume(returning: self.settle(within: budget)) }
             if !started { threads.run { done.resume(returning: self.settle(within: budget)) } }
         }
     }
 
-    /// How long the loop may take to look at the limit: it is a matter of a millisecond unless it is stuck.
+    /// Time limit for the loop's reading of the memory limit. A reading takes about a millisecond unless the loop is
+    /// stuck.
     private static let patience = Duration.milliseconds(500)
 
-    /// Something has been finished that a `settle` may wait for.
+    /// Unparks the threads in `settle` after a piece of work has finished.
     func finished() {
         let waiting = state.withLock { $0.waiting }
         for parker in waiting { parker.unpark() }
     }
 
-    /// The last 64 of those who took too long.
+    /// The last 64 calls that took too long.
     var slowCalls: [EnvironmentCall] { state.withLock { $0.slow } }
 
-    /// Puts down who took too long.
+    /// Records a call that took too long.
     func addSlow(_ call: EnvironmentCall) {
         state.withLock { state in
             state.slow.append(call)
@@ -92,9 +94,9 @@ extension Environment {
     }
 }
 
-/// Something that happens once.
+/// A flag that is turned on once.
 final class Switch: Sendable {
-    // Released and acquired with what was done before it was turned on.
+    // Released and acquired, so that the work done before `turnOn` is visible.
     private let flag = Atomic<Bool>(false)
     func turnOn() { flag.store(true, ordering: .releasing) }
     var isOn: Bool { flag.load(ordering: .acquiring) }

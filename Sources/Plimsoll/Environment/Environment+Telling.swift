@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Who is told, and what is watched for them.
+/// Registration of readers, observers, interceptors and derived values, and the watches they need.
 extension Environment {
-    /// What everybody who wants all kinds is told of without asking for it.
+    /// The kinds watched for every observer that wants all kinds.
     static let common: Set<EnvironmentChange.Kind> = [.clock, .timeZone, .day, .locale]
 
-    /// A reader of all kinds from now on.
+    /// Creates a reader of all kinds from now on.
     func makeReader() -> EnvironmentReader {
         let watched = Self.common.filter { watch.add($0) }
         let reader = EnvironmentReader(
@@ -41,7 +41,7 @@ extension Environment {
 
     func add(_ derived: any Derived) -> Registration {
         let watched = derived.kinds.filter { watch.add($0) }
-        // What it was built from before nobody watched.
+        // The value may have been built before the watches began.
         derived.invalidate()
         state.withLock { $0.derived.append(derived) }
         return Registration(CallGate()) { [weak self, weak derived] in
@@ -52,12 +52,12 @@ extension Environment {
         }
     }
 
-    /// Has `kind` watched for its own sake: whoever is told of all kinds is told of it.
+    /// Watches `kind` on its own. Observers and readers of all kinds then also receive the changes.
     func add(_ kind: EnvironmentChange.Kind, quiet: Duration?) -> Registration {
         let isWatched = watch.add(kind, quiet: quiet)
         let isCounted = Mutex(isWatched)
         return Registration(CallGate()) { [weak self] in
-            // Once, however often and on however many threads it is cancelled: each removal counts for one watch.
+            // Removes one watch only once, even if cancelled many times and on many threads.
             let counted = isCounted.withLock { counted in
                 defer { counted = false }
                 return counted

@@ -1,23 +1,25 @@
 import Synchronization
 
-/// Where changes of the environment come together, and from where they go out: to interceptors, then to derived values, readers and handlers.
+/// The hub for changes of the environment. Changes go to interceptors first, then to derived values, readers and
+/// handlers.
 ///
-/// Whoever posts only adds to a slot. One drainer at a time takes net changes out and passes them on: the poster itself as long as nobody
-/// intercepts, else a handler thread. Nothing goes out while it is held back (C60).
+/// Posting only adds to a slot. One drainer at a time dequeues net changes and passes them on. The drainer is the
+/// posting thread while there is no interceptor, otherwise a handler thread. Nothing goes out during a hold (C60).
 ///
-/// Mutable state: all behind one lock, which is held around no user code; `isHeld` is published for readers and handlers as well.
+/// Mutable state: all behind one lock, which is never held around user code. `isHeld` is also published for readers and
+/// handlers.
 final class Environment: Sendable {
     struct Weak { weak var reader: EnvironmentReader? }
 
     struct State {
-        /// What holds by all that was posted or read.
+        /// The current value of each kind, as last posted or read.
         var known: [EnvironmentChange.Kind: EnvironmentValue] = [:]
         var inbox = EnvironmentSlots()
-        /// Number of the drainer at work; a replaced one finds another number here and leaves.
+        /// Number of the drainer at work. A replaced drainer finds another number here and leaves.
         var drainer: Int?
         var drains = 0
         var holds = 0
-        /// Whether the drainer stands still.
+        /// True while the drainer is paused.
         var isHeld = false
 
         var readers: [Weak] = []
@@ -25,19 +27,20 @@ final class Environment: Sendable {
         var interceptors: [EnvironmentInterceptor] = []
         var derived: [any Derived] = []
         var slow: [EnvironmentCall] = []
-        /// Threads that wait for something to be finished.
+        /// Threads to unpark whenever a piece of work has finished.
         var waiting: [Parker] = []
     }
 
     let alarms: Alarms
     let threads: HandlerThreads
-    /// A handler that takes longer than this is named (C61): the time all observers of an edge share.
+    /// The time after which a handler is reported by name (C61). All observers of an edge share the same time.
     static let budget = Duration.seconds(5)
     let state = Mutex(State())
-    /// Whether readers and handlers may take. Acquired and released, so that who sees no hold finds what was put down before.
+    /// True while readers and handlers must not dequeue. Released and acquired, so that a thread that sees no hold also
+    /// sees the changes added before.
     private let isHeldFlag = Atomic<Bool>(false)
     let limit: LimitLook
-    /// Made with this object, which it tells; set once, in `init`.
+    /// The watch calls back into this object and is made with it. Set once, in `init`.
     let watch: EnvironmentWatch
 
     init(source: any PressureSource, alarms: Alarms, threads: HandlerThreads) {
@@ -50,7 +53,7 @@ final class Environment: Sendable {
         back.set(self)
     }
 
-    /// The watch's way back to its owner.
+    /// A weak reference from the watch to its owner.
     private final class Back: Sendable {
         private struct Owner { weak var environment: Environment? }
         private let owner = Mutex(Owner())
@@ -58,16 +61,16 @@ final class Environment: Sendable {
         var environment: Environment? { owner.withLock { $0.environment } }
     }
 
-    // MARK: In
+    // MARK: Posting
 
-    /// Puts `change` down and passes on what may be.
+    /// Adds `change` to the inbox and drains as far as allowed.
     func post(_ change: EnvironmentChange) {
         if alarms.heartbeat.isLate, let gap = alarms.heartbeat.beat(.environment, next: nil) { alarms.noticed(gap) }
         add(change)
         drain()
     }
 
-    /// What is known of `kind`.
+    /// Returns the known value of `kind`; `nil` if unknown.
     func known(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? { state.withLock { $0.known[kind] } }
 
     private func begin(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue?) {
@@ -89,7 +92,7 @@ final class Environment: Sendable {
         }
     }
 
-    // MARK: Through
+    // MARK: Draining
 
     func drain() {
         let (id, isIntercepted): (Int?, Bool) = state.withLock { state in
@@ -106,7 +109,7 @@ final class Environment: Sendable {
         while true {
             let next: (change: EnvironmentChange?, interceptors: [EnvironmentInterceptor], moves: Bool) = state.withLock { state in
                 guard state.drainer == id else { return (nil, [], false) }
-                // Somebody who intercepts has come meanwhile, and this thread is the poster's.
+                // An interceptor was added meanwhile, and this is the posting thread.
                 if !mayIntercept, !state.interceptors.isEmpty { return (nil, [], true) }
                 if !state.isHeld, let change = state.inbox.take() { return (change, state.interceptors, false) }
                 state.drainer = nil
@@ -118,7 +121,7 @@ final class Environment: Sendable {
         }
     }
 
-    /// False if this drainer was replaced meanwhile.
+    /// Passes `change` through the interceptors and on. Returns false if this drainer was replaced meanwhile.
     private func pass(_ change: EnvironmentChange, through interceptors: ArraySlice<EnvironmentInterceptor>, as id: Int) -> Bool {
         var change = change, rest = interceptors
         while let interceptor = rest.popFirst() {
@@ -137,7 +140,7 @@ final class Environment: Sendable {
         return true
     }
 
-    /// An interceptor has kept a change for too long: it goes on without it.
+    /// Skips an interceptor that has kept a change for too long: the change goes on without the result.
     private func goAround(
         _ interceptor: EnvironmentInterceptor, _ change: EnvironmentChange, _ rest: ArraySlice<EnvironmentInterceptor>, _ id: Int
     ) {
@@ -165,7 +168,7 @@ final class Environment: Sendable {
     }
 
     private func serve(_ observer: EnvironmentObserver) {
-        // Whoever ends the hold comes by here afterwards.
+        // `release` calls `serve` again when the hold ends.
         guard !isHeld, observer.schedule() else { return }
         let heartbeat = alarms.heartbeat
         threads.run { [self] in
@@ -188,7 +191,7 @@ final class Environment: Sendable {
 
     var isHeld: Bool { isHeldFlag.load(ordering: .acquiring) }
 
-    /// Nothing goes out until `release` with the number returned, or with a later one.
+    /// Begins a hold: nothing goes out until `release` with the returned number, or with a later one.
     @discardableResult
     func hold() -> Int {
         state.withLock { state in
@@ -199,13 +202,14 @@ final class Environment: Sendable {
         }
     }
 
-    /// Puts what was posted meanwhile into the slots of readers and handlers, on top of what they had not taken before. `release` lets them take it.
+    /// Moves changes posted during the hold into the slots of readers and handlers, merged with what waits there. They
+    /// can dequeue after `release`.
     func distribute(_ hold: Int) {
         state.withLock { state in if state.holds == hold { state.isHeld = false } }
         drain()
     }
 
-    /// What was held back goes out, unless it has been held once more since `hold` returned this number.
+    /// Ends the hold with this number, so that held changes go out. Does nothing if another hold has begun since.
     func release(_ hold: Int) {
         let (readers, observers) = state.withLock { state in
             guard state.holds == hold else { return ([] as [EnvironmentReader?], [] as [EnvironmentObserver]) }

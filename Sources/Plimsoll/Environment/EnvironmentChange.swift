@@ -1,6 +1,6 @@
-/// Something outside the program's own memory that changed: the net of all that happened to it since it was last told of (C59).
+/// A change outside the program's own memory. Holds the net effect of all events since the last delivery (C59).
 public struct EnvironmentChange: Sendable, Hashable {
-    /// What changed. Changes of one kind are merged; those of different kinds never.
+    /// The kind of change. Changes of one kind are merged; changes of different kinds never are.
     public enum Kind: Sendable, Hashable {
         /// The wall clock was set.
         case clock
@@ -10,32 +10,32 @@ public struct EnvironmentChange: Sendable, Hashable {
         case day
         /// The locale that the machine, a configuration file, or `Lifecycle.setLocale` names.
         case locale
-        /// What the file at that path says.
+        /// The content of the file at that path.
         case file(String)
         /// The smallest memory limit on the process.
         case limit
-        /// The credentials of that tag: revoked, or given anew.
+        /// The credentials of that tag: revoked, or issued anew.
         case credentials(String)
-        /// Whether what is kept encrypted can be reached.
+        /// Availability of data that is kept encrypted.
         case protectedData
-        /// Which devices of that subsystem there are.
+        /// The set of devices of that subsystem.
         case device(String)
-        /// Where the power comes from and for how long, or that the machine is about to be taken away.
+        /// The power source and remaining charge, or a notice that the machine is about to be taken away.
         case power
-        /// Anything else.
+        /// Any other change.
         case custom(String)
     }
 
-    /// What changed.
+    /// The kind of change.
     public var kind: Kind
-    /// What held before; `nil` if that isn't known, or if there is nothing to be told but that it happened.
+    /// The value before; `nil` if unknown, or for a bare fact.
     public var from: EnvironmentValue?
-    /// What holds now; `nil` if there is nothing to be told but that it happened.
+    /// The value now; `nil` for a bare fact.
     public var to: EnvironmentValue?
-    /// How many raw events were merged into it, at least 1. The kernel may have merged some before they were counted.
+    /// Number of raw events merged, at least 1. The kernel may have merged some before they were counted.
     public var count: Int
 
-    /// A change of `kind`.
+    /// Creates a change of `kind`.
     public init(_ kind: Kind, from: EnvironmentValue? = nil, to: EnvironmentValue? = nil, count: Int = 1) {
         self.kind = kind
         self.from = from
@@ -45,22 +45,22 @@ public struct EnvironmentChange: Sendable, Hashable {
 }
 
 extension EnvironmentChange {
-    /// Whether it tells only that something happened. Such facts don't cancel each other out.
+    /// True if the change only reports that an event happened. Such facts don't cancel each other out.
     var isBareFact: Bool { from == nil && to == nil }
 
-    /// Whether anything is different in the end.
+    /// True if the change has a net effect.
     var isNet: Bool {
         guard !isBareFact, let from, let to else { return isBareFact || from != to }
         return !from.isSame(as: to)
     }
 
-    /// Takes in `later` of the same kind: what held first, what holds last.
+    /// Merges `later`, a change of the same kind: keeps the first `from` and the last `to`.
     mutating func merge(_ later: EnvironmentChange) {
         count = count.addingReportingOverflow(later.count).overflow ? .max : count + later.count
         if isBareFact {
             from = later.from
         } else if let before = later.from {
-            // Only what `from` left open: what it knew is older.
+            // Fills only the unset parts of `from`: the parts already set are older.
             from = from?.over(before)
         }
         if let now = later.to { to = now.over(to) }

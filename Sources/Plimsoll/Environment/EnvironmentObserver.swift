@@ -1,17 +1,17 @@
 import Synchronization
 
-/// How long a handler of changes took, or has been at it.
+/// The time that a handler of changes took, or has taken so far.
 public struct EnvironmentCall: Sendable, Hashable {
-    /// The name it was registered by.
+    /// The name under which the handler was registered.
     public var name: String
-    /// Of what it was told; of the last, if it was told of several.
+    /// The kind of change that was handled; the last one, if there were several.
     public var kind: EnvironmentChange.Kind
-    /// Running time it took, so far if it has not returned.
+    /// Running time that the call took, so far if it has not returned.
     public var took: Duration
-    /// Whether it had returned.
+    /// True if the call had returned.
     public var isFinished: Bool
 
-    /// A call of that name.
+    /// Creates the record of a call.
     public init(_ name: String, _ kind: EnvironmentChange.Kind, took: Duration, isFinished: Bool) {
         self.name = name
         self.kind = kind
@@ -20,19 +20,19 @@ public struct EnvironmentCall: Sendable, Hashable {
     }
 }
 
-/// One handler of changes, its slots, and the job that serves it: one at a time, on a handler thread.
+/// A handler of changes, with slots. One job at a time serves them, on a handler thread.
 final class EnvironmentObserver: Sendable {
     private struct State {
         var slots = EnvironmentSlots()
-        /// Whether a job is on its way or at work.
+        /// True if a job is queued or running.
         var isScheduled = false
         var inside: (kind: EnvironmentChange.Kind, since: Duration)?
-        /// What it took since the last `startRound`.
+        /// The calls since the last `startRound`, with their times added up.
         var round: EnvironmentCall?
     }
 
     let name: String
-    /// Empty for all.
+    /// The kinds to handle; empty means all.
     let kinds: Set<EnvironmentChange.Kind>
     let gate = CallGate()
     private let body: @Sendable (EnvironmentChange) -> Void
@@ -48,7 +48,7 @@ final class EnvironmentObserver: Sendable {
 
     func add(_ change: EnvironmentChange) { state.withLock { $0.slots.add(change) } }
 
-    /// Whether a job must be started now: then the caller has `work` run on a handler thread.
+    /// Returns true if a job must be started now. The caller then runs `work` on a handler thread.
     func schedule() -> Bool {
         state.withLock { state in
             guard !state.isScheduled, !state.slots.isEmpty else { return false }
@@ -57,11 +57,12 @@ final class EnvironmentObserver: Sendable {
         }
     }
 
-    /// Calls the handler until nothing waits or `isHeld`.
+    /// Calls the handler until no change waits or `isHeld` returns true.
     ///
     /// - Parameters:
+    ///   - isHeld: tells whether changes are held back.
     ///   - now: running time.
-    ///   - watch: called before each call; what it returns is called after it with how long that took.
+    ///   - watch: called before each call. The returned closure is called after, with the time taken.
     func work(
         isHeld: () -> Bool, now: () -> Duration, watch: (EnvironmentChange.Kind) -> (Duration) -> Void
     ) {
@@ -87,12 +88,12 @@ final class EnvironmentObserver: Sendable {
         }
     }
 
-    /// Whether nothing waits and nothing is being done.
+    /// True if no change waits and no job is queued or running.
     var isIdle: Bool { state.withLock { !$0.isScheduled && $0.slots.isEmpty } }
 
     func startRound() { state.withLock { $0.round = nil } }
 
-    /// What it was called for since `startRound`; `nil` if it wasn't.
+    /// Returns the call since `startRound`, with the total time; `nil` if there was none.
     func round(at now: Duration) -> EnvironmentCall? {
         state.withLock { state in
             guard let inside = state.inside else { return state.round }
@@ -101,7 +102,7 @@ final class EnvironmentObserver: Sendable {
     }
 }
 
-/// One who sees changes before all others.
+/// An interceptor, which sees changes before all handlers, readers and derived values.
 final class EnvironmentInterceptor: Sendable {
     let name: String
     let gate = CallGate()
@@ -112,7 +113,8 @@ final class EnvironmentInterceptor: Sendable {
         self.body = body
     }
 
-    /// What it makes of `change`; `change` itself if it is cancelled, or stuck in another call.
+    /// Returns the replacement for `change`; `nil` drops the change. Returns `change` itself if the interceptor is
+    /// cancelled, or is stuck in another call.
     func call(_ change: EnvironmentChange) -> EnvironmentChange? {
         var result: EnvironmentChange? = change
         _ = gate.call { result = body(change) }

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// Changes of the environment as they come; a slow reader gets the net change since it last took one.
+/// A sequence of changes of the environment. A slow reader gets the net change since the last dequeue.
 ///
-/// Made by `Lifecycle.environmentChanges`, it counts from there on. It belongs to one loop: two that share it share the changes.
+/// Made by `Lifecycle.environmentChanges`; covers changes from that moment. Belongs to one loop: two loops that share
+/// one sequence share the changes.
 public struct EnvironmentChanges: AsyncSequence, Sendable {
     public typealias Element = EnvironmentChange
     public typealias Failure = Never
@@ -11,16 +12,16 @@ public struct EnvironmentChanges: AsyncSequence, Sendable {
 
     public func makeAsyncIterator() -> Iterator { Iterator(reader: reader) }
 
-    /// Takes one change after the other.
+    /// Dequeues one change after the other.
     public struct Iterator: AsyncIteratorProtocol {
         let reader: EnvironmentReader
 
-        /// The next net change; `nil` when the task is cancelled.
+        /// Returns the next net change; `nil` when the task is cancelled.
         public mutating func next() async -> EnvironmentChange? { await reader.next() }
     }
 }
 
-/// The slots of one reader, and whoever waits for them.
+/// The slots of one reader, and the tasks that wait for changes.
 final class EnvironmentReader: Sendable {
     private typealias Waiter = CheckedContinuation<EnvironmentChange?, Never>
 
@@ -41,7 +42,7 @@ final class EnvironmentReader: Sendable {
 
     deinit { onDrop() }
 
-    /// Whether a task waits for the next change. For tests.
+    /// True if a task waits for the next change. For tests.
     var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
 
     func add(_ change: EnvironmentChange) {
@@ -49,7 +50,7 @@ final class EnvironmentReader: Sendable {
         flush()
     }
 
-    /// Gives those who wait what there is, unless it is held back.
+    /// Resumes waiting tasks with the available changes, unless changes are held back.
     func flush() {
         while true {
             let next: (Waiter, EnvironmentChange)? = state.withLock { state in
@@ -68,7 +69,7 @@ final class EnvironmentReader: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
-                // A cancellation before this is seen here, a later one finds the waiter.
+                // An earlier cancellation is seen here; a later one finds the waiter.
                 let answer: EnvironmentChange?? = state.withLock { state in
                     if Task.isCancelled { return .some(nil) }
                     if !isHeld(), let change = state.slots.take() { return change }

@@ -1,15 +1,19 @@
-/// Changes that somebody has not taken yet: one slot a kind, whatever happens (C59).
+/// Changes waiting to be dequeued: at most one slot a kind, regardless of the number of events (C59).
 ///
-/// There are never more than there are kinds that changed since the last look, and what went back to where it was takes none.
+/// There are never more slots than kinds that changed since the last `take`. Changes that cancel out are skipped on
+/// `take`.
 struct EnvironmentSlots: Sendable {
-    /// In the order of the first event of each; the first `taken` of them are gone.
+    /// Changes in the order of the first event of each kind. The first `taken` of them have been dequeued.
     private var slots: [EnvironmentChange?] = []
     private var taken = 0
     private var places: [EnvironmentChange.Kind: Int] = [:]
 
-    /// Whether nothing at all has been added since it was last empty. What cancels out counts until somebody looks.
+    /// True if no change has been added since the slots were last empty. Changes that cancel out count until the next
+    /// `take`.
     var isEmpty: Bool { places.isEmpty }
 
+    /// Adds `change`, or merges it with the waiting change of the same kind.
+    ///
     /// - Complexity: O(1), amortised.
     mutating func add(_ change: EnvironmentChange) {
         if let place = places[change.kind] {
@@ -20,7 +24,7 @@ struct EnvironmentSlots: Sendable {
         }
     }
 
-    /// The net change that has waited longest; `nil` if nothing is different from what was taken before.
+    /// Dequeues the net change that has waited longest; `nil` if nothing differs from the state at the last dequeue.
     ///
     /// - Complexity: O(1), amortised.
     mutating func take() -> EnvironmentChange? {
@@ -39,13 +43,13 @@ struct EnvironmentSlots: Sendable {
         return nil
     }
 
-    /// Places in use or done with.
+    /// Number of slots, dequeued ones included.
     var room: Int { slots.count }
 
-    /// Events of `kind` that wait.
+    /// Returns the number of events of `kind` that wait.
     func count(of kind: EnvironmentChange.Kind) -> Int { places[kind].flatMap { slots[$0]?.count } ?? 0 }
 
-    /// A slow reader's slots must not creep through memory.
+    /// Removes dequeued slots, so that the array of a slow reader does not grow without bound.
     private mutating func compact() {
         guard taken > 32, taken > slots.count / 2 else { return }
         slots.removeFirst(taken)

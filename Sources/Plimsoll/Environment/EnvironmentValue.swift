@@ -1,32 +1,33 @@
-/// What held, or holds, of something outside the program.
+/// A present or previous value of something outside the program.
 public enum EnvironmentValue: Sendable, Hashable {
-    /// There is none: no file, no limit.
+    /// No value: no file, no limit.
     case absent
-    /// A word: a locale, or whatever a poster chose.
+    /// A word: a locale, or any text from the poster.
     case text(String)
-    /// Yes or no: whether protected data can be reached.
+    /// Yes or no, for example if protected data can be reached.
     case flag(Bool)
-    /// `CLOCK_REALTIME` less `CLOCK_BOOTTIME`: it moves only when the clock is set.
+    /// `CLOCK_REALTIME` less `CLOCK_BOOTTIME`. The difference moves only when the clock is set.
     case clock(Duration)
     /// The date of the time zone, in days since 1970-01-01.
     case day(Int)
     /// A time zone.
     case timeZone(TimeZoneVersion)
-    /// What a file says.
+    /// A version of a file's content.
     case file(FileVersion)
     /// A limit.
     case size(ByteCount)
     /// The names of devices, in order.
     case devices([String])
-    /// Where the power comes from.
+    /// The power supply.
     case power(PowerState)
 }
 
 extension EnvironmentValue {
-    /// By so much may the clock move before it counts as set: less is of no consequence to dates, and two clocks can't be read at once.
+    /// Clock moves smaller than this do not count as setting the clock. They don't matter to dates, and two clocks
+    /// can't be read at once.
     static let clockTolerance = Duration.milliseconds(100)
 
-    /// Whether going from one to the other is no change.
+    /// Returns true if the step from one value to the other is no change.
     func isSame(as other: EnvironmentValue) -> Bool {
         switch (self, other) {
         case (.clock(let left), .clock(let right)): max(left, right) - min(left, right) < Self.clockTolerance
@@ -35,46 +36,48 @@ extension EnvironmentValue {
         }
     }
 
-    /// This, with what it leaves open taken from `older`.
+    /// Returns this value, with unset parts taken from `older`.
     func over(_ older: EnvironmentValue?) -> EnvironmentValue {
         guard case .power(let new) = self, case .power(let old) = older else { return self }
         return .power(new.over(old))
     }
 }
 
-/// What a file said when it was read.
+/// The content of a file at the time of reading, as a hash and a size.
 public struct FileVersion: Sendable, Hashable {
-    /// FNV-1a of the content, 64 bits; `nil` if it could not be read.
+    /// FNV-1a of the content, 64 bits; `nil` if the file could not be read.
     public var contentHash: UInt64?
     /// Length in bytes.
     public var size: Int
-    /// When it was last written, since 1970.
+    /// Time of the last write, since 1970.
     public var modified: Duration
 
-    /// A file of that content, size and time.
+    /// Creates a version with this content hash, size and time.
     public init(contentHash: UInt64?, size: Int, modified: Duration = .zero) {
         self.contentHash = contentHash
         self.size = size
         self.modified = modified
     }
 
-    /// Whether the content is the same. The time counts only where the content is unknown: writing the same again is no change.
+    /// Returns true if the content is the same. Writing the same content again is no change. The time counts only if a
+    /// hash is unknown.
     func isSame(as other: FileVersion) -> Bool {
         guard let contentHash, let hash = other.contentHash else { return self == other }
         return contentHash == hash && size == other.size
     }
 }
 
-/// A time zone, as what is made for it must know it.
+/// A time zone, with the facts that cached formatters and calendars depend on.
 public struct TimeZoneVersion: Sendable, Hashable {
-    /// `Europe/Berlin`: `$TZ`, or what `/etc/localtime` links to; `nil` if that is a plain file.
+    /// The name, such as `Europe/Berlin`: `$TZ`, or the target of the link `/etc/localtime`; `nil` if that is a plain
+    /// file.
     public var name: String?
-    /// FNV-1a of its rules, 64 bits; `nil` if there is no file of them.
+    /// FNV-1a of the zone's rules, 64 bits; `nil` if there is no rules file.
     public var rulesHash: UInt64?
-    /// Its distance from UTC now, in seconds to the east: summer time changes it.
+    /// Present distance from UTC, in seconds to the east. Changes with summer time.
     public var secondsFromUTC: Int
 
-    /// A zone of that name and rules.
+    /// Creates a zone of this name and rules.
     public init(name: String?, rulesHash: UInt64? = nil, secondsFromUTC: Int = 0) {
         self.name = name
         self.rulesHash = rulesHash
@@ -82,16 +85,17 @@ public struct TimeZoneVersion: Sendable, Hashable {
     }
 }
 
-/// Where the power comes from. What is `nil` isn't known, or not told of.
+/// The state of the power supply. A `nil` property is unknown or not reported.
 public struct PowerState: Sendable, Hashable {
-    /// Whether it comes from outside (`online` in `/sys/class/power_supply`), not from a battery.
+    /// True if the power comes from outside (`online` in `/sys/class/power_supply`), not from a battery.
     public var isOnMains: Bool?
-    /// How full the emptiest battery is, in percent, `0...100` (`capacity`).
+    /// Charge of the emptiest battery in percent, `0...100` (`capacity`).
     public var percent: Int?
-    /// That the machine will be taken away, in the words of who said so: a cloud's notice. A poster sets it; an empty one takes it back.
+    /// A notice that the machine will be taken away, in the words of the sender, such as the cloud provider. Set by a
+    /// poster; an empty notice withdraws the previous one.
     public var notice: String?
 
-    /// A state of which only that is known.
+    /// Creates a state; parts left out are unknown.
     public init(isOnMains: Bool? = nil, percent: Int? = nil, notice: String? = nil) {
         self.isOnMains = isOnMains
         self.percent = percent

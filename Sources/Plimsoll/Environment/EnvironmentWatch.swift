@@ -1,22 +1,25 @@
 import Synchronization
 
-/// The side of the environment that looks: who is interested in what, when it is read, and what is different from the reading before.
+/// Reads the watched kinds and compares each reading with the one before. Counts the watches of each kind, and decides
+/// when to read.
 ///
-/// Mutable state: all behind one lock, which is held for no call of the source's and around no user code. `onChange` is called within it, so that changes
-/// of a kind are put down in the order in which they were found; it only adds to slots.
+/// Mutable state: all behind one lock, never held during a call of the source or around user code. `onChange` is called
+/// under the lock, so changes of a kind are recorded in the order in which they were found. `onChange` only adds to
+/// slots.
 final class EnvironmentWatch: Sendable {
     private struct Interest {
         var count = 0
-        /// How long after an event it is read, so that one who writes in pieces has finished.
+        /// Delay between an event and the reading, so that a writer that writes in pieces has finished.
         var quiet: Duration
         var reading: EnvironmentValue?
-        /// Raw events since the last reading.
+        /// Number of raw events since the last reading.
         var events = 0
-        /// Of these, those that had come when the alarm was set; `nil` if none is set.
+        /// Value of `events` when the alarm was set; `nil` if no alarm is set.
         var eventsAtAlarm: Int?
-        /// How often the alarm has been put off because events kept coming.
+        /// Number of times the alarm was postponed because events kept coming.
         var delays = 0
-        /// Readings begun, and the last one begun that has been made use of: one that began earlier and ends later is out of date.
+        /// `begun` numbers the readings begun. `used` is the latest of these whose result was used. A reading that
+        /// began earlier and ends later is out of date.
         var begun = 0, used = 0
         var failures = 0
     }
@@ -29,13 +32,15 @@ final class EnvironmentWatch: Sendable {
     private let onChange: @Sendable (EnvironmentChange) -> Void
     private let onChanged: @Sendable () -> Void
 
-    /// As long as ten quiet times events may put a reading off.
+    /// Events postpone a reading by at most ten quiet times in all.
     private static let mostDelays = 9
 
+    /// Creates a watch of `source`.
+    ///
     /// - Parameters:
-    ///   - onBaseline: what holds when watching begins; `nil` when it has ended.
-    ///   - onChange: takes a change down; within the lock.
-    ///   - onChanged: called after it, outside.
+    ///   - onBaseline: receives the value when watching begins, and `nil` when watching has ended.
+    ///   - onChange: records a change. Called under the lock.
+    ///   - onChanged: called after `onChange`, outside the lock.
     init(
         source: (any EnvironmentSource)?, alarms: Alarms, threads: HandlerThreads,
         onBaseline: @escaping @Sendable (EnvironmentChange.Kind, EnvironmentValue?) -> Void,
@@ -51,7 +56,8 @@ final class EnvironmentWatch: Sendable {
         for (kind, interest) in state.withLock({ $0 }) { for _ in 0..<interest.count { source.unwatch(kind) } }
     }
 
-    /// Whether there is a source for `kind`. What holds now is what later changes are told against.
+    /// Begins to watch `kind`. Returns false if no source knows `kind`. The present value is the baseline for later
+    /// changes.
     func add(_ kind: EnvironmentChange.Kind, quiet: Duration? = nil) -> Bool {
         guard let source, Self.isRead(kind), source.watch(kind) else { return false }
         let isFirst = state.withLock { state in
@@ -75,10 +81,10 @@ final class EnvironmentWatch: Sendable {
         source.unwatch(kind)
     }
 
-    /// Number of those for whom `kind` is watched. For tests.
+    /// Returns the number of watches of `kind`. For tests.
     func count(of kind: EnvironmentChange.Kind) -> Int { state.withLock { $0[kind]?.count ?? 0 } }
 
-    /// Whether a source may know of it; the rest is only posted.
+    /// Returns true if a source may know `kind`. Other kinds are only posted.
     private static func isRead(_ kind: EnvironmentChange.Kind) -> Bool {
         switch kind {
         case .clock, .timeZone, .day, .locale, .file, .device, .power: true
@@ -86,7 +92,8 @@ final class EnvironmentWatch: Sendable {
         }
     }
 
-    /// The clock and the date are told at once; the rest is written by somebody who may not be done.
+    /// Returns the default quiet time. The clock and the date are read at once. Writers of the other kinds may not be
+    /// done yet.
     private static func quiet(of kind: EnvironmentChange.Kind) -> Duration {
         switch kind {
         case .clock, .day: .zero
@@ -94,12 +101,12 @@ final class EnvironmentWatch: Sendable {
         }
     }
 
-    /// What `kind` was when it was last read, or is now if nobody watches it.
+    /// Returns the last reading of `kind`, or reads now if there is no watch.
     func value(of kind: EnvironmentChange.Kind) -> EnvironmentValue? {
         state.withLock { $0[kind]?.reading } ?? source?.read(kind)
     }
 
-    /// Reads all that is watched. Blocks the calling thread.
+    /// Reads all watched kinds. Blocks the calling thread.
     func refresh() {
         source?.collect()
         for kind in state.withLock({ Array($0.keys) }) { read(kind) }
@@ -134,7 +141,7 @@ final class EnvironmentWatch: Sendable {
         if let wait { setAlarm(kind, wait) } else { readSoon(kind) }
     }
 
-    /// Not here, as reading may block.
+    /// Schedules a reading on a handler thread, because reading may block.
     private func readSoon(_ kind: EnvironmentChange.Kind) {
         threads.run { [weak self] in
             self?.state.withLock { state in
@@ -178,6 +185,6 @@ final class EnvironmentWatch: Sendable {
         if let retry { alarms.set(.timer, after: retry) { [weak self] in self?.readSoon(kind) } }
     }
 
-    /// What is listened to and how.
+    /// The signals that the source listens to, and by which means.
     var signals: [Capabilities.Signal] { source?.signals ?? [] }
 }

@@ -1,12 +1,14 @@
 import Synchronization
 
-/// The pressure loop's looks at the limit: a change of it becomes a change of the environment, and the way back can have the loop look once more.
+/// The pressure loop's readings of the memory limit.
 ///
-/// The loop pays two atomic operations a look, and allocates nothing unless the limit has moved.
+/// A changed limit becomes an `EnvironmentChange`. On the way back from a gap, `Environment` can request another
+/// reading. The loop pays two atomic operations a reading, and allocates only if the limit has changed.
 final class LimitLook: Sendable {
-    /// The last limit, or `unknown`. Relaxed: only the loop uses it.
+    /// The last limit, or `unknown`. Relaxed: only the loop uses this value.
     private let last = Atomic<Int>(unknown)
-    /// Looks since the loop began; 0 while it does not run. Released with the change that was posted before, and acquired by who asks.
+    /// Number of readings since the loop began; 0 while the loop does not run. The loop releases with each reading;
+    /// callers that ask acquire. So they see the change that was posted before.
     private let looks = Atomic<UInt64>(0)
     private let isAsked = Atomic<Bool>(false)
     private let asking = Mutex<Parker?>(nil)
@@ -16,7 +18,7 @@ final class LimitLook: Sendable {
 
     init(wakeLoop: @escaping @Sendable () -> Void) { self.wakeLoop = wakeLoop }
 
-    /// On the loop: takes down what it has seen.
+    /// Records a reading. Called on the loop.
     func noticed(_ limit: ByteCount?, post: (EnvironmentChange) -> Void) {
         let bytes = limit?.bytes ?? .max
         let before = last.exchange(bytes, ordering: .relaxed)
@@ -25,7 +27,7 @@ final class LimitLook: Sendable {
         if isAsked.load(ordering: .acquiring) { asking.withLock { $0 }?.unpark() }
     }
 
-    /// On the loop: it looks no more.
+    /// Marks the loop as ended: no reading follows. Called on the loop.
     func ended() {
         looks.store(0, ordering: .releasing)
         asking.withLock { $0 }?.unpark()
@@ -33,20 +35,21 @@ final class LimitLook: Sendable {
 
     private static func value(_ bytes: Int) -> EnvironmentValue { bytes == .max ? .absent : .size(ByteCount(bytes)) }
 
-    /// Has the loop look, and `parker` unparked at each look.
+    /// Requests a reading, and has `parker` unparked at each reading.
     ///
-    /// - Returns: the number of looks after which the limit is as fresh as this call; `nil` if the loop does not run.
+    /// - Returns: the number of readings after which the limit is as fresh as this call; `nil` if the loop does not
+    ///   run.
     func ask(_ parker: Parker) -> UInt64? {
         let now = looks.load(ordering: .acquiring)
         guard now > 0 else { return nil }
         asking.withLock { $0 = parker }
         isAsked.store(true, ordering: .sequentiallyConsistent)
         wakeLoop()
-        // The look under way may have read before; the one after that has not.
+        // The reading under way may have read the limit before this call. The one after has not.
         return now + 2
     }
 
-    /// Whether that many looks have been; asks for more if not.
+    /// Returns true if reading number `look` has been made; requests another one if not.
     func isAnswered(_ look: UInt64?) -> Bool {
         guard let look, isAsked.load(ordering: .acquiring) else { return true }
         let now = looks.load(ordering: .acquiring)
@@ -55,7 +58,7 @@ final class LimitLook: Sendable {
         return false
     }
 
-    /// Nobody waits for a look any more.
+    /// Ends the request: no thread waits for a reading any more.
     func stopAsking() {
         isAsked.store(false, ordering: .releasing)
         asking.withLock { $0 = nil }

@@ -1,6 +1,7 @@
 import Synchronization
 
-/// What all exclusive resources of a process stand on: its time, and whether it may hold anything now.
+/// The shared state of all exclusive resources of a process: clocks, and whether the process may hold any resource
+/// now.
 final class ExclusiveGround: Sendable {
     private struct State {
         var violations: [ExclusiveResourceError] = []
@@ -10,12 +11,13 @@ final class ExclusiveGround: Sendable {
     private let state = Mutex(State())
     private let time: Timekeeper
     private let heartbeat: Heartbeat
-    // What was seen when stock was last taken. Relaxed: who sees an old number doubts once more.
+    // The values at the last taking of stock. Relaxed: a thread that reads an old value only doubts once more.
     private let settledAsleep: Atomic<Int64>
     private let settledGaps: Atomic<UInt64>
-    /// Relaxed: it refuses whoever comes late enough to see it; the drain waits for those who came before.
+    /// Relaxed: a late caller sees the flag and is refused; the drain waits for earlier callers.
     private let closed = Atomic<Bool>(false)
-    /// How often connections have become doubtful. Relaxed: a number that only grows and stands for itself.
+    /// The number of times that connections have become doubtful. Relaxed: a single independent number that only
+    /// grows.
     private let connections = Atomic<UInt64>(1)
 
     private static let mostViolations = 64
@@ -27,21 +29,23 @@ final class ExclusiveGround: Sendable {
         settledGaps = Atomic(heartbeat.gaps)
     }
 
-    /// Time that goes on whatever happens to this process: what leases are counted by (`CLOCK_BOOTTIME`).
+    /// The time on `CLOCK_BOOTTIME`, which also runs while the process is frozen or the host asleep. Leases are counted
+    /// by this clock.
     var boottime: Duration { time.elapsed() + time.asleep() }
-    /// Time without freezes.
+    /// The running time, without freezes.
     var running: Duration { heartbeat.running }
 
     var isClosed: Bool { closed.load(ordering: .relaxed) }
     func setClosed(_ isClosed: Bool) { closed.store(isClosed, ordering: .relaxed) }
 
-    /// Whether the process has been frozen, or its host asleep, and nobody has taken stock yet: until then nothing known from before may be relied upon.
+    /// True if the process has been frozen, or the host asleep, and stock has not been taken yet. Until then, no
+    /// earlier knowledge is reliable.
     var isDoubtful: Bool {
         heartbeat.isLate || heartbeat.gaps != settledGaps.load(ordering: .relaxed)
             || time.asleep().inNanoseconds - settledAsleep.load(ordering: .relaxed) > Heartbeat.tolerance.inNanoseconds
     }
 
-    /// Stock is taken by `body`. A gap that ends meanwhile leaves it doubtful.
+    /// Takes stock by running `body`. If a gap ends meanwhile, the state stays doubtful.
     func takeStock(_ body: () -> Void) {
         let (gaps, asleep) = (heartbeat.gaps, time.asleep().inNanoseconds)
         body()

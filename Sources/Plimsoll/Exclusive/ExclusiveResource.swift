@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Something that only one process, or only a process that runs, may hold: a lock, a lease, a listening socket, a session with somebody outside.
+/// A resource that only one process, or only a running process, may hold: a lock, a lease, a listening socket, a
+/// session with a remote party.
 ///
 ///     let lease = ExclusiveResource(
 ///         "leader", kind: .lease, after: ["http"], lease: .seconds(15),
@@ -8,33 +9,39 @@ import Synchronization
 ///     try lifecycle.exclusive.add(lease)
 ///     try await lease.withUse { epoch in … ; try lease.check(epoch); try await commit() }
 ///
-/// On the way to the background it is given back: a process that is frozen holding it keeps everybody else waiting, and answers nobody. First those that
-/// come `after:`, then this one: new uses are refused, those in flight are waited for, then it is released; at the deadline it is closed by force and named.
-/// On the way back it is taken again, in reverse order.
+/// The resource is released on the way to the background: a frozen process that holds it keeps others waiting and
+/// answers no request. The resources named by `after:` are released first, then this one. New uses are refused, uses
+/// in flight are waited for, then the resource is released. At the deadline the resource is closed by force and
+/// named. On the way back, resources are reacquired in reverse order.
 ///
-/// *Fencing*: each time it may have been another's meanwhile its `epoch` rises: when it is taken again, and after every freeze or sleep of the host. Work that
-/// began before finds that `check(_:)` throws, and must not act any more.
+/// *Fencing*: `epoch` rises whenever another process may have held the resource. This happens on reacquisition, and
+/// after every freeze or host sleep. Work that began earlier finds that `check(_:)` throws, and must not act any
+/// more.
 public final class ExclusiveResource: Sendable {
-    /// What it is.
+    /// The kind of resource.
     public enum Kind: String, Sendable, Hashable, CaseIterable {
         /// A lock that others wait for: flock, fcntl, an advisory lock of a database, a mutex in shared memory.
         case lock
-        /// Held for a time only, whatever becomes of this process: leadership, a lease on a shard. After a freeze it counts as lost unless its time says otherwise.
+        /// Held for a limited time, independent of this process: leadership, a lease on a shard. After a freeze the
+        /// lease counts as lost, unless the lease time has not run out.
         case lease
-        /// A socket that listens. The kernel goes on accepting for a frozen process, into a backlog that nobody serves. Close it by shutdown(2) and close(2): a
-        /// child that inherited it would keep it listening.
+        /// A listening socket. For a frozen process, the kernel goes on accepting connections into a backlog that no
+        /// thread serves.
+        ///
+        /// Close the socket with shutdown(2) and close(2): a child that inherited the socket would keep it listening.
         case listener
-        /// A session with somebody outside that is opened and closed in pairs: a serial line, a GPU context, a licence seat (C53).
+        /// A session with a remote party that is opened and closed in pairs: a serial line, a GPU context, a licence
+        /// seat (C53).
         case session
     }
 
-    /// How reports and `after:` name it.
+    /// The name used in reports and in `after:`.
     public let name: String
-    /// What it is.
+    /// The kind of resource.
     public let kind: Kind
-    /// What is given back before it, because it depends on it, and taken again after it.
+    /// Names of the resources that depend on this one. They are released before and reacquired after this resource.
     public let releasedAfter: [String]
-    /// How long it is held without `renew`, by a time that goes on through freezes and sleep; `nil` if it has no time.
+    /// The lease time without `renew`, on a clock that runs through freezes and sleep; `nil` for no limit.
     public let leaseTime: Duration?
 
     enum Phase { case released, acquiring, held, draining, releasing, stuck }
@@ -42,11 +49,12 @@ public final class ExclusiveResource: Sendable {
     struct State {
         var phase: Phase
         var epoch: UInt64 = 1
-        /// Grows each time it is taken or given up: what was begun under another number must not touch it (T8).
+        /// Increases with each acquisition and loss. Work begun under another number must not touch the resource
+        /// (T8).
         var turn: UInt64 = 1
         var uses = 0
         var leasedAt = Duration.zero
-        /// Whether it was given back by the way to the background, or lost in a gap, and is to be taken again.
+        /// True if the resource was released on the way to the background, or lost in a gap, and is to be reacquired.
         var wasHeld = false
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
@@ -58,16 +66,20 @@ public final class ExclusiveResource: Sendable {
     let forceBody: (@Sendable () -> Void)?
     private let acquireBody: (@Sendable (UInt64) async throws -> Void)?
 
+    /// Creates an exclusive resource.
+    ///
     /// - Parameters:
-    ///   - name: how reports and `after:` name it; one of a name is registered at a time.
-    ///   - kind: what it is.
-    ///   - after: names of what is to be given back before it: whatever uses it.
-    ///   - lease: how long it is held without `renew`. A lease without a time counts as lost after every freeze or sleep.
-    ///   - isHeld: whether it is held when it is added.
-    ///   - drain: stops new work and finishes what is under way, within the time it gets. Uses in flight are waited for by themselves.
-    ///   - release: gives it back.
-    ///   - forceClose: gives it back at once, whatever is under way; called if `release` did not come to its end in time.
-    ///   - reacquire: takes it, for that epoch. Without one it stays released.
+    ///   - name: name used in reports and in `after:`; unique among registered resources.
+    ///   - kind: kind of resource.
+    ///   - after: names of the resources to release before this one, because they use this one.
+    ///   - lease: lease time without `renew`. A lease without a time counts as lost after every freeze or sleep.
+    ///   - isHeld: true if the resource is held when added.
+    ///   - drain: stops new work and finishes work under way, within the given time. Uses in flight are waited for
+    ///     separately.
+    ///   - release: releases the resource.
+    ///   - forceClose: releases the resource at once, even with work under way; called if `release` did not finish in
+    ///     time.
+    ///   - reacquire: acquires the resource, for the given epoch. Without this closure the resource stays released.
     public init(
         _ name: String, kind: Kind = .lock, after: [String] = [], lease: Duration? = nil, isHeld: Bool = true,
         drain: (@Sendable (_ timeLeft: Duration) async throws -> Void)? = nil, release: @escaping @Sendable () async throws -> Void,
@@ -84,27 +96,29 @@ public final class ExclusiveResource: Sendable {
         state = Mutex(State(phase: isHeld ? .held : .released))
     }
 
-    /// Registered: it stands on that ground now, for good.
+    /// Attaches the resource to the shared ground, permanently. Called on registration.
     func stand(on ground: ExclusiveGround) {
         let ground = self.ground.storeIfNil(ground)
         state.withLock { $0.leasedAt = ground.boottime }
     }
 
-    // MARK: Looking
+    // MARK: Reading state
 
-    /// Number of the present hold; rises whenever it may have been another's. Hand it to whoever can refuse older ones.
+    /// Number of the current hold; rises whenever another process may have held the resource. Pass the number to a
+    /// service that can refuse older ones.
     public var epoch: UInt64 { state.withLock { $0.epoch } }
 
-    /// Whether it is held: not once its lease has run out, even if nobody has noticed.
+    /// True if the resource is held. False once the lease has run out, even if no thread has noticed.
     public var isHeld: Bool { state.withLock { [.held, .draining, .releasing, .stuck].contains($0.phase) && !hasExpired($0) } }
 
-    /// Whether work that began in `epoch` may still act on it.
+    /// Returns true if work that began in `epoch` may still act on the resource.
     public func isCurrent(_ epoch: UInt64) -> Bool {
         if ground.load()?.isDoubtful ?? false { return false }
         return state.withLock { $0.epoch == epoch && ($0.phase == .held || $0.phase == .draining) && !hasExpired($0) }
     }
 
-    /// Throws unless work that began in `epoch` may still act on it. Call it right before what cannot be undone.
+    /// Throws unless work that began in `epoch` may still act on the resource. Call this method right before an
+    /// irreversible action.
     public func check(_ epoch: UInt64) throws(ExclusiveResourceError) {
         if isCurrent(epoch) { return }
         if ground.load()?.isDoubtful ?? false { throw error(.unsettled) }
@@ -122,17 +136,18 @@ public final class ExclusiveResource: Sendable {
 
     // MARK: Using
 
-    /// Runs `body` while it is held. It is not given back before `body` returns, except by force.
+    /// Runs `body` while the resource is held. The resource is not released before `body` returns, except by force.
     ///
-    /// - Parameter body: gets the epoch to `check`.
-    /// - Throws: what `body` throws; `ExclusiveResourceError` without running it if it is not held, or in the background.
+    /// - Parameter body: receives the epoch to `check`.
+    /// - Throws: The error of `body`; `ExclusiveResourceError` without running `body` if the resource is not held, or
+    ///   in the background.
     public func withUse<Result>(_ body: (_ epoch: UInt64) throws -> Result) throws -> Result {
         let (epoch, turn) = try beginUse()
         defer { endUse(turn) }
         return try body(epoch)
     }
 
-    /// The same for a body that waits.
+    /// Runs an asynchronous `body` while the resource is held.
     public func withUse<Result>(_ body: (_ epoch: UInt64) async throws -> Result) async throws -> Result {
         let (epoch, turn) = try beginUse()
         defer { endUse(turn) }
@@ -177,35 +192,39 @@ public final class ExclusiveResource: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    // MARK: Taking
+    // MARK: Acquiring
 
-    /// Takes it, in a new epoch; does nothing if it is held.
+    /// Acquires the resource in a new epoch. Does nothing if the resource is held.
     ///
-    /// - Throws: what `reacquire` throws; `ExclusiveResourceError` in the background, or if it has no `reacquire`.
+    /// - Throws: The error of `reacquire`; `ExclusiveResourceError` in the background, or if the resource has no
+    ///   `reacquire`.
     public func acquire() async throws {
         if let ground = ground.load(), ground.isClosed { throw violation(ground) }
         try await take()
     }
 
-    /// Runs `body`, which renews the lease with whoever grants it; its time counts from before that.
+    /// Runs `body`, which renews the lease with the grantor. The new lease time counts from before the call.
     public func renew(_ body: () async throws -> Void) async throws {
         let (turn, asked) = (state.withLock { $0.turn }, ground.load()?.boottime ?? .zero)
         try await body()
         state.withLock { if $0.turn == turn { $0.leasedAt = asked } }
     }
 
-    /// The same for who has looked where the process is, or is to look here: a call that comes late, on a busy machine, may find it in the background again.
+    /// Acquires the resource without recording a violation. Checks the ground under the lock, because a late call on
+    /// a busy machine may find the process in the background again.
     func take() async throws {
         guard let acquireBody else { throw error(.cannotBeTaken) }
         let ground = ground.load(), asked = ground?.boottime ?? .zero
         var isTooLate = false
         let begun: (epoch: UInt64, turn: UInt64)? = state.withLock { state in
-            // Under the lock: who gives back closes the ground first and then asks each resource, so it finds what we begin or we find the ground closed.
+            // Under the lock: the releaser closes the ground first and then visits each resource. Either the releaser
+            // finds this acquisition, or this code finds the ground closed.
             isTooLate = ground?.isClosed == true
             guard !isTooLate else { return nil }
             guard state.phase == .released || state.phase == .held && hasExpired(state) else { return nil }
             state.phase = .acquiring
-            // At once, so that a freeze in the midst of it makes what was being taken stale as well.
+            // The epoch rises at once, so that a freeze during the acquisition makes the resource being acquired
+            // stale too.
             state.epoch += 1
             state.turn += 1
             return (state.epoch, state.turn)
@@ -223,19 +242,20 @@ public final class ExclusiveResource: Sendable {
             (state.phase, state.uses, state.leasedAt, state.wasHeld) = (.held, 0, asked, false)
             return true
         }
-        // It took so long that the process has gone to the background meanwhile: back with it.
+        // The acquisition took so long that the process has gone to the background meanwhile: release the resource.
         if !isOurs { try await releaseBody() }
     }
 
-    // MARK: Giving back
+    // MARK: Releasing
 
-    /// Refuses further uses; the number under which it is to be given back, `nil` if there is nothing to give back.
+    /// Refuses further uses. Returns the turn under which to release the resource, or `nil` if there is nothing to
+    /// release.
     func beginRelease() -> UInt64? {
         state.withLock { state in
             switch state.phase {
             case .held:
                 state.wasHeld = true
-                // What has run out is another's already.
+                // A lease that has run out may already belong to another process.
                 guard !hasExpired(state) else {
                     state.phase = .released
                     return nil
@@ -243,7 +263,7 @@ public final class ExclusiveResource: Sendable {
                 state.phase = .draining
                 return state.turn
             case .acquiring:
-                // Whoever is taking it finds another number and gives it back.
+                // The acquiring task finds another turn number and releases the resource.
                 (state.phase, state.wasHeld) = (.released, true)
                 state.turn += 1
                 return nil
@@ -253,7 +273,7 @@ public final class ExclusiveResource: Sendable {
         }
     }
 
-    /// Drains, waits for the uses in flight, gives it back: once, whoever comes first.
+    /// Drains, waits for the uses in flight, and releases the resource once, even if several tasks try.
     func release(_ turn: UInt64, timeLeft: @Sendable () -> Duration) async throws {
         var problem: (any Error)?
         do { try await drainBody?(timeLeft()) } catch { problem = error }
@@ -261,7 +281,7 @@ public final class ExclusiveResource: Sendable {
         guard advance(turn, from: .draining, to: .releasing) else { return }
         try await releaseBody()
         _ = advance(turn, from: .releasing, to: .released)
-        // So late that the process is in front again: what was given back is wanted.
+        // The release ended so late that the process is in front again, and needs the resource.
         if let ground = ground.load(), !ground.isClosed, isAwaited { try await take() }
         if let problem { throw problem }
     }
@@ -285,9 +305,9 @@ public final class ExclusiveResource: Sendable {
         }
     }
 
-    /// Whoever was giving it back is too late: `forceBody` does it now.
+    /// Takes over from a release that is too late: `forceBody` releases the resource now.
     ///
-    /// - Returns: false if it was given back meanwhile.
+    /// - Returns: False if the resource was released meanwhile.
     func beginForce(_ turn: UInt64) -> Bool {
         let waiting: [CheckedContinuation<Void, Never>]? = state.withLock { state in
             guard state.turn == turn, state.phase != .released else { return nil }
@@ -304,7 +324,7 @@ public final class ExclusiveResource: Sendable {
 
     // MARK: Gaps
 
-    /// The process did not run for a while: what it held may have been another's meanwhile.
+    /// Handles a gap, in which the process did not run: another process may have held the resource.
     func gapEnded() {
         state.withLock { state in
             state.epoch += 1
@@ -314,6 +334,6 @@ public final class ExclusiveResource: Sendable {
         }
     }
 
-    /// Whether it is to be taken again.
+    /// True if the resource is to be reacquired.
     var isAwaited: Bool { acquireBody != nil && state.withLock { ($0.phase == .released && $0.wasHeld) || ($0.phase == .held && hasExpired($0)) } }
 }

@@ -1,28 +1,29 @@
-/// An exclusive resource that cannot be had or used.
+/// An error of an exclusive resource that cannot be acquired or used.
 public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Why not.
+    /// The reason for the error.
     public enum Reason: Sendable, Hashable {
-        /// Another of that name is registered.
+        /// Another resource of that name is registered.
         case duplicateName
-        /// The order of release would go round: each is to be released after the next, the last after the first.
+        /// The order of release is circular: each resource is to be released after the next, the last after the
+        /// first.
         case cycle([String])
-        /// The process is in the background, or on its way there (C51).
+        /// The process is in the background, or entering the background (C51).
         case inBackground
-        /// It was given back, or never taken.
+        /// The resource was released, or never acquired.
         case notHeld
-        /// Its lease has run out, or may have.
+        /// The lease has run out, or may have.
         case leaseExpired
         /// The process has just run again after a freeze or a sleep and has not taken stock yet.
         case unsettled
-        /// It was given up and taken again since.
+        /// The resource was lost or released, and acquired again since.
         case stale(epoch: UInt64, current: UInt64)
-        /// Nothing says how to take it.
+        /// The resource has no `reacquire:`.
         case cannotBeTaken
     }
 
-    /// Which.
+    /// Name of the resource.
     public var resource: String
-    /// Why not.
+    /// The reason for the error.
     public var reason: Reason
 
     public var description: String {

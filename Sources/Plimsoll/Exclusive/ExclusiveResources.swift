@@ -1,6 +1,7 @@
 import Synchronization
 
-/// What only one process may hold, given back on the way to the background and taken again on the way back (C48, C49, C52, C53).
+/// The resources that only one process may hold. Released on the way to the background and reacquired on the way back
+/// (C48, C49, C52, C53).
 public final class ExclusiveResources: Sendable {
     private let resources = Mutex<[ExclusiveResource]>([])
     private let reports = Mutex<[ExclusiveReport]>([])
@@ -10,7 +11,7 @@ public final class ExclusiveResources: Sendable {
 
     /// Time for closing by force, beyond the deadline.
     static let forceBudget = Duration.milliseconds(500)
-    /// What each group has at least, however long those before it took: giving back a lock takes microseconds.
+    /// Least time of each wave, even after slow earlier waves: releasing a lock takes microseconds.
     static let leastBudget = Duration.milliseconds(200)
     private static let mostReports = 64
 
@@ -22,10 +23,12 @@ public final class ExclusiveResources: Sendable {
 
     // MARK: Registering
 
-    /// Has `resource` given back on the way to the background and taken again on the way back, until that is cancelled.
+    /// Registers `resource` for release on the way to the background and reacquisition on the way back, until the
+    /// registration is cancelled.
     ///
-    /// - Throws: `ExclusiveResourceError` if there is another of its name, or if the order of release would go round.
-    /// - Complexity: O(resources and what they come after).
+    /// - Throws: `ExclusiveResourceError` if another resource has that name, or if the order of release would be
+    ///   circular.
+    /// - Complexity: O(resources and their `after:` names).
     @discardableResult
     public func add(_ resource: ExclusiveResource) throws -> Registration {
         try resources.withLock { resources in
@@ -44,22 +47,25 @@ public final class ExclusiveResources: Sendable {
         }
     }
 
-    /// Names of what is held now. In the background: what should have been given back.
+    /// Names of the resources held now. In the background, these should have been released.
     public var held: [String] { resources.withLock { $0 }.filter(\.isHeld).map(\.name) }
 
-    /// Uses and takings that were refused because the process was in the background: the last 64.
+    /// Uses and acquisitions that were refused because the process was in the background: the last 64.
     public var violations: [ExclusiveResourceError] { ground.violations }
 
-    /// How many there have been.
+    /// Number of violations so far.
     public var violationCount: Int { ground.violationCount }
 
-    /// What was given back and taken again lately, oldest first; at most 64.
+    /// The reports of recent releases and reacquisitions, oldest first; at most 64.
     public var history: [ExclusiveReport] { reports.withLock { $0 } }
 
     // MARK: To the background
 
-    /// Gives everything back, dependents first, within `budget` of running time; what is not back by then is closed by force and named. From the call on nothing
-    /// may be used or taken. Blocks, for a little longer than `budget` where somebody takes all of it.
+    /// Releases all resources, dependents first, within `budget` of running time. Resources not released by then are
+    /// closed by force and named.
+    ///
+    /// From this call on, no resource may be used or acquired. Blocks, slightly longer than `budget` if a resource
+    /// takes the whole budget.
     @discardableResult
     func release(within budget: Duration) -> ExclusiveReport {
         let began = ground.running, deadline = began + budget
@@ -90,14 +96,15 @@ public final class ExclusiveResources: Sendable {
     }
 
     private func force(_ late: [(ExclusiveResource, UInt64)], _ report: inout ExclusiveReport) {
-        // Whatever has come to its end meanwhile, or failed only in draining, is left alone; so is what cannot be closed but by its own code.
+        // Skip resources that were released meanwhile or failed only in draining, and those that only their own code
+        // can close.
         let forced = late.filter { $0.forceBody != nil && $0.beginForce($1) }.map(\.0)
         let (ground, threads) = (ground, threads)
         let bodies = forced.map { resource in
             { @Sendable () -> Void in
                 resource.forceBody?()
                 resource.forced()
-                // So late that the process is in front again.
+                // The close ended so late that the process is in front again.
                 if !ground.isClosed { threads.run { try? await resource.take() } }
             }
         }
@@ -107,8 +114,10 @@ public final class ExclusiveResources: Sendable {
 
     // MARK: Back
 
-    /// Takes again what was given back or lost, in reverse order, within `budget` of running time; what depends on something that could not be had is left.
-    /// Uses are allowed from the call on. Blocks.
+    /// Reacquires the released and lost resources in reverse order, within `budget` of running time. Skips resources
+    /// that depend on a resource that could not be reacquired.
+    ///
+    /// Uses are allowed from this call on. Blocks.
     @discardableResult
     func reacquire(within budget: Duration) -> ExclusiveReport {
         let began = ground.running, deadline = began + budget
@@ -118,7 +127,8 @@ public final class ExclusiveResources: Sendable {
         var missing: Set<String> = []
         for wave in ReleaseOrder.waves(of: resources.withLock { $0 }).reversed() {
             let awaited = wave.filter(\.isAwaited)
-            // It comes `after:` its dependents on the way out, so on the way back whatever names it depends on it.
+            // On release, this resource comes `after:` the dependents. On the way back, every resource named by
+            // `after:` depends on this one.
             let (ready, blocked) = awaited.reduce(into: ([], [])) { (split: inout ([ExclusiveResource], [ExclusiveResource]), resource) in
                 if ReleaseOrder.dependencies(of: resource, in: resources.withLock { $0 }).isDisjoint(with: missing) {
                     split.0.append(resource)
@@ -148,9 +158,10 @@ public final class ExclusiveResources: Sendable {
 
     // MARK: Gaps
 
-    /// The process did not run for a while: every epoch rises, leases that may have run out are lost, connections are suspect (T29, C50).
+    /// Handles a gap: every epoch rises, leases that may have run out are lost, and connections are suspect (T29,
+    /// C50).
     ///
-    /// Short; calls nobody. In the foreground let `reacquire` follow.
+    /// Short; calls no user code. In the foreground, call `reacquire` afterwards.
     func gapEnded(_ gap: RunningGap) {
         ground.takeStock {
             ground.suspectConnections()
@@ -166,28 +177,29 @@ public final class ExclusiveResources: Sendable {
     }
 }
 
-/// What became of the exclusive resources on one way.
+/// The result of one release or reacquisition of the exclusive resources.
 public struct ExclusiveReport: Sendable, Hashable {
-    /// Which way.
+    /// The direction: release or reacquisition.
     public enum Step: String, Sendable, Hashable { case release, reacquire }
 
-    /// Which way.
+    /// The direction of this report.
     public var step: Step
-    /// Given back, or taken again, in this order.
+    /// Resources released, or reacquired, in this order.
     public var done: [String] = []
-    /// Not within the deadline; when giving back these were closed by force.
+    /// Resources not done by the deadline. On release, these were closed by force.
     public var overran: [String] = []
-    /// Those whose own code threw, with what it threw.
+    /// Resources whose own code threw, with the error.
     public var failed: [String: String] = [:]
-    /// Held although they should not be: closing by force was not possible, or did not come to its end.
+    /// Resources still held after a release: closing by force was not possible, or did not finish.
     public var stillHeld: [String] = []
-    /// How long it took, by running time.
+    /// The time taken, in running time.
     public var took = Duration.zero
 
     init(step: Step) { self.step = step }
 }
 
 extension Lifecycle {
-    /// Names of the exclusive resources held now. In the background it should be empty; whoever is about to freeze the process asks.
+    /// Names of the exclusive resources held now. The list should be empty in the background; a supervisor reads the
+    /// list before freezing the process.
     public var heldResources: [String] { exclusive.held }
 }

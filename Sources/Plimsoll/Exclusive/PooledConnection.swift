@@ -1,9 +1,9 @@
 import Synchronization
 
-/// A connection that is kept for later, and that knows whether it may have died meanwhile (C50).
+/// A pooled connection that tracks possible loss (C50).
 ///
-/// While a process is frozen, or its host sleeps, the other side hangs up, and nobody tells. So after every such gap, and after every return from the
-/// background, it is suspect until somebody has validated it.
+/// While a process is frozen, or the host sleeps, the peer hangs up without notice. Therefore a connection is suspect
+/// after every such gap, and after every return from the background, until the program has validated the connection.
 ///
 ///     guard let held = pool.take() else { … }
 ///     if held.isSuspect {
@@ -14,7 +14,7 @@ public final class PooledConnection<Connection: Sendable>: Sendable {
     /// The connection.
     public let connection: Connection
     private let ground: ExclusiveGround
-    /// Relaxed: a number on its own.
+    /// Relaxed: a single independent number.
     private let epoch: Atomic<UInt64>
 
     init(_ connection: Connection, _ ground: ExclusiveGround) {
@@ -23,28 +23,29 @@ public final class PooledConnection<Connection: Sendable>: Sendable {
         epoch = Atomic(ground.connectionEpoch)
     }
 
-    /// Whether it may have died since it was made or validated. True from the first instant after a gap, before anybody has noticed it.
+    /// True if the connection may have died since creation or the last validation. True from the first instant after
+    /// a gap, before any thread has noticed the gap.
     public var isSuspect: Bool { epoch.load(ordering: .relaxed) != ground.connectionEpoch || ground.isDoubtful }
 
-    /// It was found to work.
+    /// Marks the connection as valid.
     ///
-    /// - Parameter since: the epoch in which looking began: if a gap has ended meanwhile it stays suspect.
+    /// - Parameter since: epoch in which the check began; if a gap has ended meanwhile, the connection stays suspect.
     public func validated(since: UInt64? = nil) { epoch.store(since ?? ground.connectionEpoch, ordering: .relaxed) }
 
-    /// The number of the present time without gaps, for `validated(since:)`.
+    /// The current epoch, for `validated(since:)`. Increases with each gap and each return from the background.
     public var currentEpoch: UInt64 { ground.connectionEpoch }
 }
 
 extension ExclusiveResources {
-    /// Stamps a connection that works now.
+    /// Creates a pooled connection from a connection that works now.
     public func pooled<Connection: Sendable>(_ connection: Connection) -> PooledConnection<Connection> { PooledConnection(connection, ground) }
 
-    /// A bound on how many connections are made anew at once.
+    /// Creates a limiter for the number of concurrent reconnections.
     ///
     /// - Parameters:
-    ///   - most: at once; 1 or more.
-    ///   - spread: time after a gap over which they begin.
-    ///   - seed: makes the delays repeatable; by default they are random.
+    ///   - most: most concurrent reconnections; 1 or more.
+    ///   - spread: time after a gap over which reconnections begin.
+    ///   - seed: makes the delays repeatable; random by default.
     public func reconnectLimiter(most: Int = 4, spread: Duration = .seconds(5), seed: UInt64? = nil) -> ReconnectLimiter {
         ReconnectLimiter(most: most, spread: spread, seed: seed ?? .random(in: .min ... .max), ground: ground, alarms: alarms)
     }

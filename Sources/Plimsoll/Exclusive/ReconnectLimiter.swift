@@ -1,14 +1,15 @@
 import Synchronization
 
-/// Keeps the connections that are made anew after a gap from all being made at the same instant: each waits for a random part of a stretch of time, and so
-/// many go on at once (T29).
+/// Limits and spreads reconnections after a gap. Each waits for a random part of the spread time, and a bounded
+/// number run at once (T29).
 ///
-/// What thaws one process thaws its neighbours too, and they all call the same server: chance keeps them apart, the bound keeps this one modest.
+/// An event that thaws one process thaws neighbouring processes too, and they all call the same server. Random delays
+/// keep the processes apart; the bound limits the load from this one.
 public final class ReconnectLimiter: Sendable {
     private struct State {
         var random: SplitMix
         var epoch: UInt64
-        /// Until when new ones are delayed.
+        /// The time at which delays end.
         var spreadEnds: Duration
         var free: Int
         var line: [(number: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
@@ -29,7 +30,8 @@ public final class ReconnectLimiter: Sendable {
         state = Mutex(State(random: SplitMix(seed: seed), epoch: ground.connectionEpoch, spreadEnds: .zero, free: most))
     }
 
-    /// How long the next one is to wait before it begins: between none and `spread` for that long after a gap, none otherwise.
+    /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
+    /// otherwise 0.
     public func reconnectDelay() -> Duration {
         state.withLock { state in
             let now = ground.boottime
@@ -42,9 +44,9 @@ public final class ReconnectLimiter: Sendable {
         }
     }
 
-    /// Runs `connect` after its delay, beside no more than so many others.
+    /// Runs `connect` after a delay, with a bounded number of others at once.
     ///
-    /// - Throws: what `connect` throws; `CancellationError` if the task is cancelled while it waits.
+    /// - Throws: The error of `connect`; `CancellationError` if the task is cancelled while waiting.
     public func run<Result>(_ connect: () async throws -> Result) async throws -> Result {
         let delay = reconnectDelay()
         if delay > .zero { try await pause(delay) }
@@ -60,7 +62,7 @@ public final class ReconnectLimiter: Sendable {
         if !isOver { throw CancellationError() }
     }
 
-    /// False if the task was cancelled.
+    /// Waits for a slot. Returns false if the task was cancelled.
     private func enter() async -> Bool {
         let number: UInt64? = state.withLock { state in
             if state.free > 0 {

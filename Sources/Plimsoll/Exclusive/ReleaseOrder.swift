@@ -1,8 +1,9 @@
-/// In which order exclusive resources are given back.
+/// The order in which exclusive resources are released.
 enum ReleaseOrder {
-    /// Resources in groups that may go at the same time, each after all of `releasedAfter` that is there.
+    /// Returns the resources in waves that may be released concurrently, each after all of `releasedAfter` that is
+    /// registered.
     ///
-    /// - Complexity: O(resources and what they come after).
+    /// - Complexity: O(resources and their `after:` names).
     static func waves(of resources: [ExclusiveResource]) -> [[ExclusiveResource]] {
         let byName = Dictionary(resources.map { ($0.name, $0) }) { first, _ in first }
         var ranks: [String: Int] = [:]
@@ -21,12 +22,13 @@ enum ReleaseOrder {
         return waves
     }
 
-    /// Names of what `resource` depends on: whatever is given back after it.
+    /// Returns the names of the resources that `resource` depends on: those released after it.
     static func dependencies(of resource: ExclusiveResource, in resources: [ExclusiveResource]) -> Set<String> {
         Set(resources.filter { $0.releasedAfter.contains(resource.name) }.map(\.name))
     }
 
-    /// A way from `resource` back to itself along `releasedAfter`; `nil` if there is none. Only the last one added can close it.
+    /// Returns a path from `resource` back to itself along `releasedAfter`; `nil` if there is none. Only the resource
+    /// added last can close a cycle.
     static func cycle(through resource: ExclusiveResource, in resources: [ExclusiveResource]) -> [String]? {
         let byName = Dictionary((resources + [resource]).map { ($0.name, $0) }) { first, _ in first }
         var seen: Set<String> = []

@@ -1,35 +1,37 @@
-/// An allocator that can be asked to give free pages back to the kernel.
+/// An allocator that can release free pages to the kernel on request.
 ///
-/// `HeapAllocator` is the one there is; tests put another in its place.
+/// `HeapAllocator` is the only real one; tests use a substitute.
 protocol GiveBack: Sendable {
-    /// Whether asking can bring anything.
+    /// True if a request can have an effect.
     var canGiveBack: Bool { get }
-    /// How long a full give-back may keep other threads' allocations waiting.
+    /// The time for which a full give-back may block other threads' allocations.
     var expectedStall: Duration { get }
-    /// Gives free pages back. Allocates nothing.
+    /// Releases free pages to the kernel. Allocates nothing.
     func giveBack(_ depth: GiveBackDepth)
-    /// Has large buffers go back to the kernel as they are freed, from now on, as far as the allocator can. Allocates nothing.
+    /// Makes freed large buffers go back to the kernel at once, from now on, as far as the allocator can. Allocates
+    /// nothing.
     func keepLess()
-    /// The mean size of the holes it keeps; `nil` where that is not known. May take milliseconds.
+    /// Returns the mean size of the heap's holes; `nil` if unknown. May take milliseconds.
     func meanHole() -> ByteCount?
 }
 
-/// How far a give-back goes.
+/// Extent of a give-back.
 public enum GiveBackDepth: Sendable, Hashable {
-    /// What costs next to nothing: pages that have been free for longer than jemalloc's decay time; with glibc nothing.
+    /// Pages that cost next to nothing to return: with jemalloc, those free for longer than its decay time; with
+    /// glibc, none.
     case light
-    /// All pages that are free.
+    /// All free pages.
     case full
 }
 
-/// What an allocator holds, in its own words. All are bytes of the whole process.
+/// The allocator's own figures of its memory, in bytes for the whole process.
 public struct HeapSample: Sendable, Hashable {
-    /// Handed out, in whole size classes.
+    /// Bytes handed out, in whole size classes.
     public var allocated: ByteCount
-    /// Pages with something handed out on them; what exceeds `allocated` are holes, which no give-back returns.
+    /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
     public var active: ByteCount
-    /// Pages in memory; most of what exceeds `active` can be given back.
+    /// Bytes in pages in memory. Most of the part above `active` can be given back.
     public var resident: ByteCount
-    /// Addresses kept without memory behind them.
+    /// Bytes of address space kept without memory behind them.
     public var retained: ByteCount
 }

@@ -1,5 +1,6 @@
 extension HeapAllocator {
-    /// What can be given back, and what to do if nothing can: the signal `"allocator"` of a manager's capabilities.
+    /// The signal `"allocator"` of a manager's capabilities: tells what can be given back, and the remedy if
+    /// nothing can.
     public var signal: Capabilities.Signal {
         func signal(_ isLive: Bool, _ detail: String, remedy: String? = nil) -> Capabilities.Signal {
             .init("allocator", isLive: isLive, detail, remedy: remedy)

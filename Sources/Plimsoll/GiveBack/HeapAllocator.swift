@@ -2,32 +2,32 @@ import CPlimsollMemory
 
 /// The allocator behind `malloc` in this process, hence behind every Swift object.
 ///
-/// That one is loaded does not mean that it is used (under a sanitizer it is not), and a program linked statically with jemalloc's archive has two
-/// that free each other's memory. So who it is is found out by using it: a small allocation must show in the allocator's own count, and
-/// so must one that the C library makes.
+/// A loaded allocator is not always in use (under a sanitizer it is not). A program linked statically with
+/// jemalloc's archive has two allocators that free each other's memory. Detection therefore uses the allocator: a
+/// small allocation must show in the allocator's own count, and so must one made by the C library.
 public struct HeapAllocator: Sendable, Hashable {
-    /// Which one.
+    /// Known allocators.
     public enum Kind: String, Sendable, Hashable, Codable { case glibc, jemalloc, mimalloc, tcmalloc, unknown }
 
-    /// Whose calls it serves.
+    /// The calls that the allocator serves.
     public enum Ownership: String, Sendable, Hashable, Codable {
-        /// The whole process.
+        /// All calls of the process.
         case owned
-        /// It is loaded, but `malloc` is another's.
+        /// None: the allocator is loaded, but `malloc` belongs to another.
         case notOwned
-        /// The program's own calls, not those inside the C library: freeing what `strdup` returned crashes.
+        /// The program's own calls, not those inside the C library: freeing the result of `strdup` crashes.
         case split
     }
 
-    /// Which one it is.
+    /// The detected allocator.
     public let kind: Kind
-    /// Whose calls it serves.
+    /// The calls that the allocator serves.
     public let ownership: Ownership
-    /// Its version, for example `"5.3.0"`, where it tells.
+    /// Version, for example `"5.3.0"`, if the allocator reports one.
     public let version: String?
     /// The file that defines `malloc`; `nil` in a static executable.
     let file: String?
-    /// Whether the environment told it to return freed pages at once (mimalloc).
+    /// True if the environment told the allocator to return freed pages at once (mimalloc).
     let returnsAtOnce: Bool
 
     init(_ kind: Kind, _ ownership: Ownership, version: String? = nil, file: String? = nil, returnsAtOnce: Bool = false) {
@@ -38,7 +38,7 @@ public struct HeapAllocator: Sendable, Hashable {
         self.returnsAtOnce = returnsAtOnce
     }
 
-    /// This process's. The first use probes it, in some 10 us.
+    /// The allocator of this process. The first use probes the allocator, in some 10 us.
     public static let current = HeapAllocator(plimsoll_allocator().pointee)
 
     private init(_ found: plimsoll_allocator) {
@@ -56,15 +56,15 @@ public struct HeapAllocator: Sendable, Hashable {
             case PLIMSOLL_SPLIT: .split
             default: .notOwned
             }
-        // jemalloc's own is "5.3.0-0-g54ea...".
+        // jemalloc's own version string is "5.3.0-0-g54ea...".
         let version = found.version.flatMap { String(cString: $0).split(separator: "-").first.map(String.init) }
         self.init(kind, ownership, version: version, file: found.file.map { String(cString: $0) }, returnsAtOnce: found.returns_at_once)
     }
 
-    /// What it holds; jemalloc only, `nil` elsewhere.
+    /// Returns the allocator's own figures; jemalloc only, `nil` elsewhere.
     ///
-    /// Takes 9 us with 9 arenas and 12 us more for each further one (measured); allocates nothing. glibc's figures would take a walk
-    /// over all holes: 22 ms at 200 000.
+    /// Takes 9 us with 9 arenas and 12 us more for each further one (measured). Allocates nothing. glibc's figures
+    /// would take a walk over all holes: 22 ms at 200 000.
     public func sample() -> HeapSample? {
         var sample = plimsoll_heap_sample()
         guard plimsoll_heap_sample(&sample) else { return nil }
@@ -75,16 +75,17 @@ public struct HeapAllocator: Sendable, Hashable {
 }
 
 extension HeapAllocator: GiveBack {
-    /// Whether free pages can be given back on purpose: glibc and jemalloc, where they serve the whole process.
+    /// True if free pages can be given back on request: glibc and jemalloc, where they serve the whole process.
     ///
-    /// Not mimalloc, whose `mi_collect` returned 0 to 2 % (measured, 2.0.9); nor tcmalloc, whose release kept others' allocations waiting for 190 to 810 ms
-    /// and left 691 MiB of 1580 where glibc's left 253.
+    /// Not mimalloc, whose `mi_collect` returned 0 to 2 % (measured, 2.0.9). Not tcmalloc, whose release blocked
+    /// other threads' allocations for 190 to 810 ms and left 691 MiB of 1580 where glibc's left 253.
     public var canGiveBack: Bool { ownership == .owned && (kind == .glibc || kind == .jemalloc) }
 
-    /// How long a full give-back of about 2 GiB may keep other threads' allocations waiting, as measured on two cores.
+    /// The time for which a full give-back of about 2 GiB may block other threads' allocations, as measured on two
+    /// cores.
     public var expectedStall: Duration {
         switch kind {
-        // 449 to 888 ms: it walks each arena under its lock.
+        // 449 to 888 ms: glibc walks each arena under the arena's lock.
         case .glibc: .milliseconds(900)
         // 0.2 to 10 ms; one of eleven took 243.
         case .jemalloc: .milliseconds(10)
@@ -92,14 +93,17 @@ extension HeapAllocator: GiveBack {
         }
     }
 
-    /// Gives free pages back, and does nothing where `canGiveBack` is false. Allocates nothing.
+    /// Releases free pages to the kernel. Does nothing if `canGiveBack` is false. Allocates nothing.
     ///
-    /// A manager does this after a purge; call it after freeing much on your own. See `expectedStall`.
+    /// A manager does this after a purge. Call this method after freeing much memory on your own. See
+    /// `expectedStall`.
     public func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
 
-    /// Has large buffers go back to the kernel as they are freed, from now on, where the allocator would keep them (glibc, unless the environment says otherwise).
+    /// Makes freed large buffers go back to the kernel at once, from now on, where the allocator would keep them
+    /// (glibc, unless the environment says otherwise).
     ///
-    /// Takes microseconds. A buffer of 4 MiB or more then costs its page faults each time: some 60 us a mebibyte, which is what filling it costs as well.
+    /// Takes microseconds. Each use of a buffer of 4 MiB or more then costs its page faults: some 60 us a mebibyte,
+    /// about the cost of filling the buffer.
     func keepLess() { _ = plimsoll_heap_keep_less(4 << 20) }
 
     func meanHole() -> ByteCount? {

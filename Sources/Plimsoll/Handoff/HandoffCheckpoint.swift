@@ -1,14 +1,15 @@
 import Synchronization
 
-/// How far work is that another replica may have to go on with.
+/// The progress of work that another replica may have to continue.
 public final class HandoffCheckpoint: Sendable {
-    /// What the task is called.
+    /// Name of the task.
     public let name: String
-    /// Where to begin: what was saved last, here or elsewhere; `nil` at the very beginning.
+    /// Point to start from: the last saved checkpoint, from this or another replica; `nil` at the very beginning.
     public let start: [UInt8]?
-    /// The how many-th attempt this is, from 1 on.
+    /// Number of this attempt, from 1 on.
     public let attempt: Int
-    /// The number of this taking, for what can refuse older ones (`TaskHandoffClaim.fence`); 0 where the work was begun.
+    /// Fencing token of this claim, for systems that can reject older tokens (`TaskHandoffClaim.fence`); 0 where
+    /// the work was begun.
     public let fence: Int64
 
     private let state: Mutex<(last: [UInt8]?, isNew: Bool)>
@@ -18,13 +19,14 @@ public final class HandoffCheckpoint: Sendable {
         state = Mutex((start, false))
     }
 
-    /// What comes before this point need not be done again. Kept in memory, and in the store when the work is handed over, or by and by while it is a resumed one.
+    /// Saves a checkpoint: work before this point need not be repeated. The checkpoint is kept in memory. The store
+    /// receives the checkpoint when the work is handed over, and periodically while resumed work runs.
     public func save(_ bytes: [UInt8]) { state.withLock { $0 = (bytes, true) } }
 
-    /// What was saved last.
+    /// The last saved checkpoint.
     public var last: [UInt8]? { state.withLock { $0.last } }
 
-    /// What was saved since it was last asked for.
+    /// Takes the checkpoint saved since the last call; `nil` if there is none.
     func takeNew() -> [UInt8]? {
         state.withLock { state in
             guard state.isNew else { return nil }
@@ -33,17 +35,18 @@ public final class HandoffCheckpoint: Sendable {
         }
     }
 
-    /// It could not be kept after all.
+    /// Marks the checkpoint as new again after a failed write.
     func putBack() { state.withLock { $0.isNew = true } }
 }
 
-/// What became of work that may be handed over.
+/// The outcome of work that may be handed over.
 public enum HandoffOutcome<Result: Sendable>: Sendable {
-    /// It came to its end.
+    /// The work finished.
     case finished(Result)
-    /// It had to stop; another replica goes on.
+    /// The work had to stop; another replica continues.
     case handedOff(id: String)
-    /// It had to stop, and the store took nothing, for that reason: it is handed over by the other way (`BackgroundTask.handOver`), for the sink or the next start
-    /// of this service. If the reason is `unanswered`, both may have it.
+    /// The work had to stop, and the store accepted nothing, for the given reason. The work was handed over through
+    /// `BackgroundTask.handOver`, for the sink or the next start of this service. If the reason is `unanswered`,
+    /// both may have the work.
     case kept(Handover.Place, because: TaskHandoffError)
 }

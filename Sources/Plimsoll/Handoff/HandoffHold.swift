@@ -1,15 +1,15 @@
 import Synchronization
 
-/// Work that was taken, while it is being done here.
+/// A claim on work while the work runs on this replica.
 final class HandoffHold: Sendable {
     private struct State {
         var reason: ExpirationReason?
         var isLost = false
         var isOver = false
         var cancel: (@Sendable () -> Void)?
-        /// What waits to renew.
+        /// The pause before the next renewal.
         var pause: Pause?
-        /// When the lease ends here, by the machine's time.
+        /// Local end of the lease, by the machine's time.
         var deadline: Duration
     }
 
@@ -42,13 +42,13 @@ final class HandoffHold: Sendable {
                 },
                 onExpiration: { [self] _, reason in state.withLock { $0.reason = reason } })
         } catch {
-            // It may not begin here just now.
+            // The work may not begin on this replica at the moment.
             await end(.released(claim)) { store throws(TaskHandoffError) in try await store.release(claim, checkpoint: nil, .expired(.operator)) }
         }
         over()
     }
 
-    /// Runs `body` in a task that losing the claim cancels, as does whatever cancels this one.
+    /// Runs `body` in a task that is cancelled with the current task, or when the claim is lost.
     private func cancellable(_ body: @escaping @Sendable () async throws -> Void) async throws {
         let task = Task { @concurrent in try await body() }
         let isLost = state.withLock { state in
@@ -65,7 +65,8 @@ final class HandoffHold: Sendable {
 
     private func stopped(_ error: any Error) async {
         let claim = work.claim, newest = checkpoint.last == work.checkpoint ? nil : checkpoint.last
-        // The handler that notes the reason runs beside the work; a cancelled task is one that must stop, whatever it throws.
+        // The handler that notes the reason runs in parallel with the work. A cancelled task had to stop,
+        // regardless of the thrown error.
         if Task.isCancelled || state.withLock({ $0.reason != nil }) {
             let reason = state.withLock { $0.reason } ?? .shutdown
             await end(.released(claim)) { store throws(TaskHandoffError) in try await store.release(claim, checkpoint: newest, .expired(reason)) }
@@ -79,7 +80,8 @@ final class HandoffHold: Sendable {
         }
     }
 
-    /// Says the last word, again and again as long as the lease lasts: otherwise the work is done once more.
+    /// Reports the end to the store, and retries until the lease ends. If all attempts fail, the work is done once
+    /// more.
     private func end(_ event: TaskHandoffEvent, _ word: (any TaskHandoff) async throws(TaskHandoffError) -> Void) async {
         var pause = Duration.milliseconds(50)
         while !state.withLock({ $0.isLost }) {
@@ -111,7 +113,8 @@ final class HandoffHold: Sendable {
         while let next = pause() {
             guard await next.pause.wait(next.time, on: alarms, heedsCancellation: false) else { return }
             let asked = taker.now
-            // A store that takes longer than the lease must not keep us working on what is somebody else's by then.
+            // A store that takes longer than the lease must not keep this replica at work that another replica owns
+            // by then.
             let lapse = alarms.set(.timer, after: max(.zero, state.withLock { $0.deadline } - asked)) { [weak self] in self?.lapse() }
             await renew(asked)
             lapse.cancel()
@@ -125,7 +128,7 @@ final class HandoffHold: Sendable {
                 try await taker.store.renew(work.claim, for: lease, checkpoint: newest)
             } catch {
                 guard error.kind == .refused, newest != nil else { throw error }
-                // The checkpoint may be what it refuses; the work is still ours.
+                // The store may refuse the checkpoint only; the claim still holds.
                 taker.onEvent(.storeFailed(error))
                 try await taker.store.renew(work.claim, for: lease, checkpoint: nil)
             }
@@ -150,7 +153,7 @@ final class HandoffHold: Sendable {
             guard !state.isOver, !state.isLost else { return nil }
             let pause = Pause()
             state.pause = pause
-            // Sooner when it was not renewed the last time.
+            // Sooner if the last renewal failed.
             return (pause, max(.milliseconds(1), min(lease * (1.0 / 3), (state.deadline - now) * 0.5)))
         }
     }

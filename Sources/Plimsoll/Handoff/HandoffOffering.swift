@@ -2,8 +2,8 @@ import Synchronization
 
 /// The expiration of one task whose work may be handed over.
 ///
-/// The work is put into the store at once, held by this process, and given free when the body has stopped: so it is not lost if the process ends in between, and not
-/// done by two if it doesn't.
+/// The work is stored at once, held by this process, and freed when the body has stopped. So the work is not lost
+/// if the process ends in between, and no two replicas do the work if the process survives.
 final class HandoffOffering: Sendable {
     enum Outcome {
         case handedOff(String)
@@ -11,7 +11,7 @@ final class HandoffOffering: Sendable {
     }
 
     private struct State {
-        /// Whether the body came to its end; `nil` while it runs.
+        /// True if the body finished; `nil` while the body runs.
         var isFinished: Bool?
         var outcome: Outcome?
     }
@@ -20,7 +20,7 @@ final class HandoffOffering: Sendable {
     private let store: any TaskHandoff
     private let checkpoint: HandoffCheckpoint
     private let owner: String
-    /// True if it ends because the body has.
+    /// Ends with true if the body has ended.
     private let bodyEnds = Pause()
 
     init(_ checkpoint: HandoffCheckpoint, to store: any TaskHandoff, as owner: String) {
@@ -29,18 +29,18 @@ final class HandoffOffering: Sendable {
 
     var outcome: Outcome? { state.withLock { $0.outcome } }
 
-    /// The body has returned, or thrown.
+    /// Records that the body has returned or thrown.
     func bodyEnded(isFinished: Bool) {
         state.withLock { $0.isFinished = isFinished }
         bodyEnds.end(true)
     }
 
-    /// The task's expiration handler, cancelled at the end of its grace.
+    /// Expiration handler of the task, cancelled at the end of the grace.
     func handOff(_ task: BackgroundTask, _ reason: ExpirationReason) async {
         if state.withLock({ $0.isFinished }) ?? false { return }
         let bytes = checkpoint.last ?? []
         let offer = TaskHandoffOffer(name: checkpoint.name, checkpoint: bytes, reason: reason, attempts: checkpoint.attempt - 1)
-        // For as long as the body may still run, and a little more for the call that gives it free.
+        // The lease lasts as long as the body may still run, plus a little for the call that frees the work.
         let lease = (task.timeRemaining ?? .seconds(5)) + .seconds(2)
         do throws(TaskHandoffError) {
             let claim = try await store.offer(offer, heldBy: owner, for: lease)
@@ -50,7 +50,7 @@ final class HandoffOffering: Sendable {
             } onCancel: {
                 bodyEnds.end(false)
             }
-            // Otherwise nobody knows how long it goes on: the lease gives it free.
+            // Without an end of the body, the remaining run time is unknown: the lease frees the work.
             guard hasEnded else { return }
             if state.withLock({ $0.isFinished }) ?? false {
                 try await store.complete(claim)
@@ -60,7 +60,7 @@ final class HandoffOffering: Sendable {
                 try await store.release(claim, checkpoint: newest == bytes ? nil : newest, .expired(reason))
             }
         } catch {
-            // Once it is in the store it is taken from there, at the end of the lease at the latest.
+            // Once in the store, the work is available to others at the end of the lease at the latest.
             guard outcome == nil else { return }
             let place = task.handOver(bytes)
             state.withLock { $0.outcome = .kept(place, error) }
@@ -69,7 +69,8 @@ final class HandoffOffering: Sendable {
 }
 
 extension ResourceManager {
-    /// Runs `body` as background work that another replica can go on with: when it must stop, what it saved last is put into `store`.
+    /// Runs `body` as background work that another replica can continue. When the work must stop, the last saved
+    /// checkpoint is put into `store`.
     ///
     /// ```swift
     /// try await manager.withBackgroundTask("export", handoff: store) { task, checkpoint in
@@ -78,15 +79,17 @@ extension ResourceManager {
     /// ```
     ///
     /// - Parameters:
-    ///   - name: what the work is called; replicas resume it by that name.
-    ///   - store: where it goes when it must stop. Within the grace that expiring tasks have; its time limits should be shorter than that.
-    ///   - start: where to begin.
-    ///   - owner: what this replica is called in the store.
-    ///   - file: where it is begun, for reports.
-    ///   - line: the line there.
-    ///   - body: the work. When it expires, the task it runs in is cancelled; until it has returned nobody else is given the work, nor before the grace ends.
-    /// - Returns: what came of it. Whatever `body` throws once it was asked to stop is taken for stopping.
-    /// - Throws: what `body` throws before that, or `BackgroundTaskRefusal` if it may not begin.
+    ///   - name: name of the work; replicas resume the work by this name.
+    ///   - store: destination when the work must stop. Called within the grace of expiring tasks, so the store's
+    ///     time limits should be shorter.
+    ///   - start: checkpoint to start from.
+    ///   - owner: name of this replica in the store.
+    ///   - file: file of the call, for reports.
+    ///   - line: line of the call.
+    ///   - body: the work. Expiration cancels the task that runs `body`. No other replica receives the work before
+    ///     `body` has returned or the grace ends.
+    /// - Returns: the outcome. An error that `body` throws after the request to stop counts as stopping.
+    /// - Throws: errors of `body` before that request, or `BackgroundTaskRefusal` if the work may not begin.
     public func withBackgroundTask<Result: Sendable>(
         _ name: String, handoff store: any TaskHandoff, from start: [UInt8]? = nil, as owner: String = HandoffOwner.own, file: StaticString = #fileID,
         line: UInt = #line, _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Result
@@ -116,8 +119,8 @@ extension ResourceManager {
     }
 }
 
-/// What replicas call themselves in a hand-over store.
+/// The name of a replica in a hand-over store.
 public enum HandoffOwner {
-    /// This process: 128 random bits, the same as long as it runs.
+    /// Name of this process: 128 random bits, constant while the process runs.
     public static let own = String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
 }

@@ -1,44 +1,49 @@
 import Synchronization
 
-/// How a replica goes on with what others left.
+/// The policy by which a replica resumes work of other replicas.
 public struct TaskHandoffPolicy: Sendable, Hashable {
-    /// How long taken work is held without a word from this replica. It is renewed three times in that time, and stopped here when nine tenths of it have passed
-    /// without an answer: so long does it take until another goes on after this one died.
+    /// Time that the store holds claimed work without a renewal. A replica renews three times in that time, and
+    /// stops the work after nine tenths of it without an answer. If a replica dies, another one continues after
+    /// this time.
     public var lease = Duration.seconds(30)
-    /// How long to wait when there was nothing to take.
+    /// Time to wait if no work was available.
     public var poll = Duration.seconds(1)
-    /// How long at most after the store has failed; the first time a tenth of a second, then twice as long each time.
+    /// Longest back-off after a failure of the store. The back-off starts at a tenth of a second and doubles each
+    /// time.
     public var longestPause = Duration.seconds(30)
-    /// Nothing is taken at a higher level of pressure.
+    /// Highest level of pressure at which work is taken.
     public var whenAtMost = PressureLevel.normal
-    /// How long work that failed is left alone: that long after the first attempt, twice as long after each further one, at most an hour.
+    /// Delay before failed work is retried: this delay after the first attempt, twice as long after each further
+    /// one, at most an hour.
     public var retry = Duration.seconds(5)
 
-    /// The defaults.
+    /// Creates the default policy.
     public init() {}
 }
 
-/// What happened to work of others, for logs and metrics.
+/// An event in the handling of resumed work, for logs and metrics.
 public enum TaskHandoffEvent: Sendable, Hashable {
-    /// It was taken.
+    /// Work was taken.
     case taken(HandedOffTask)
-    /// It is done.
+    /// The work is done.
     case completed(TaskHandoffClaim)
-    /// This replica had to stop too, or may not begin it; it was given back.
+    /// The work was given back: this replica had to stop too, or may not begin the work.
     case released(TaskHandoffClaim)
-    /// It failed, for that reason; it is tried again later, or set aside.
+    /// The work failed, for the given reason. The store retries the work later, or sets it aside.
     case failed(TaskHandoffClaim, String)
-    /// It is not ours any more: the lease ended without an answer of the store, or somebody else has it. It was cancelled.
+    /// The claim is lost, and the work was cancelled: the lease ended without an answer of the store, or another
+    /// replica has the work.
     case lost(TaskHandoffClaim)
-    /// The store did not do what it was asked.
+    /// A call to the store failed.
     case storeFailed(TaskHandoffError)
 }
 
 extension ResourceManager {
-    /// Goes on with work that other replicas handed over, one piece after another, until the task is cancelled. For more at once call it several times.
+    /// Resumes work that other replicas handed over, one piece at a time, until the task is cancelled. Call several
+    /// times for more concurrency.
     ///
-    /// Each piece runs as a background task of its name, and expires like any: then it is given back with what it saved last. A store that fails is asked again later;
-    /// nothing of that ends the call.
+    /// Each piece runs as a background task of its name, and can expire. An expired piece is given back with the
+    /// last saved checkpoint. A failing store is retried later; no failure ends the call.
     ///
     /// ```swift
     /// await manager.resumeHandedOff(from: store, names: ["export"]) { task, checkpoint in
@@ -47,13 +52,14 @@ extension ResourceManager {
     /// ```
     ///
     /// - Parameters:
-    ///   - store: where work is taken from.
-    ///   - policy: how often, how much at once, and how long it is held.
-    ///   - names: which tasks this replica can go on with.
-    ///   - owner: what this replica is called in the store; another than any other's.
-    ///   - onEvent: called in between; it must not keep.
-    ///   - body: the work. Once it has returned the work is done; if it throws, it is tried again later, here or elsewhere. Cancelled when it must stop or when the claim
-    ///     is lost; it should return soon then, since it may run elsewhere.
+    ///   - store: source of the work.
+    ///   - policy: poll interval, lease and retry delays.
+    ///   - names: tasks that this replica can resume.
+    ///   - owner: name of this replica in the store; must be unique.
+    ///   - onEvent: receives events in between; must not block.
+    ///   - body: the work. A return means that the work is done. If `body` throws, the work is retried later, on
+    ///     this or another replica. Cancelled when the work must stop or the claim is lost. Return soon after
+    ///     cancellation, because the work may run elsewhere.
     public func resumeHandedOff(
         from store: any TaskHandoff, names: [String], as owner: String = HandoffOwner.own, policy: TaskHandoffPolicy = TaskHandoffPolicy(),
         onEvent: @escaping @Sendable (TaskHandoffEvent) -> Void = { _ in },
@@ -64,7 +70,7 @@ extension ResourceManager {
     }
 }
 
-/// One loop that takes work and does it.
+/// One loop that takes work and runs it.
 struct HandoffTaker: Sendable {
     let manager: ResourceManager
     let store: any TaskHandoff
@@ -83,7 +89,7 @@ struct HandoffTaker: Sendable {
                 await wait(policy.poll)
                 continue
             }
-            // Before it is asked: so the lease ends here before it ends there.
+            // Read before the call to the store, so that the local lease ends before the store's.
             let since = now
             do throws(TaskHandoffError) {
                 let work = try await store.take(names, by: owner, for: policy.lease)
@@ -97,17 +103,17 @@ struct HandoffTaker: Sendable {
         }
     }
 
-    /// The machine's time, sleep included: leases end while it sleeps.
+    /// The machine's time, sleep included: leases go on while the machine sleeps.
     var now: Duration { manager.parts.alarms.time.elapsed() + manager.parts.alarms.time.asleep() }
 
-    /// Up to a fifth less, so that many replicas don't ask at one instant.
+    /// Waits for `time`, less up to a fifth of it, so that many replicas do not poll at the same instant.
     private func wait(_ time: Duration) async { _ = await Pause().wait(time * Double.random(in: 0.8...1), on: manager.parts.alarms) }
 
     private func carryOut(_ work: HandedOffTask, since: Duration) async {
         onEvent(.taken(work))
         let checkpoint = HandoffCheckpoint(work.claim.name, start: work.checkpoint, attempt: work.attempt, fence: work.claim.fence)
         let hold = HandoffHold(taker: self, work: work, checkpoint: checkpoint, since: since)
-        // The one that renews goes on until the work has ended, also while that is being cancelled: it may take its time.
+        // Renewal continues until the work has ended, even during cancellation, because the work may take its time.
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await hold.work(store: store) }
             group.addTask { await hold.keep() }

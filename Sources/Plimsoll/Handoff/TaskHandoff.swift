@@ -1,62 +1,70 @@
-/// Where a background task that had to stop leaves its checkpoint, for another replica of the service to go on from: a table that several processes see.
+/// A store for the checkpoints of background tasks that had to stop, from which another replica of the service can
+/// continue: a table visible to several processes.
 ///
-/// Each piece of work is held by at most one replica at a time, for the length of a lease that it renews. Who takes it gets a number, the *fence*, that grows with
-/// each taking; what is done under an older one is refused. Work is done at least once: a replica that dies, or whose last word is lost, has it done again from its
-/// last checkpoint. Work that was taken too often without being done is set aside, so that what kills a replica doesn't kill all of them.
+/// At most one replica at a time holds each piece of work, for a lease that the replica renews. Each claim gets a
+/// fencing token, the *fence*, which grows with each claim. The store rejects calls with an older fence. Work is
+/// done at least once. If a replica dies, or if its final call is lost, the work is repeated from the last
+/// checkpoint. Work that was taken too often without success is set aside, so that work that kills one replica does
+/// not kill all of them.
 ///
-/// Calls end by their own time limits, and are not cut short when the calling task is cancelled: the last word of a task that is being stopped must get through.
+/// Calls end by their own time limits, and ignore cancellation of the calling task: the final call of a task that
+/// is being stopped must get through.
 ///
-/// `SQLiteTaskHandoff` (PlimsollGRDB) and `PostgreSQLTaskHandoff` (PlimsollPostgreSQL) are two.
+/// `SQLiteTaskHandoff` (PlimsollGRDB) and `PostgreSQLTaskHandoff` (PlimsollPostgreSQL) are two implementations.
 public protocol TaskHandoff: Sendable {
-    /// How reports name it: what it is and where.
+    /// Name of the store in reports: its kind and location.
     var name: String { get }
 
-    /// Its bounds.
+    /// Limits of the store.
     var limits: TaskHandoffLimits { get }
 
-    /// Puts work there, held by `owner` for `lease`: zero leaves it free at once. Offering again under one id changes nothing.
+    /// Puts work into the store, held by `owner` for `lease`; with a lease of zero, the work is free at once.
+    /// Offering again under the same id has no effect.
     func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim
 
-    /// Takes the oldest work of one of `names` that nobody holds, for `lease`; `nil` if there is none. Work that has been taken `limits.attempts` times is set aside.
+    /// Takes the oldest free work with one of `names`, for `lease`; `nil` if there is none. Work that has been
+    /// taken `limits.attempts` times is set aside.
     func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask?
 
-    /// Holds it for `lease` from now on, with a newer checkpoint if there is one.
+    /// Extends the claim to `lease` from now on, and stores a newer checkpoint if given.
     ///
-    /// - Throws: also `lostClaim`: somebody else has it, or it is done; stop.
+    /// - Throws: also `lostClaim`, if another replica has the work, or the work is done; the caller must stop.
     func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError)
 
-    /// The work is done, and gone. Throws `lostClaim` as `renew`.
+    /// Marks the work as done and removes it. Throws `lostClaim` like `renew`.
     func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError)
 
-    /// Gives it back, with a newer checkpoint if there is one. Throws `lostClaim` as `renew`.
+    /// Gives the work back, with a newer checkpoint if given. Throws `lostClaim` like `renew`.
     func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError)
 
-    /// What was set aside, oldest first; at most `most`.
+    /// Returns the work that was set aside, oldest first; at most `most` pieces.
     func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask]
 
-    /// Makes work that was set aside free again, as if it had never been taken; false if it isn't there.
+    /// Frees work that was set aside, as if never taken before. Returns false if there is no such work.
     func retry(_ id: String) async throws(TaskHandoffError) -> Bool
 
-    /// How much there is.
+    /// Returns the amounts of work in the store.
     func census() async throws(TaskHandoffError) -> TaskHandoffCensus
 }
 
-/// Bounds of a hand-over store.
+/// Limits of a hand-over store.
 public struct TaskHandoffLimits: Sendable, Hashable {
-    /// Of one checkpoint: 1 MiB by default. What is larger belongs into a store of its own, and its name into the checkpoint.
+    /// Maximum size of one checkpoint: 1 MiB by default. Keep larger state in a store of its own, and put only its
+    /// name into the checkpoint.
     public var checkpoint = ByteCount.mebibytes(1)
-    /// How many pieces of work lie there at most, those set aside included.
+    /// Maximum number of pieces of work in the store, including those set aside.
     public var count = 10_000
-    /// How often work is taken before it is set aside. Takings that ended because the replica had to stop don't count.
+    /// Maximum number of attempts before work is set aside. Attempts that ended because the replica had to stop do
+    /// not count.
     public var attempts = 5
 
-    /// The defaults.
+    /// Creates the default limits.
     public init() {}
 
-    /// The longest name of a task or an owner, in bytes of UTF-8.
+    /// Maximum length of the name of a task or an owner, in bytes of UTF-8.
     public static let nameByteCount = 200
 
-    /// Why `offer` cannot be put there by `owner`; `nil` if it can.
+    /// Returns the reason why `owner` cannot put `offer` into the store; `nil` if allowed.
     package func problem(_ offer: TaskHandoffOffer, _ owner: String, in store: String) -> TaskHandoffError? {
         let most = Self.nameByteCount
         for (what, text) in [("name", offer.name), ("id", offer.id), ("owner", owner)]
@@ -78,123 +86,125 @@ public struct TaskHandoffLimits: Sendable, Hashable {
     }
 }
 
-/// Work to be put into a hand-over store.
+/// Work to put into a hand-over store.
 public struct TaskHandoffOffer: Sendable, Hashable {
-    /// Tells it from all other work, also across processes.
+    /// Identifier of the work, unique across processes.
     public var id: String
-    /// What the task is called; who resumes chooses by it.
+    /// Name of the task; replicas select work by this name.
     public var name: String
-    /// Where to go on from.
+    /// Checkpoint to continue from.
     public var checkpoint: [UInt8]
-    /// Why it had to stop.
+    /// The reason why the work had to stop.
     public var reason: ExpirationReason
-    /// How often it was begun in vain before.
+    /// Number of earlier attempts that failed.
     public var attempts: Int
 
-    /// An offer with an id of 128 random bits.
+    /// Creates an offer. The default id has 128 random bits.
     public init(name: String, checkpoint: [UInt8], reason: ExpirationReason, attempts: Int = 0, id: String? = nil) {
         self.id = id ?? String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
         (self.name, self.checkpoint, self.reason, self.attempts) = (name, checkpoint, reason, attempts)
     }
 }
 
-/// Who holds work, and by which taking.
+/// The holder of work, and the fence of the claim.
 public struct TaskHandoffClaim: Sendable, Hashable {
-    /// The work's.
+    /// Identifier of the work.
     public var id: String
-    /// What the task is called.
+    /// Name of the task.
     public var name: String
-    /// Who holds it.
+    /// Name of the holder.
     public var owner: String
-    /// Grows with each taking. Give it to what the work writes to, if that can refuse older ones: a replica that stood still may wake up and go on for a moment.
+    /// Fencing token, which grows with each claim. Pass the fence to systems that the work writes to, if they can
+    /// reject older ones. A replica that was frozen may wake up and continue for a moment.
     public var fence: Int64
 
-    /// A claim as a store grants it.
+    /// Creates a claim, as granted by a store.
     public init(id: String, name: String, owner: String, fence: Int64) { (self.id, self.name, self.owner, self.fence) = (id, name, owner, fence) }
 }
 
 /// Work that was taken.
 public struct HandedOffTask: Sendable, Hashable {
-    /// To be shown with each call about it.
+    /// Claim to pass to each call about the work.
     public var claim: TaskHandoffClaim
-    /// Where to go on from.
+    /// Checkpoint to continue from.
     public var checkpoint: [UInt8]
-    /// Why it had to stop.
+    /// The reason why the work had to stop.
     public var reason: ExpirationReason
-    /// The how many-th time it is taken, from 1 on.
+    /// Number of this attempt, from 1 on.
     public var attempt: Int
 
-    /// Work as a store gives it out.
+    /// Creates work, as returned by a store.
     public init(claim: TaskHandoffClaim, checkpoint: [UInt8], reason: ExpirationReason, attempt: Int) {
         (self.claim, self.checkpoint, self.reason, self.attempt) = (claim, checkpoint, reason, attempt)
     }
 }
 
-/// How a taking ends without the work being done.
+/// The reason why a claim ends without the work being done.
 public enum TaskHandoffRelease: Sendable, Hashable {
-    /// The replica had to stop: free at once, and the taking doesn't count.
+    /// The replica had to stop: the work is free at once, and the attempt does not count.
     case expired(ExpirationReason)
-    /// The work failed, for that reason: free again after that time, or set aside if it was the last attempt.
+    /// The work failed, for the given reason. The work is free again after that time, or set aside after the last
+    /// attempt.
     case failed(String, after: Duration)
 }
 
-/// Work that is offered to nobody any more.
+/// Work that is no longer offered to any replica.
 public struct SetAsideTask: Sendable, Hashable {
-    /// The work's.
+    /// Identifier of the work.
     public var id: String
-    /// What the task is called.
+    /// Name of the task.
     public var name: String
-    /// Where it would have to go on from; empty if that is damaged.
+    /// Checkpoint to continue from; empty if the checkpoint is damaged.
     public var checkpoint: [UInt8]
-    /// How often it was taken.
+    /// Number of attempts.
     public var attempts: Int
-    /// What went wrong last.
+    /// The last error.
     public var problem: String
 
-    /// Work as a store tells of it.
+    /// Creates set-aside work, as reported by a store.
     public init(id: String, name: String, checkpoint: [UInt8], attempts: Int, problem: String) {
         (self.id, self.name, self.checkpoint, self.attempts, self.problem) = (id, name, checkpoint, attempts, problem)
     }
 }
 
-/// How much work lies in a hand-over store.
+/// The amounts of work in a hand-over store.
 public struct TaskHandoffCensus: Sendable, Hashable {
-    /// Held by nobody.
+    /// Work held by no replica.
     public var waiting: Int
-    /// Held by a replica.
+    /// Work held by a replica.
     public var held: Int
-    /// Set aside.
+    /// Work set aside.
     public var setAside: Int
 
-    /// Numbers as a store tells them.
+    /// Creates a census, as reported by a store.
     public init(waiting: Int, held: Int, setAside: Int) { (self.waiting, self.held, self.setAside) = (waiting, held, setAside) }
 }
 
-/// A hand-over store that did not do what it was asked.
+/// The failure of a call to a hand-over store.
 public struct TaskHandoffError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// In which way.
+    /// The kind of failure.
     public enum Kind: Sendable, Hashable {
-        /// It could not be reached: nothing was done.
+        /// The store could not be reached: the call had no effect.
         case unreachable
-        /// It did not answer in time, or the connection was lost: it may have been done.
+        /// The store did not answer in time, or the connection was lost: the call may have had its effect.
         case unanswered
-        /// It said no: too large, full, or an error of its own.
+        /// The store refused: too large, full, or an error of the store.
         case refused
-        /// What came back makes no sense.
+        /// The answer is invalid.
         case nonsense
-        /// The work is held by somebody else, done, or set aside.
+        /// The work is held by another replica, done, or set aside.
         case lostClaim
     }
 
-    /// In which way.
+    /// The kind of failure.
     public var kind: Kind
-    /// What was asked of which store, and why not.
+    /// The request, the store, and the reason.
     public var description: String
 
-    /// An error that says so.
+    /// Creates an error.
     public init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
 
-    /// That `claim` holds no longer.
+    /// Returns the error for a lost claim.
     package static func lost(_ claim: TaskHandoffClaim, _ verb: String, in store: String) -> TaskHandoffError {
         TaskHandoffError(
             .lostClaim,

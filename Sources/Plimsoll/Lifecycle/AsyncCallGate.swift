@@ -1,6 +1,8 @@
 import Synchronization
 
-/// Lets asynchronous calls through until it is closed; whoever closes it waits for the calls inside, except from within one of them.
+/// Lets asynchronous calls through until the gate is closed.
+///
+/// `close()` waits for the calls inside, except when called from within one of them.
 final class AsyncCallGate: Sendable {
     private struct State {
         var isClosed = false
@@ -8,21 +10,21 @@ final class AsyncCallGate: Sendable {
         var waiting: [Parker] = []
     }
 
-    /// The gates the present task is inside of.
+    /// The gates that enclose the current task.
     @TaskLocal private static var entered: [ObjectIdentifier] = []
 
     private let state = Mutex(State())
 
-    /// The gates that the present task is inside of.
+    /// The gates that enclose the current task.
     static var around: [ObjectIdentifier] { entered }
 
-    /// Whether the present task is within a handler.
+    /// True if the current task runs within a handler.
     static var isInside: Bool { !entered.isEmpty }
 
-    /// Runs `body` as if it were not within a handler: its task was made there, but goes on after it.
+    /// Runs `body` as if outside any handler. For a task that was created in a handler but outlives the handler.
     static func outside(_ body: () async -> Void) async { await $entered.withValue([], operation: body) }
 
-    /// Runs `body` unless closed.
+    /// Runs `body` unless the gate is closed.
     func call(_ body: () async throws -> Void) async rethrows {
         let enters = state.withLock { state in
             if !state.isClosed { state.calls += 1 }

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// Calls many handlers under one deadline, a bounded number at a time, on threads of the manager's (C30, T6, T7).
+/// Calls many handlers under one deadline, a bounded number at a time, on the manager's threads (C30, T6, T7).
 ///
-/// Whoever blocks holds up nobody else for long: when a stride passes without any progress, more are called beside it.
+/// A handler that blocks delays the others only briefly. When a stride passes without progress, more handlers are
+/// started.
 final class FanOut: Sendable {
     struct Handler: Sendable {
         var name: String
@@ -15,17 +16,20 @@ final class FanOut: Sendable {
         var unreached: [String] = []
         var failures: [String] = []
         var slowest: [HandlerTiming] = []
-        /// Whether a later stage of the way does it again: what failed here is told, and what counts is how that ends.
+        /// True if a later stage of the same change repeats the work. Failures here are reported; only the outcome of
+        /// the repeat counts.
         var isProvisional = false
 
         var isClean: Bool { isProvisional || (overran.isEmpty && unreached.isEmpty && failures.isEmpty) }
     }
 
-    /// How handlers are called.
+    /// The order in which handlers are called.
     enum Order {
-        /// Begun in the order of registration, some at a time; those not begun at the deadline are not called any more.
+        /// Starts handlers in the order of registration, several at a time. Handlers not started by the deadline are
+        /// not called.
         case forward
-        /// One after the other from the last to the first; all are called, however late: what was paused must not stay so (C6).
+        /// Calls handlers one after the other, from the last to the first. All are called, however late: paused work
+        /// must not stay paused (C6).
         case reverse
 
         var width: Int { self == .forward ? 8 : 1 }
@@ -41,14 +45,14 @@ final class FanOut: Sendable {
         var continuation: CheckedContinuation<Outcome, Never>?
         /// The alarm of the deadline, while the call waits.
         var alarm: Alarms.Alarm?
-        /// The deadline has passed and handlers are not to go on: tasks that start from now on are cancelled too.
+        /// True once the deadline has passed and handlers must stop. Tasks that start later are cancelled too.
         var isCancelled = false
     }
 
-    /// More threads than this are not spent on those that block.
+    /// The most threads spent on handlers that block.
     private static let mostRunners = 64
     private static let mostSlowest = 8
-    /// The least time for forward handlers, so that a handler that took all the time of the way does not keep the
+    /// The least time for forward handlers. A handler that used up the time of the whole change cannot prevent the
     /// others from being called (T6).
     static let leastBudget = Duration.milliseconds(200)
 
@@ -65,14 +69,16 @@ final class FanOut: Sendable {
         self.threads = threads
     }
 
-    /// Calls all of them; returns when they have returned, at `deadline` (running time) at the latest. In forward order
-    /// handlers have `leastBudget` even if the deadline has passed already.
+    /// Calls all handlers. Returns when all have returned, at `deadline` (running time) at the latest.
+    ///
+    /// In forward order, handlers have `leastBudget` even if the deadline has already passed.
     static func call(_ handlers: [Handler], _ order: Order, until deadline: Duration, _ alarms: Alarms, _ threads: HandlerThreads) async -> Outcome {
         guard !handlers.isEmpty else { return Outcome() }
         let fanOut = FanOut(handlers, order, alarms, threads)
         let left = max(order == .forward ? leastBudget : .zero, deadline - alarms.heartbeat.running)
         return await withCheckedContinuation { continuation in
-            // Before the alarm is set: an alarm that finds no continuation would leave the call without a deadline.
+            // The continuation is stored before the alarm is set. An alarm that found none would leave the call
+            // without a deadline.
             fanOut.state.withLock { $0.continuation = continuation }
             fanOut.start(min(order.width, handlers.count))
             fanOut.setAlarm(after: left)
@@ -86,7 +92,7 @@ final class FanOut: Sendable {
             if state.continuation != nil { state.alarm = alarm }
             return state.continuation == nil
         }
-        // All have returned meanwhile, or the alarm has gone off.
+        // All handlers have returned meanwhile, or the alarm has fired.
         if isOver { alarm.cancel() }
     }
 
@@ -121,9 +127,10 @@ final class FanOut: Sendable {
         }
     }
 
-    /// Books a handler's return.
+    /// Records that a handler has returned.
     ///
-    /// - Returns: the call that waits for all and the alarm of its deadline, if this handler was the last.
+    /// - Returns: The continuation that waits for all handlers and the alarm of the deadline, if this handler was the
+    ///   last.
     private func finish(_ index: Int, _ failure: String?) -> (CheckedContinuation<Outcome, Never>, Alarms.Alarm?)? {
         let now = alarms.heartbeat.running
         return state.withLock { state in
@@ -146,7 +153,7 @@ final class FanOut: Sendable {
         HandlerTiming(name: handlers[index].name, origin: handlers[index].origin, took: took)
     }
 
-    /// Looks now and then whether those that run hold up the rest.
+    /// Checks periodically if running handlers hold up the rest.
     private func watch() {
         alarms.set(.deadline, after: Alarms.stride) { [weak self] in self?.look() }
     }
@@ -163,7 +170,7 @@ final class FanOut: Sendable {
         watch()
     }
 
-    /// The deadline has come: names who still runs, and has them cancelled if they are not to go on.
+    /// Ends the call at the deadline. Names the handlers that still run, and cancels them in forward order.
     private func end() {
         let now = alarms.heartbeat.running
         let (continuation, outcome, tasks): (CheckedContinuation<Outcome, Never>?, Outcome, [Task<Void, Never>]) = state.withLock { state in

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Values for whoever wants each as it comes, and the last few for those who ask later.
+/// Delivers each value to the current readers, and keeps the last few for later readers.
 final class Feed<Element: Sendable>: Sendable {
     private struct State {
         var last: [Element] = []
@@ -11,7 +11,7 @@ final class Feed<Element: Sendable>: Sendable {
     private let state = Mutex(State())
     private let most: Int
 
-    /// - Parameter most: how many are kept.
+    /// - Parameter most: number of values kept.
     init(keeps most: Int = 0) { self.most = most }
 
     func add(_ element: Element) {
@@ -25,10 +25,10 @@ final class Feed<Element: Sendable>: Sendable {
         for reader in readers { reader.yield(element) }
     }
 
-    /// The last ones, oldest first.
+    /// The last values, oldest first.
     var last: [Element] { state.withLock { $0.last } }
 
-    /// Each from now on; a reader that falls behind by more than 1,024 loses the oldest.
+    /// The values added from now on. A reader that falls behind by more than 1,024 loses the oldest.
     var stream: AsyncStream<Element> {
         AsyncStream(bufferingPolicy: .bufferingNewest(1024)) { continuation in
             let id = state.withLock { state in

@@ -1,20 +1,21 @@
 import Synchronization
 
-/// The parts of a step that give back what others may need meanwhile, and erase what others may not see.
+/// The stages of a step that release resources other processes may need, and erase data that others must not see.
 struct KeepingStages: Sendable {
     let exclusive: ExclusiveResources
     let scrub: ScrubSet
     let preservation: Preservation
     let threads: HandlerThreads
-    /// Purges what the background does not need.
+    /// Purges caches that the background does not need.
     let purgeMemory: @Sendable (Duration) -> ActionReport?
 
-    /// On the way to the background, after the observers: what only one may hold is given back, within what is left of their time (C48).
+    /// Releases exclusive resources on the way to the background, after the observers, within the observers'
+    /// remaining time (C48).
     var release: LifecycleEngine.Stage {
         { [exclusive] context in await blocking { exclusive.release(within: context.timeRemaining).outcome } }
     }
 
-    /// Then what the background does not need is purged (C87, C88).
+    /// Purges caches that the background does not need, after `release` (C87, C88).
     var purge: LifecycleEngine.Stage {
         { [purgeMemory] context in
             await blocking {
@@ -26,10 +27,10 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// What a scene's save on leaving the front may take: handlers come after it.
+    /// The time that a scene's save may take on leaving the front. Handlers are called after the save.
     static func firstShare(of context: LifecycleContext) -> Duration { max(leastBudget, context.timeRemaining * 0.25) }
 
-    /// Then state is saved; nothing is promised a call later than this (C41, C43). The stores' locks are given back.
+    /// Saves state after `purge`, and then releases the stores' locks. No later call is promised (C41, C43).
     var save: LifecycleEngine.Stage {
         { [preservation] context in
             await blocking {
@@ -41,8 +42,10 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// On leaving the front for an interruption: what has changed is saved, in half of the time, as nothing says how long it
-    /// will last (C41). A way that leads on to the background saves there.
+    /// Saves changed state when the process leaves the front for an interruption (C41).
+    ///
+    /// The save gets half of the time, because the length of the interruption is unknown. A change that leads on to
+    /// the background saves there instead.
     var saveOnLeaving: LifecycleEngine.Stage {
         { [preservation] context in
             guard context.isLast else { return FanOut.Outcome() }
@@ -54,7 +57,7 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// The run has come to its end in good order, which the next one will know (C24).
+    /// Records that the run ended in good order, for the next run to read (C24).
     var end: LifecycleEngine.Stage {
         { [preservation] _ in
             await blocking {
@@ -65,11 +68,11 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// Last of all, secrets are erased (C44).
+    /// Erases secrets, last of all (C44).
     var scrubLast: LifecycleEngine.Stage { scrub(.background) }
 
-    /// After a wake in the background, before the process may stand still again: what has changed since is saved, and
-    /// what came back is erased (C46).
+    /// Runs after a wake-up in the background, before the process may be frozen again. Saves what has changed since,
+    /// and erases secrets that came back (C46).
     var afterWake: [LifecycleEngine.Stage] { [inBackground(save), inBackground(scrub(.wake))] }
 
     private func inBackground(_ stage: @escaping LifecycleEngine.Stage) -> LifecycleEngine.Stage {
@@ -88,12 +91,12 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// On the way back, before the observers: what was given back is taken again.
+    /// Reacquires the released resources on the way back, before the observers.
     var reacquire: LifecycleEngine.Stage {
         { [exclusive] context in await blocking { exclusive.reacquire(within: context.timeRemaining).outcome } }
     }
 
-    /// After a gap in the foreground: what was lost in it is taken again (T29).
+    /// Reacquires the resources that were lost in a gap, once the gap in the foreground has ended (T29).
     var reacquireLost: LifecycleEngine.Stage {
         { [exclusive] context in
             if exclusive.ground.isClosed { return FanOut.Outcome() }
@@ -101,10 +104,10 @@ struct KeepingStages: Sendable {
         }
     }
 
-    /// Erasing is not left out because others took all the time.
+    /// The least time for a stage: erasing is not skipped because other stages used up all the time.
     static let leastBudget = Duration.milliseconds(200)
 
-    /// A stage that blocks its thread.
+    /// Returns a stage that blocks its thread.
     func blocking(_ body: @escaping @Sendable (LifecycleContext) -> FanOut.Outcome) -> LifecycleEngine.Stage {
         { context in await blocking { body(context) } }
     }
@@ -129,18 +132,18 @@ extension ExclusiveReport {
     }
 }
 
-/// What a process that ends itself saves beside its life cycle: nothing is cleaned up before that is done (C22).
+/// The state that a process which ends itself saves beside its life cycle. Clean-up starts after these saves (C22).
 final class EndingSaves: Sendable {
     private let pause = Mutex<Pause?>(nil)
 
-    /// Saving begins; `end` what this returns once it is done.
+    /// Begins saving. Call `end` on the returned pause once saving is done.
     func begin() -> Pause {
         let pause = Pause()
         self.pause.withLock { $0 = pause }
         return pause
     }
 
-    /// Waits until it is done, within what is left of the time.
+    /// Returns a stage that waits until saving is done, within the remaining time.
     func stage(_ alarms: Alarms) -> LifecycleEngine.Stage {
         { [self] context in
             if let pause = pause.withLock({ $0 }) { _ = await pause.wait(context.timeRemaining, on: alarms, heedsCancellation: false) }
@@ -149,7 +152,7 @@ final class EndingSaves: Sendable {
     }
 }
 
-/// Who purges on the way to the background, once there is a manager.
+/// The function that purges on the way to the background, once there is a manager.
 final class BackgroundPurgeHook: Sendable {
     private let body = Mutex<(@Sendable (Duration) -> ActionReport?)?>(nil)
 

@@ -1,20 +1,21 @@
 import Synchronization
 
-/// Something that is to be shown or served at once: an administrator's command, the first byte on an activated socket, a link (C74).
+/// A request to show or serve something at once, such as an administrator's command, the first byte on an activated
+/// socket or a link (C74).
 public struct ActivationRequest: Sendable, Hashable {
-    /// What is asked for.
+    /// The name of the request.
     public var name: String
-    /// What belongs to it.
+    /// The data that belongs to the request.
     public var payload: [UInt8]
 
-    /// A request of that name.
+    /// Creates a request of that name.
     public init(_ name: String, payload: [UInt8] = []) {
         self.name = name
         self.payload = payload
     }
 }
 
-/// Requests on their way to who answers them: kept until the process is active and somebody has said that it answers.
+/// The queue of activation requests. Requests are kept until the process is active and a handler is registered.
 final class ActivationInbox: Sendable {
     typealias Handler = @Sendable (ActivationRequest) async throws -> Void
 
@@ -25,7 +26,7 @@ final class ActivationInbox: Sendable {
     }
 
     private let state = Mutex(State())
-    /// More are refused: who activates a process that never comes up must hear of it.
+    /// The most requests that may wait; more are refused. The sender must learn that a process never becomes active.
     static let capacity = 1024
 
     func add(_ name: String, _ body: @escaping Handler) -> Registration {
@@ -43,7 +44,7 @@ final class ActivationInbox: Sendable {
         }
     }
 
-    /// Keeps a request; false if too many wait.
+    /// Queues a request. Returns false if too many requests wait.
     func post(_ request: ActivationRequest) -> Bool {
         state.withLock { state in
             guard state.waiting.count < Self.capacity else { return false }
@@ -52,7 +53,8 @@ final class ActivationInbox: Sendable {
         }
     }
 
-    /// What waits, as calls, each request to every handler; nothing while nobody answers.
+    /// Dequeues the waiting requests as calls, each request to every handler. Returns no calls while there is no
+    /// handler.
     func take() -> [FanOut.Handler] {
         let (handlers, waiting) = state.withLock { state in
             guard !state.handlers.isEmpty else { return (state.handlers, [] as [ActivationRequest]) }
@@ -68,7 +70,9 @@ final class ActivationInbox: Sendable {
 }
 
 extension Lifecycle {
-    /// Answers activation requests, also those that came before: each is delivered once, as soon as the process is active.
+    /// Registers a handler for activation requests, including requests that came before.
+    ///
+    /// Each request is delivered once, as soon as the process is active.
     @discardableResult
     public func onActivation(_ name: String, _ body: @escaping @Sendable (ActivationRequest) async throws -> Void) -> Registration {
         let registration = activations.add(name, body)
@@ -76,7 +80,7 @@ extension Lifecycle {
         return registration
     }
 
-    /// Brings the process to the front and has `request` answered there. Before the launch it launches.
+    /// Brings the process to the front and delivers `request` there. Launches the process first if needed.
     ///
     /// - Throws: `LifecycleError` once the process has terminated, or if 1,024 requests wait already.
     public func activate(_ request: ActivationRequest) async throws {
@@ -89,7 +93,8 @@ extension Lifecycle {
         if state == .active { await deliverActivations() }
     }
 
-    /// The same for a thread that waits for the outcome: nothing of it needs the cooperative pool, which that thread's like may have filled.
+    /// Activates the process for a thread that waits for the outcome. Needs no cooperative pool, which such threads
+    /// may have filled.
     package func activate(_ request: ActivationRequest, whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void) {
         threads.run {
             let outcome: Result<Void, any Error>

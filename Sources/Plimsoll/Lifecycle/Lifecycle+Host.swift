@@ -1,9 +1,11 @@
 extension Lifecycle {
-    /// The host is about to sleep: background tasks expire, and the process goes into the background until the host has woken (C11).
+    /// Announces that the host is about to sleep. Background tasks expire, and the process stays in the background
+    /// until the host has woken (C11).
     ///
-    /// For who hears of it beforehand, as from logind's `PrepareForSleep`. Without it the sleep is noticed afterwards, by `CLOCK_BOOTTIME`.
+    /// For programs that learn of the sleep in advance, as from logind's `PrepareForSleep`. Without this call, the
+    /// sleep is noticed afterwards, by `CLOCK_BOOTTIME`.
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func hostWillSleep() async throws -> LifecycleReport {
         async let expired: Void = expireTasks(.hostSleep)
@@ -12,13 +14,14 @@ extension Lifecycle {
         return report
     }
 
-    /// The host has woken. Called by the manager when it finds that it slept; calling it as well does no harm.
+    /// Announces that the host has woken. The manager calls this method when it finds that the host slept; a second
+    /// call does no harm.
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func hostDidWake() async throws -> LifecycleReport { try await settle(.hostSleep) { $0.isHostAsleep = false } }
 
-    /// Has all background tasks expire, off the cooperative pool, within the deadline of the background.
+    /// Expires all background tasks, off the cooperative pool, within the background deadline.
     private func expireTasks(_ reason: ExpirationReason) async {
         let (tasks, budget) = (tasks, policy.backgroundDeadline)
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in

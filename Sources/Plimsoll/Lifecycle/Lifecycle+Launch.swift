@@ -1,15 +1,15 @@
 import Synchronization
 
-/// Where a launch leads to.
+/// The state that a launch leads to.
 public enum LaunchTarget: Sendable, Hashable {
     /// The process will serve.
     case active
-    /// It was woken for one event: nothing of the foreground is set up (C16).
+    /// The process was woken for one event: no foreground work is set up (C16).
     case background
 }
 
 extension Lifecycle {
-    /// How far the launch is.
+    /// The progress of the launch.
     struct Launching: Sendable {
         var task: Task<Void, Never>?
         var isExplicit = false
@@ -17,7 +17,7 @@ extension Lifecycle {
         var stage = Readiness.Stage.starting
         var warming: [String: Double] = [:]
         var hooks: [LaunchHook] = []
-        /// The process is to be over soon.
+        /// True once the process is about to terminate.
         var refusesWork = false
 
         var hasBegun: Bool { task != nil }
@@ -30,12 +30,14 @@ extension Lifecycle {
         var didRestore: (@Sendable (RestoreOutcome) async throws -> Void)?
     }
 
-    /// Launches the process: `willRestore` hooks, restoring, `didRestore` hooks, then the steps to `target` (C16, C19).
+    /// Launches the process: `willRestore` hooks, restoring, `didRestore` hooks, then the steps to `target` (C16,
+    /// C19).
     ///
-    /// `ResourceManager.run` and whatever first asks for a state launch into the foreground if nobody did before; then this goes to `target` from there.
+    /// If the process was not launched before, `ResourceManager.run` or the first request for a state launches into
+    /// the foreground. A later call of this method then moves from there to `target`.
     ///
-    /// - Returns: what it came to, with how long it took (C21).
-    /// - Throws: `LifecycleError` if it was called before.
+    /// - Returns: The result of the launch, with the time taken (C21).
+    /// - Throws: `LifecycleError` if this method was called before.
     @discardableResult
     public func launch(into target: LaunchTarget = .active) async throws -> LifecycleReport {
         let isSecond = launching.withLock { launching in
@@ -49,8 +51,10 @@ extension Lifecycle {
         return launching.withLock { $0.report } ?? LifecycleReport(target: state)
     }
 
-    /// Takes part in launching: `willRestore` when the process is up and its state is not yet restored, `didRestore`, with what became of
-    /// each state, when it nearly is ready (C19).
+    /// Registers hooks for the launch (C19).
+    ///
+    /// `willRestore` is called when the process is up and its state is not yet restored. `didRestore` is called with
+    /// the result for each state when the process is nearly ready.
     public func observeLaunch(
         _ name: String, file: StaticString = #fileID, line: UInt = #line, willRestore: (@Sendable () async throws -> Void)? = nil,
         didRestore: (@Sendable (RestoreOutcome) async throws -> Void)? = nil
@@ -59,11 +63,12 @@ extension Lifecycle {
         launching.withLock { $0.hooks.append(hook) }
     }
 
-    /// Loads what is big or slow while the process already serves with what it has; `readiness` tells how far it is (C20).
+    /// Loads large or slow data while the process already serves with the data present. `readiness` reports the
+    /// progress (C20).
     ///
     /// - Parameters:
-    ///   - name: what `readiness` calls it.
-    ///   - body: the work; it is given a function that says how far it is, from 0 to 1.
+    ///   - name: name of the load in `readiness`.
+    ///   - body: the work, given a function that takes the progress from 0 to 1.
     public func warmUp(_ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void) {
         launching.withLock { $0.warming[name] = 0 }
         Task(priority: .background) { @concurrent [self] in
@@ -77,7 +82,7 @@ extension Lifecycle {
         }
     }
 
-    /// Whether the process should be sent work, and why not.
+    /// Tells whether the process should be sent work, and the reason if not.
     public var readiness: Readiness {
         let (stage, warming, refusesWork) = launching.withLock { ($0.stage, $0.warming, $0.refusesWork) }
         let state = state
@@ -91,7 +96,7 @@ extension Lifecycle {
         return Readiness(stage: stage, isReady: reason == nil, reason: reason, warming: warming)
     }
 
-    /// Calls `body` once the process is launched, on a thread of the manager's.
+    /// Calls `body` once the process is launched, on one of the manager's threads.
     package func whenLaunched(_ body: @escaping @Sendable () -> Void) {
         threads.run {
             await self.launchIfNeeded()
@@ -99,10 +104,10 @@ extension Lifecycle {
         }
     }
 
-    /// The process is to be over soon: it isn't ready from now on.
+    /// Marks the process as about to terminate, and no longer ready.
     func refuseWork() { launching.withLock { $0.refusesWork = true } }
 
-    /// Launches into the foreground unless that was done.
+    /// Launches the process into the foreground unless a launch has begun.
     func launchIfNeeded() async { await beginLaunch(into: .active).value }
 
     private func beginLaunch(into target: LaunchTarget) -> Task<Void, Never> {
@@ -155,7 +160,7 @@ extension Lifecycle.LaunchHook {
 }
 
 extension LifecycleReport {
-    /// Takes over what another came to.
+    /// Adds the results of another report.
     mutating func add(_ other: LifecycleReport) {
         transitions += other.transitions
         overran += other.overran

@@ -1,16 +1,18 @@
-/// What a supervisor asks of a process from outside.
+/// Requests that a supervisor makes of a process from outside.
 extension Lifecycle {
-    /// As `enterBackground(cause:)`, in less time than the policy gives, if need be: it will be frozen then, whether it is done or not.
+    /// Enters the background as `enterBackground(cause:)` does, in less time than the policy gives if needed. The
+    /// process is frozen at the end of `budget`, finished or not.
     @discardableResult
     package func enterBackground(cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let budget = min(budget, policy.backgroundDeadline), end = alarms.heartbeat.running + budget
         let report = try await settle(cause, within: budget) { $0.isInBackground = true }
-        // Already there: since then it may have run, woken by the supervisor, and changed what was saved (C46).
+        // Already in the background. Since then the supervisor may have woken the process, which may have changed
+        // saved state (C46).
         if report.transitions.isEmpty { await standStillAgain(cause, until: end) }
         return report
     }
 
-    /// In the background, saves what has changed since the process went there, and erases again what came back since.
+    /// Saves what has changed since the process entered the background, and erases secrets that came back since.
     private func standStillAgain(_ cause: LifecycleCause, until end: Duration) async {
         await unit.engine.arriveAgain { [keeping] in
             let transition = LifecycleTransition(from: .background, to: .background, cause: cause, sequence: 0, at: alarms.heartbeat.running)
@@ -22,22 +24,28 @@ extension Lifecycle {
         }
     }
 
-    /// Whether all was saved and given back on the way into the background, or to the end, where the process is now; `nil` while it is nowhere of the kind or
-    /// has begun to come back. By the way itself: of several who asked for it, the last may have seen its end only.
+    /// True if all state was saved and all resources were released on the way into the current background or
+    /// termination.
+    ///
+    /// `nil` in other states, and once the process has begun to come back. Covers the whole way, as the last of
+    /// several requesters may have seen only its end.
     package var arrival: Bool? { unit.engine.arrival }
 
-    /// Called first of all on the way out of the background, before anybody could accept anything new; it should take no time.
+    /// Registers a hook that is called first on the way out of the background, before new work can be accepted. The
+    /// hook should take no time.
     package func onComingBack(_ name: String, _ body: @escaping @Sendable () async -> Void) -> Registration {
         unit.observers.add(.init(name, "supervisor", { _ in await body() }), at: .comeBack)
     }
 
-    /// Runs `body` on a thread of the manager's, off the cooperative pool: what a supervisor asks for must be done when all of that is busy, too.
+    /// Runs `body` on one of the manager's threads, off the cooperative pool. A supervisor's request must be served
+    /// even when the whole pool is busy.
     package func runAside(_ body: @escaping @Sendable () async -> Void) { threads.run(body) }
 
-    /// Saves all preserved state that has changed, on threads of the manager's. In the background, once no task is left
-    /// that may use them, secrets that came back are erased as well (C46).
+    /// Saves all preserved state that has changed, on the manager's threads.
     ///
-    /// - Returns: what was not saved within `limit`, and why not.
+    /// In the background, also erases secrets that came back, once no live task may use them (C46).
+    ///
+    /// - Returns: The items that were not saved within `limit`, each with the reason.
     package func checkpoint(within limit: Duration) async -> [PreservationFailure] {
         await withCheckedContinuation { done in
             threads.run { () -> Void in

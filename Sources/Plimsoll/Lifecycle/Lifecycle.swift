@@ -1,33 +1,33 @@
 import Synchronization
 
-/// The life cycle of the process: what it is doing, and what it pauses, saves, hands back and takes up again on the way.
+/// The life cycle of the process: its state, and the work it pauses, saves, releases and resumes on each step.
 ///
-/// A process that never asks is active from its launch, which `ResourceManager.run` makes if nobody else did, to its termination.
-/// Start reading at `LifecycleEngine`; what a step consists of is told by `LifecycleStages`.
+/// A process that never requests a state is active from launch to termination. `ResourceManager.run` launches the
+/// process if the program did not. Start reading at `LifecycleEngine`; `LifecycleStages` lists the stages of a step.
 public final class Lifecycle: Sendable {
-    /// How long steps may take.
+    /// The time limits of the steps.
     public let policy: LifecyclePolicy
 
     let alarms: Alarms
     let threads: HandlerThreads
     let environment: Environment
-    /// What pauses outside the foreground and gives way when memory is short.
+    /// The work that pauses outside the foreground and gives way when memory is short.
     public let pausables: QuiesceSet
     let preservation: Preservation
     let unit: LifecycleUnit
-    /// What saves and erases, for whoever does so between two steps.
+    /// The stages that save and erase, also used between two steps.
     let keeping: KeepingStages
     let tasks: BackgroundTaskRegistry
-    /// What only one process may hold.
+    /// The resources that only one process may hold.
     public let exclusive: ExclusiveResources
-    /// Data that is there at times only.
+    /// Data that is accessible only at times.
     public let protectedData: ProtectedData
-    /// What is erased before others may see it, and the secrets.
+    /// The secrets, and other data that must be erased before others may see it.
     let scrub: ScrubSet
     let revocation: Revocation
-    /// Purges what the background does not need, within a time; set by the manager.
+    /// Purges caches that the background does not need, within a time limit. Set by the manager.
     let backgroundPurge = BackgroundPurgeHook()
-    /// What a process that ends itself saves beside the last step.
+    /// The state that a process which ends itself saves beside the last step.
     let endingSaves = EndingSaves()
     let activations = ActivationInbox()
     let wish = Mutex(LifecycleWish())
@@ -35,13 +35,13 @@ public final class Lifecycle: Sendable {
     let scenesByID = Mutex<[String: Scene]>([:])
     let transitionFeed = Feed<LifecycleTransition>()
     let reportFeed = Feed<LifecycleReport>(keeps: 64)
-    /// Registers a holder with the manager.
+    /// Registers a purgeable with the manager.
     let registrar: @Sendable (any Purgeable) -> Registration
-    /// Has warnings told.
+    /// Registers a handler for pressure warnings.
     let observeWarnings: @Sendable (String, @escaping @Sendable (PressureEvent) -> Void) -> Registration
-    /// Makes background tasks for a scene.
+    /// Creates the background tasks of a scene.
     let makeTasks: @Sendable () -> BackgroundTaskRegistry
-    // Relaxed, both: who comes first makes the registration; ids need only differ.
+    // Relaxed, both: the first caller makes the registration, and ids need only differ.
     let evicts = Atomic<Bool>(false)
     private let nextID = Atomic<UInt64>(1)
     private let exit: @Sendable (Int32, String) -> Void
@@ -88,29 +88,32 @@ public final class Lifecycle: Sendable {
         }
     }
 
-    /// The state in force: one atomic load, from any thread (C18).
+    /// The current state: one atomic load, from any thread (C18).
     public var state: LifecycleState { unit.engine.current }
 
-    /// Each step once it is complete, from now on.
+    /// The steps from now on, each once complete.
     public var transitions: AsyncStream<LifecycleTransition> { transitionFeed.stream }
 
-    /// What the last requests and gaps came to, oldest first; at most 64.
+    /// The reports of the last requests and gaps, oldest first; at most 64.
     public var reports: [LifecycleReport] { reportFeed.last }
 
     // MARK: Taking part
 
-    /// Takes part in the steps to and from the background, and to and from the front: each action with its inverse.
+    /// Registers handlers for the steps to and from the background, and to and from the front. Each action has an
+    /// inverse.
     ///
-    /// On the way down all are called beside each other, on the way up one after the other in reverse, and only who was done with its action
-    /// (C6). All handlers of a way share one deadline, `LifecyclePolicy.backgroundDeadline`; who overruns it is named. They run on the manager's threads and may block.
+    /// On the way down, all handlers are called concurrently. On the way up they are called one after the other in
+    /// reverse, and only those whose action completed (C6). All handlers of one change share one deadline,
+    /// `LifecyclePolicy.backgroundDeadline`. Reports name the handlers that overrun the deadline. Handlers run on the
+    /// manager's threads and may block.
     ///
     /// - Parameters:
-    ///   - name: what reports call it.
-    ///   - file: where it is registered, for reports.
-    ///   - line: the line there.
-    ///   - onInactive: work stops coming; what is in flight goes on (C2).
-    ///   - onActive: work comes, at launch and again after `onInactive`.
-    ///   - onBackground: the last promised call before the process may be frozen or killed without a word (C4, C43).
+    ///   - name: name used in reports.
+    ///   - file: file of the registration, for reports.
+    ///   - line: line of the registration.
+    ///   - onInactive: called when work stops coming; work in flight goes on (C2).
+    ///   - onActive: called when work comes, at launch and again after `onInactive`.
+    ///   - onBackground: last promised call before the process may be frozen or killed without notice (C4, C43).
     ///   - onForeground: undoes `onBackground`.
     @discardableResult
     public func observe(
@@ -124,7 +127,8 @@ public final class Lifecycle: Sendable {
             name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground, onForeground: onForeground)
     }
 
-    /// Called once the process runs again after it was frozen, stopped, or asleep with its host, before any timer and any request (C17).
+    /// Registers a handler that is called once the process runs again after a freeze, a stop or a host sleep. The
+    /// handler runs before any timer and any request (C17).
     @discardableResult
     public func onResume(
         _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
@@ -132,7 +136,8 @@ public final class Lifecycle: Sendable {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .resume)
     }
 
-    /// Called last when the process terminates in good order, after all work was stopped and state saved; never when it is killed (C22, C24).
+    /// Registers a handler that is called last when the process terminates in good order, after all work was stopped
+    /// and state saved. Not called when the process is killed (C22, C24).
     @discardableResult
     public func onTerminate(
         _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
@@ -142,28 +147,30 @@ public final class Lifecycle: Sendable {
 
     // MARK: Going somewhere
 
-    /// Puts the process, and first each of its scenes, into the background.
+    /// Puts the process into the background, after each of its scenes.
     ///
-    /// - Returns: what it came to; `isSuperseded` if somebody asked for something else before.
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Returns: The report of the change; `isSuperseded` is true if another state was requested before.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport { try await settle(cause) { $0.isInBackground = true } }
 
-    /// Takes the process, and after it the scenes that were in front, out of the background.
+    /// Takes the process out of the background, and then the scenes that were in front.
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func enterForeground(cause: LifecycleCause) async throws -> LifecycleReport { try await settle(cause) { $0.isInBackground = false } }
 
-    /// Something that passes keeps the process from serving: it is inactive until the interruption has ended (C8). Interruptions add up.
+    /// Begins an interruption: a temporary condition keeps the process inactive until the interruption has ended
+    /// (C8). Interruptions add up.
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func interrupt(cause: LifecycleCause = .interruption) async throws -> LifecycleReport { try await settle(cause) { $0.interruptions += 1 } }
 
-    /// An interruption has ended. After the last one the process is active again, unless `LifecyclePolicy.resumesManually`.
+    /// Ends an interruption. After the last one the process is active again, unless
+    /// `LifecyclePolicy.resumesManually`.
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func endInterruption(cause: LifecycleCause = .interruption) async throws -> LifecycleReport {
         let waits = policy.resumesManually
@@ -174,28 +181,31 @@ public final class Lifecycle: Sendable {
         }
     }
 
-    /// The word that `LifecyclePolicy.resumesManually` waits for (C25).
+    /// Resumes the process after an interruption, as `LifecyclePolicy.resumesManually` requires (C25).
     ///
-    /// - Throws: `LifecycleError` once it has terminated.
+    /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
     public func resume(cause: LifecycleCause = .operator) async throws -> LifecycleReport { try await settle(cause) { $0.awaitsResume = false } }
 
-    /// Terminates in good order: all work stops, state is saved, then who asked for it cleans up (C22). `ResourceManager.run` does it when it is cancelled.
+    /// Terminates in good order: all work stops, state is saved, then the `onTerminate` handlers clean up (C22).
+    /// `ResourceManager.run` calls this method when cancelled.
     @discardableResult
     public func terminate(cause: LifecycleCause = .shutdown, within budget: Duration? = nil) async -> LifecycleReport {
-        // Without a launch there is nothing to do. Who asks while it is under way waits for it as well: the process may end when this returns.
+        // Without a launch there is nothing to do. During a launch the caller waits too: the process may end when
+        // this method returns.
         guard launching.withLock({ $0.hasBegun }) else { return LifecycleReport(target: .notRunning) }
         let report = try? await settle(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) { $0.isTerminating = true }
         return report ?? LifecycleReport(target: .notRunning)
     }
 
-    /// Changes what is wished, and brings the process and its scenes there: on the way down the scenes first, on the way up the process (C94).
+    /// Changes the desired state, and brings the process and its scenes there. Scenes go first on the way down; the
+    /// process goes first on the way up (C94).
     func settle(
         _ cause: LifecycleCause, within budget: Duration? = nil, endsTheLife: Bool = false,
         _ change: @escaping @Sendable (inout LifecycleWish) -> Void
     ) async throws -> LifecycleReport {
         if AsyncCallGate.isInside {
-            // A handler that waits for its own step would wait until the deadline.
+            // A handler that waited for its own step would wait until the deadline.
             threads.run { await AsyncCallGate.outside { _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change) } }
             return LifecycleReport(target: wish.withLock { $0.process }, isSuperseded: true)
         }
@@ -216,7 +226,7 @@ public final class Lifecycle: Sendable {
         return report
     }
 
-    /// What `hostWillSleep` began ends, whoever was to say so.
+    /// Ends the host sleep that `hostWillSleep` began, even if the program does not call `hostDidWake`.
     private func wakeAfterSleep() {
         guard wish.withLock({ $0.isHostAsleep }) else { return }
         threads.run { _ = try? await self.hostDidWake() }

@@ -1,23 +1,23 @@
-/// What a handler of the life cycle is told: which step is being taken, why, and until when it may take (C10).
+/// The details of a step, passed to handlers: the states, the cause and the deadline (C10).
 public struct LifecycleContext: Sendable {
     /// The state being left.
     public var from: LifecycleState
     /// The state being entered.
     public var to: LifecycleState
-    /// Why.
+    /// The cause of the step.
     public var cause: LifecycleCause
-    /// Grows by one a transition.
+    /// Sequence number; increases by one with each transition.
     public var sequence: UInt64
-    /// When all handlers of this way must have returned, in the manager's running time. One deadline for all of them (C26, C30).
+    /// The deadline for all handlers of the change together, in the manager's running time (C26, C30).
     public var deadline: Duration
-    /// The gap just ended, for those called on the way back from one.
+    /// The gap that has just ended, for handlers called on the way back from a gap.
     public var gap: RunningGap?
 
     let heartbeat: Heartbeat
-    /// Whether the way ends with this step: the state entered is the one asked for.
+    /// True if the change ends with this step: the state entered is the state requested.
     var isLast = true
 
-    /// What is left of the time for all.
+    /// The remaining time for all handlers together.
     public var timeRemaining: Duration { max(.zero, deadline - heartbeat.running) }
 
     init(_ transition: LifecycleTransition, deadline: Duration, heartbeat: Heartbeat, gap: RunningGap? = nil) {
@@ -28,36 +28,37 @@ public struct LifecycleContext: Sendable {
     }
 }
 
-/// How long one handler took.
+/// The time that one handler took.
 public struct HandlerTiming: Sendable, Hashable {
-    /// The name it was registered under.
+    /// The name of the registration.
     public var name: String
     /// File and line of its registration.
     public var origin: String
-    /// How long it took; for one that overran, how long it had been running.
+    /// The time taken. For a handler that overran, the time it had been running.
     public var took: Duration
 }
 
-/// What came of a request to change the state.
+/// The result of a request to change the state.
 public struct LifecycleReport: Sendable, Hashable {
-    /// The state asked for.
+    /// The state requested.
     public var target: LifecycleState
     /// The steps that were taken, in order.
     public var transitions: [LifecycleTransition] = []
-    /// Handlers that still ran at the deadline, and for how long (C27). Their steps were taken without them.
+    /// Handlers that still ran at the deadline, with their running times (C27). Their steps were taken without them.
     public var overran: [HandlerTiming] = []
-    /// Handlers that were not called any more at the deadline, because others had held them up.
+    /// Handlers that were not called by the deadline, because others had held them up.
     public var unreached: [String] = []
-    /// What failed, each with its reason.
+    /// The failures, each with the reason.
     public var failures: [String] = []
     /// The slowest handlers, slowest first; at most 8 (C61).
     public var slowest: [HandlerTiming] = []
-    /// How long it all took, in running time.
+    /// The total time, in running time.
     public var took: Duration = .zero
-    /// Whether something else was asked for before this state was reached. Opposite steps that had not begun were left out (C9).
+    /// True if another state was requested before this one was reached. Opposite steps that had not begun were left
+    /// out (C9).
     public var isSuperseded = false
 
-    /// Whether nothing overran or failed.
+    /// True if no handler overran or failed.
     var isClean: Bool { overran.isEmpty && unreached.isEmpty && failures.isEmpty }
 
     mutating func add(_ outcome: FanOut.Outcome) {

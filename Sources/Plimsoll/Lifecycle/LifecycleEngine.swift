@@ -1,10 +1,12 @@
 import Synchronization
 
-/// Takes one unit, the process or a scene, from state to state: one step at a time, each with all its stages (C5).
+/// Takes one unit, the process or a scene, from state to state. Takes one step at a time, with all stages of the step
+/// (C5).
 ///
-/// A request names where to be; opposite requests that come before a step has begun leave it out (C9). Steps run on the manager's threads.
+/// A request names the desired state. If an opposite request comes before a step has begun, the step is left out
+/// (C9). Steps run on the manager's threads.
 final class LifecycleEngine: Sendable {
-    /// One part of a step; it returns by the deadline.
+    /// One part of a step; returns by the deadline.
     typealias Stage = @Sendable (LifecycleContext) async -> FanOut.Outcome
 
     private struct State {
@@ -12,13 +14,14 @@ final class LifecycleEngine: Sendable {
         var target = LifecycleState.notRunning
         var cause = LifecycleCause.launch
         var budget = Duration.seconds(5)
-        /// Until when all steps toward the target may take; known when the first begins.
+        /// The deadline of all steps toward the target; set when the first step begins.
         var deadline: Duration?
         var isBusy = false
         var isTerminated = false
-        /// Whether nothing overran or failed on the present way, whoever asked for it and when.
+        /// True if no handler overran or failed on the current way, across all requests that shared the way.
         var isClean = true
-        /// Where that ended, if in the background or at the end: `isClean` then. `nil` as soon as a step leads on.
+        /// The value of `isClean` on arrival in the background or at termination. `nil` as soon as another step
+        /// begins.
         var arrival: Bool?
         var waiters: [Waiter] = []
         var gaps: [RunningGap] = []
@@ -37,20 +40,20 @@ final class LifecycleEngine: Sendable {
     }
 
     private let state = Mutex(State())
-    /// Acquiring and releasing: who reads a state sees what was done before it was entered.
+    /// Acquiring and releasing: a thread that reads a state sees the work done before that state was entered.
     private let stateBits = Atomic<UInt8>(LifecycleState.notRunning.rawValue)
     private let alarms: Alarms
     private let threads: HandlerThreads
     private let stages: @Sendable (LifecycleTransition) -> [Stage]
     private let afterGap: @Sendable (LifecycleContext) async -> Bool
     private let onStep: @Sendable (LifecycleTransition) -> Void
-    /// What the way back from a gap may take.
+    /// The time limit of the way back from a gap.
     private static let gapBudget = Duration.seconds(5)
 
     /// - Parameters:
-    ///   - stages: what a step consists of, in order.
-    ///   - afterGap: what is done once the process runs again; false if anything overran or failed.
-    ///   - onStep: hears of each step when it is complete.
+    ///   - stages: stages of a step, in order.
+    ///   - afterGap: work done once the process runs again; returns false if a handler overran or failed.
+    ///   - onStep: called with each step when complete.
     init(
         _ alarms: Alarms, _ threads: HandlerThreads, stages: @escaping @Sendable (LifecycleTransition) -> [Stage],
         afterGap: @escaping @Sendable (LifecycleContext) async -> Bool, onStep: @escaping @Sendable (LifecycleTransition) -> Void
@@ -64,14 +67,16 @@ final class LifecycleEngine: Sendable {
 
     var current: LifecycleState { LifecycleState(rawValue: stateBits.load(ordering: .acquiring)) ?? .notRunning }
 
-    /// Whether the way into the background, or to the end, was gone without anything overrun or failed; `nil` while it is under way, and once a step has begun
-    /// that leads out again.
+    /// True if the way into the background, or to termination, completed without overrun or failure.
+    ///
+    /// `nil` while the way is in progress, and once a step has begun that leads out again.
     var arrival: Bool? { state.withLock { $0.arrival } }
 
-    /// Runs `body`, which saves and erases again what has changed since the arrival in the background; until that is done
-    /// the arrival is not known. Does nothing elsewhere, and on the way.
+    /// Runs `body`, which saves and erases again what has changed since the arrival in the background.
     ///
-    /// - Parameter body: false if anything overran or failed.
+    /// `arrival` is `nil` until `body` has returned. Does nothing in other states, or while a step is in progress.
+    ///
+    /// - Parameter body: returns false if a handler overran or failed.
     func arriveAgain(_ body: () async -> Bool) async {
         let before = state.withLock { state -> (sequence: UInt64, arrival: Bool)? in
             guard !state.isBusy, state.machine.state == .background, let arrival = state.arrival else { return nil }
@@ -80,21 +85,23 @@ final class LifecycleEngine: Sendable {
         }
         guard let before else { return }
         let isClean = await body()
-        // A step taken meanwhile has an arrival of its own.
+        // A step taken meanwhile records its own arrival.
         state.withLock { if $0.machine.sequence == before.sequence { $0.arrival = before.arrival && isClean } }
     }
 
-    /// Where it is going, or is.
+    /// The desired state: the state that the unit moves toward, or is in.
     var target: LifecycleState { state.withLock { $0.target } }
 
-    /// The number of requests that wait for their end. For tests.
+    /// The number of requests that wait for completion. For tests.
     var waiting: Int { state.withLock { $0.waiters.count } }
 
-    /// Goes where `aim` says; returns when it is there or when something else was asked for.
+    /// Moves to the state that `aim` returns. Returns once that state is reached, or another state has been
+    /// requested.
     ///
     /// - Parameters:
-    ///   - budget: what all steps of the way may take together.
-    ///   - aim: the state to be in, asked under the lock, so that of two requests made at once the one that knows more wins.
+    ///   - budget: time limit for all steps together.
+    ///   - aim: returns the desired state. Called under the lock, so that of two simultaneous requests the better
+    ///     informed one wins.
     /// - Throws: `LifecycleError` once the unit has terminated.
     func request(_ cause: LifecycleCause, within budget: Duration, _ aim: @Sendable () -> LifecycleState) async throws -> LifecycleReport {
         let began = alarms.heartbeat.running
@@ -116,7 +123,7 @@ final class LifecycleEngine: Sendable {
         }
     }
 
-    /// The process runs again after `gap`; what is under way is finished first.
+    /// Handles the end of `gap`, after which the process runs again. The step in progress is finished first.
     func gapEnded(_ gap: RunningGap) {
         let starts = state.withLock { state in
             state.gaps.append(gap)
@@ -140,7 +147,7 @@ final class LifecycleEngine: Sendable {
         }
     }
 
-    /// Decides what is next, and lets those go whose request is done with.
+    /// Decides the next work, and resumes the requests that are done.
     private func next() -> Work {
         let now = alarms.heartbeat.running
         let (work, done) = state.withLock { state in
@@ -172,7 +179,8 @@ final class LifecycleEngine: Sendable {
             state.isBusy = false
             return .rest
         }
-        // On the way down nobody may believe that the old state still holds; on the way up the new one holds when all is ready.
+        // On the way down, publish the new state first: no thread may believe that the old state still holds. On the
+        // way up, publish when all is ready.
         if transition.isDescent { stateBits.store(to.rawValue, ordering: .releasing) }
         if state.deadline == nil { state.isClean = true }
         state.arrival = nil
@@ -199,13 +207,14 @@ final class LifecycleEngine: Sendable {
         onStep(transition)
     }
 
-    /// In the background the process was suspended: nobody could know until now (C4, C17).
+    /// Records that the process was suspended in the background, which is known only now (C4, C17).
     private func comeBack(from gap: RunningGap) async {
         let now = alarms.heartbeat.running
         var arrival: Bool?
         let steps: [LifecycleTransition] = state.withLock { state in
             guard state.machine.state == .background else { return [] }
-            // What runs now may change what was saved: it has not arrived again until that is saved anew (C46).
+            // Code that runs now may change saved state. The arrival is unknown until that state is saved again
+            // (C46).
             arrival = state.arrival
             state.arrival = nil
             let cause = gap.kind == .hostSleep ? LifecycleCause.hostSleep : .thaw
@@ -221,6 +230,6 @@ final class LifecycleEngine: Sendable {
 }
 
 extension LifecycleTransition {
-    /// Whether it leads away from the front.
+    /// True if the step leads away from the front.
     var isDescent: Bool { to < from && from != .notRunning }
 }

@@ -1,4 +1,4 @@
-/// The states a unit may go through, and where it stands. A value; who holds it carries out what a step means.
+/// The legal states of a unit, and its current state. A value; the owner carries out the steps.
 ///
 ///     notRunning → inactive ⇄ active
 ///     notRunning → background            a launch without a foreground (C16)
@@ -8,20 +8,20 @@ struct LifecycleMachine: Sendable, Hashable {
     private(set) var state = LifecycleState.notRunning
     private(set) var sequence: UInt64 = 0
 
-    /// Whether the step is one of those above (C1).
+    /// Returns true if the step is one of those above (C1).
     static func isLegal(_ from: LifecycleState, _ to: LifecycleState) -> Bool {
         switch (from, to) {
         case (.notRunning, .inactive), (.notRunning, .background): true
         case (.inactive, .active), (.active, .inactive): true
         case (.inactive, .background), (.background, .inactive): true
         case (.background, .suspended), (.suspended, .background): true
-        // An interruption may end in termination without a background between (C12).
+        // An interruption may end in termination without passing through the background (C12).
         case (.inactive, .notRunning), (.background, .notRunning), (.suspended, .notRunning): true
         default: false
         }
     }
 
-    /// The next step on the way from `from` to `target`; `nil` if that is where it stands.
+    /// Returns the next step on the way from `from` to `target`; `nil` if both are the same.
     static func step(from: LifecycleState, toward target: LifecycleState) -> LifecycleState? {
         if from == target { return nil }
         if isLegal(from, target) { return target }
@@ -36,7 +36,7 @@ struct LifecycleMachine: Sendable, Hashable {
 
     /// Takes a step.
     ///
-    /// - Throws: `LifecycleError` if it is not legal; nothing has changed then.
+    /// - Throws: `LifecycleError` if the step is not legal; the machine is unchanged then.
     mutating func take(_ to: LifecycleState, cause: LifecycleCause, at now: Duration) throws(LifecycleError) -> LifecycleTransition {
         guard Self.isLegal(state, to) else {
             throw LifecycleError("a step from \(state) to \(to) (\(cause.rawValue)) does not exist; it would have to go by way of others")
@@ -47,9 +47,9 @@ struct LifecycleMachine: Sendable, Hashable {
     }
 }
 
-/// A transition that cannot be made.
+/// An illegal transition.
 public struct LifecycleError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked, and why not.
+    /// The transition requested, and the reason why it is illegal.
     public var description: String
 
     init(_ description: String) { self.description = description }

@@ -1,17 +1,17 @@
 import Synchronization
 
-/// Who takes part in the steps of one unit.
+/// The handlers that take part in the steps of one unit.
 final class LifecycleObservers: Sendable {
     typealias Step = UndoPair.Step
 
-    /// What one name registered.
+    /// The handlers of one registration.
     final class Observer: Sendable {
         let name: String
         let origin: String
         let gate = AsyncCallGate()
-        /// What is done on leaving the front, and undone on coming back.
+        /// The action on leaving the front, and its inverse on coming back.
         let resign: UndoPair
-        /// What is done on entering the background, and undone on leaving it.
+        /// The action on entering the background, and its inverse on leaving.
         let retreat: UndoPair
 
         init(_ name: String, _ origin: String, resign: UndoPair, retreat: UndoPair) {
@@ -36,7 +36,7 @@ final class LifecycleObservers: Sendable {
         }
     }
 
-    /// When a hook is called.
+    /// The occasions for calling a hook.
     enum Occasion: Int, CaseIterable { case resume, terminate, comeBack }
 
     private struct State {
@@ -66,7 +66,7 @@ final class LifecycleObservers: Sendable {
         }
     }
 
-    /// What `transition` has everybody do, and how.
+    /// Returns the handlers to call for `transition`, and their order.
     func handlers(for transition: LifecycleTransition, _ context: LifecycleContext) -> (FanOut.Order, [FanOut.Handler]) {
         switch (transition.from, transition.to) {
         case (.active, .inactive): return (.forward, pairs(\.resign, to: true, context))
@@ -74,7 +74,7 @@ final class LifecycleObservers: Sendable {
         case (.background, .inactive): return (.reverse, pairs(\.retreat, to: false, context))
         case (.inactive, .active): return (.reverse, pairs(\.resign, to: false, context))
         case (.notRunning, .background):
-            // Nothing of the foreground was set up: that is yet to come (C16).
+            // No foreground work was set up, so leaving the background is still to come (C16).
             for observer in state.withLock({ $0.observers }) { observer.retreat.assume(isDone: true) }
             return (.forward, [])
         case (.suspended, .background): return (.forward, hooks(.resume, context))

@@ -1,4 +1,4 @@
-/// What the steps of the process consist of besides the observers' part, in order.
+/// The stages of the process's steps besides the observers, in order.
 struct LifecycleStages: Sendable {
     let alarms: Alarms
     let tasks: BackgroundTaskRegistry
@@ -11,15 +11,16 @@ struct LifecycleStages: Sendable {
         var surroundings = LifecycleUnit.Surroundings()
         surroundings.before = before
         surroundings.after = after
-        // What has changed, then what was lost, as taking it may hang on a network and needs what has changed (credentials);
-        // then admission, and timers after it: those due in the gap would all go off at once before the first request, and
-        // no request depends on a timer, as everything that expires is judged by the clock (C60, T30).
+        // First settle what has changed, because reacquiring may hang on a network and needs the changes
+        // (credentials). Then reacquire what was lost, then admit work, and release the timers last. All timers due
+        // in the gap would fire at once before the first request. No request depends on a timer, as all expiry is
+        // judged by the clock (C60, T30).
         surroundings.afterResume =
             [settle, keeping.reacquireLost, pause(nil), stage { alarms.release() }] + keeping.afterWake
         return surroundings
     }
 
-    /// At once when a gap is noticed, before anything else runs.
+    /// Closes admission at once when a gap is noticed, before any other work runs.
     func gapEnded(_ gap: RunningGap) {
         pausables.close()
         environment.hold()
@@ -49,13 +50,16 @@ struct LifecycleStages: Sendable {
         }
     }
 
-    /// Work is admitted as `state` has it; `nil` for as before a gap.
+    /// Returns a stage that admits work according to `state`; `nil` restores the admission from before a gap.
     private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
         stage { if let state { pausables.setState(state) } else { pausables.open() } }
     }
 
-    /// A tick that was admitted before the pause, and perhaps has not got a thread yet, may still change what is saved next. Half of what is left of the time
-    /// is for it, the other half for saving; who takes longer is named, and what was saved does not count as all.
+    /// Waits for work that was admitted before the pause, such as a tick that has no thread yet. Such work may still
+    /// change the state to be saved.
+    ///
+    /// The wait gets half of the remaining time, the save the other half. Members that take longer are named as
+    /// overrun, and the save does not count as complete.
     private func drain(_ context: LifecycleContext) async -> FanOut.Outcome {
         let began = alarms.heartbeat.running
         var outcome = FanOut.Outcome()
@@ -64,7 +68,7 @@ struct LifecycleStages: Sendable {
         return outcome
     }
 
-    /// What has changed meanwhile is read again, and those are told who must know before work is admitted.
+    /// Reads changed settings again, and notifies the observers that must know before work is admitted.
     private func settle(_ context: LifecycleContext) async -> FanOut.Outcome {
         let settlement = await environment.settle(within: context.timeRemaining)
         var outcome = FanOut.Outcome()
@@ -73,7 +77,7 @@ struct LifecycleStages: Sendable {
         return outcome
     }
 
-    /// Something that takes no time.
+    /// Returns a stage that takes no time.
     private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
         { _ in
             body()

@@ -1,12 +1,13 @@
-/// What a process, or a scene of it, is doing. Ordered: of several scenes the greatest is the process's (C94).
+/// The state of a process or one of its scenes. Ordered: the state of a process is the greatest of its scenes' states
+/// (C94).
 public enum LifecycleState: UInt8, Sendable, Hashable, CaseIterable {
     /// Not launched yet, or terminated.
     case notRunning
-    /// Frozen: no code runs. Known only afterwards, as nothing announces it (C4).
+    /// Frozen: no code runs. Known only afterwards, because a freeze is not announced (C4).
     case suspended
-    /// Executing what must be finished; new work is refused (C3).
+    /// Executing work that must be finished; new work is refused (C3).
     case background
-    /// Alive, finishing what is in flight, admitting nothing new; normally brief (C2).
+    /// Alive, finishing work in flight, admitting no new work; normally brief (C2).
     case inactive
     /// Serving.
     case active
@@ -16,13 +17,13 @@ extension LifecycleState: Comparable {
     public static func < (left: LifecycleState, right: LifecycleState) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// What brought a transition about (C7).
+/// The cause of a transition (C7).
 public enum LifecycleCause: String, Sendable, Hashable, CaseIterable {
     /// The process or scene came up.
     case launch
     /// A person, or a program on a person's behalf.
     case `operator`
-    /// Nobody had asked for anything for a while.
+    /// No requests for a while.
     case idle
     /// Memory was short.
     case pressure
@@ -30,7 +31,7 @@ public enum LifecycleCause: String, Sendable, Hashable, CaseIterable {
     case signal
     /// The host is about to sleep, or has woken.
     case hostSleep
-    /// Something that passes: leadership lost, maintenance of what the service depends on (C8).
+    /// A temporary condition, such as lost leadership or maintenance of a dependency (C8).
     case interruption
     /// The supervisor.
     case supervisor
@@ -48,14 +49,14 @@ public struct LifecycleTransition: Sendable, Hashable {
     public var from: LifecycleState
     /// The state entered.
     public var to: LifecycleState
-    /// Why.
+    /// The cause of the step.
     public var cause: LifecycleCause
-    /// Grows by one a transition, from 1.
+    /// Sequence number; increases by one with each transition, starting at 1.
     public var sequence: UInt64
-    /// When, on the manager's clock.
+    /// Time of the transition, on the manager's clock.
     public var at: Duration
 
-    /// A transition of those parts.
+    /// Creates a transition.
     public init(from: LifecycleState, to: LifecycleState, cause: LifecycleCause, sequence: UInt64, at: Duration) {
         self.from = from
         self.to = to

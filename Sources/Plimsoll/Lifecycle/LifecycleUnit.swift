@@ -1,17 +1,17 @@
 import Synchronization
 
-/// What the process and each scene have of their own: a state, who takes part in its steps, and background tasks.
+/// The parts that the process and each scene have of their own: a state, step observers and background tasks.
 final class LifecycleUnit: Sendable {
     let engine: LifecycleEngine
     let observers: LifecycleObservers
 
-    /// What surrounds the observers in a step.
+    /// The stages around the observers of a step.
     struct Surroundings: Sendable {
-        /// Done before the observers of a step.
+        /// The stages before the observers of a step.
         var before: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
-        /// Done after them.
+        /// The stages after the observers of a step.
         var after: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
-        /// Done on the way back from a gap, after those who asked for it.
+        /// The stages after the resume hooks, on the way back from a gap.
         var afterResume: [LifecycleEngine.Stage] = []
     }
 
@@ -46,7 +46,7 @@ final class LifecycleUnit: Sendable {
             onStep: onStep)
     }
 
-    /// Adds action and inverse pairs. Who is added later counts as having taken the steps that led to the present state.
+    /// Adds action and inverse pairs. A late observer counts as having taken the steps that led to the current state.
     func observe(
         _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?, onBackground: UndoPair.Step?,
         onForeground: UndoPair.Step?

@@ -1,33 +1,34 @@
-/// Where the process, and each scene of it, is meant to be. A value.
+/// The desired state of the process and of each scene. A value.
 struct LifecycleWish: Sendable, Hashable {
-    /// What one of the process's scenes, or a hold, wants.
+    /// The state that a scene, or a hold, requests for the process.
     struct Claim: Sendable, Hashable {
         var state: LifecycleState
         var isScene: Bool
     }
 
-    /// Whether an operator, or whoever else, has put the process into the background.
+    /// True if an operator, or any other caller, has put the process into the background.
     var isInBackground = false
-    /// Whether the host sleeps, or is about to.
+    /// True if the host sleeps, or is about to.
     var isHostAsleep = false
-    /// Interruptions that have not ended.
+    /// Number of interruptions that have not ended.
     var interruptions = 0
-    /// Whether the end of an interruption waits for a word (C25).
+    /// True if the end of an interruption waits for `Lifecycle.resume()` (C25).
     var awaitsResume = false
     var isTerminating = false
-    /// By an id of each scene and hold.
+    /// The claims by the id of each scene and hold.
     var claims: [UInt64: Claim] = [:]
-    /// Once there was a scene, a process without one has nothing in front (C98: before that it is one itself).
+    /// True once there was a scene. After that, a process without scenes is in the background. Before that, the
+    /// process itself acts as a scene (C98).
     var hasHadScenes = false
 
-    /// What no scene may go beyond.
+    /// The highest state that any scene may have.
     var ceiling: LifecycleState {
         if isTerminating { return .notRunning }
         if isInBackground || isHostAsleep { return .background }
         return interruptions > 0 || awaitsResume ? .inactive : .active
     }
 
-    /// Where the process is meant to be: the greatest of its scenes and holds, below the ceiling (C94).
+    /// The desired state of the process: the greatest claim of its scenes and holds, below the ceiling (C94).
     var process: LifecycleState {
         if isTerminating { return .notRunning }
         var greatest = hasHadScenes ? LifecycleState.background : .active
@@ -35,6 +36,6 @@ struct LifecycleWish: Sendable, Hashable {
         return min(greatest, ceiling)
     }
 
-    /// Where a scene is meant to be that wants to be in `state`.
+    /// Returns the desired state of a scene that requests `state`.
     func scene(_ state: LifecycleState) -> LifecycleState { min(state, ceiling) }
 }

@@ -1,26 +1,26 @@
-/// Whether the process should be sent work, and why not (C20).
+/// Tells whether the process should be sent work, and the reason if not (C20).
 public struct Readiness: Sendable, Hashable {
-    /// How far the launch has come.
+    /// The progress of the launch.
     public enum Stage: UInt8, Sendable, Hashable, Comparable {
         /// Not launched.
         case starting
         /// State is being restored.
         case restoring
-        /// Up with its last state, while large or slow data still loads in the background.
+        /// Up with the last state, while large or slow data still loads in the background.
         case warming
-        /// Everything is loaded.
+        /// All data is loaded.
         case complete
 
         public static func < (left: Stage, right: Stage) -> Bool { left.rawValue < right.rawValue }
     }
 
-    /// How far the launch has come.
+    /// The progress of the launch.
     public var stage: Stage
-    /// Whether work is admitted now.
+    /// True if work is admitted now.
     public var isReady: Bool
-    /// Why not; `nil` if it is.
+    /// The reason for not being ready; `nil` when ready.
     public var reason: String?
-    /// What still loads, with the share done from 0 to 1.
+    /// The loads in progress, with the share done from 0 to 1.
     public var warming: [String: Double]
 }
 

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// An action and what undoes it, never both at once, and the second only if the first was done (C6, T38).
+/// An action and its inverse. The two never run concurrently, and the inverse runs only if the action was done (C6,
+/// T38).
 ///
-/// An action that outlasts its deadline is undone when it returns, if that is wanted by then.
+/// An action that outlasts its deadline is undone when it returns, if undoing is wanted by then.
 final class UndoPair: Sendable {
     typealias Step = @Sendable (LifecycleContext) async throws -> Void
 
@@ -25,12 +26,13 @@ final class UndoPair: Sendable {
 
     var isEmpty: Bool { action == nil && inverse == nil }
 
-    /// Counts as done from now on without being called: there was nothing to be undone in the first place.
+    /// Sets the done state without a call: there was nothing to undo in the first place.
     func assume(isDone: Bool) { state.withLock { if !$0.isBusy { ($0.isDone, $0.isWanted) = (isDone, isDone) } } }
 
-    /// Does it, or undoes it; returns at once if somebody is at it, who will see to it.
+    /// Runs the action or the inverse. Returns at once if another task is running the pair; that task then performs
+    /// the latest request.
     ///
-    /// - Throws: what the step throws. An action that throws counts as not done, an inverse that throws as undone.
+    /// - Throws: The error of the step. An action that throws counts as not done, an inverse that throws as undone.
     func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
         let goes = state.withLock { state in
             state.isWanted = isWanted

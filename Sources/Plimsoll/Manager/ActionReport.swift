@@ -1,69 +1,72 @@
-/// What one action promised, and what it brought by measurement.
+/// The expected and measured effect of one action.
 public struct ActionReport: Sendable, Hashable {
-    /// The event it belongs to.
+    /// Identifier of the event that led to the action.
     public var eventID: UInt64
-    /// What was to be done.
+    /// The action.
     public var action: PressureAction
-    /// Level in force when it began.
+    /// Level in force when the action began.
     public var level: PressureLevel
-    /// Who wanted it.
+    /// The initiator of the action.
     public var origin = Origin.pressure
-    /// Why.
+    /// Evidence behind the level.
     public var evidence: PressureEvidence
-    /// When it began, on the manager's clock.
+    /// Time at which the action began, on the manager's clock.
     public var began: Duration
-    /// How long it took.
+    /// Duration of the action.
     public var took: Duration = .zero
-    /// Bytes that were asked for.
+    /// Bytes requested from purgeables.
     public var asked: ByteCount = .zero
-    /// Bytes that holders said they let go of, volatile ones apart: what they could be counted on for, as the kernel can't take it by itself.
+    /// Bytes that purgeables report as released, without volatile memory. The kernel cannot reclaim these bytes by
+    /// itself.
     public var released: ByteCount = .zero
-    /// Bytes of volatile memory that holders said they gave back: the kernel could have taken these as well, so they counted as available before.
+    /// Bytes of volatile memory that purgeables report as released. The kernel could have reclaimed these bytes
+    /// too, so they counted as available before.
     public var releasedVolatile: ByteCount = .zero
-    /// Bytes of volatile memory that the kernel was found to have taken.
+    /// Bytes of volatile memory found to be reclaimed by the kernel.
     public var taken: ByteCount = .zero
-    /// Time of it in which other threads' allocations may have had to wait for the heap's free pages to be given back: glibc's `malloc_trim`.
-    /// Zero with jemalloc, which lets them go on.
+    /// Time in which allocations of other threads may have waited while glibc's `malloc_trim` gave the heap's free
+    /// pages back. Zero with jemalloc, which does not block other threads.
     public var trim: Duration = .zero
-    /// Footprint before it.
+    /// Footprint before the action.
     public var before = Footprint()
-    /// Footprint after volatile memory was given back and before others were asked; `nil` if none was.
+    /// Footprint after volatile memory was released and before other purgeables were asked; `nil` if no volatile
+    /// memory was released.
     public var between: Footprint?
-    /// Footprint after it, the heap having given free pages back if that was worth it.
+    /// Footprint after the action, and after the heap gave free pages back if that was worthwhile.
     public var after = Footprint()
-    /// What came of it.
+    /// Outcome of the action.
     public var outcome: Outcome = .done
-    /// Whether everything was only decided and reported at that time.
+    /// True if the manager was in dry-run mode: actions were only decided and reported.
     public var isDryRun = false
 
-    /// Measured fall of this process's resident memory; negative if it grew meanwhile.
+    /// Measured fall of this process's resident memory; negative if resident memory grew meanwhile.
     public var residentFall: ByteCount { before.resident - after.resident }
-    /// Measured fall of the group's usage; negative if it grew meanwhile.
+    /// Measured fall of the group's usage; negative if the usage grew meanwhile.
     public var usageFall: ByteCount { before.usage - after.usage }
-    /// The greater fall that followed from what was `released`, and from trimming.
+    /// The greater of both falls that followed from the `released` bytes and from trimming the heap.
     var heapFall: ByteCount { max((between ?? before).resident - after.resident, (between ?? before).usage - after.usage) }
-    /// Whether it belongs to a simulation.
+    /// True if the action belongs to a simulation.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 
-    /// Who wanted an action.
+    /// The initiator of an action.
     public enum Origin: String, Sendable, Hashable {
-        /// The policy, for want of memory.
+        /// The policy, because memory is short.
         case pressure
         /// The life cycle, on the way to the background.
         case background
-        /// A person, or a program on a person's behalf.
+        /// A person, or a program that acts for a person.
         case `operator`
     }
 
-    /// What came of an action.
+    /// The outcome of an action.
     public enum Outcome: Sendable, Hashable {
-        /// Carried out.
+        /// The action was carried out.
         case done
-        /// Would have been carried out.
+        /// Dry run: the action would have been carried out.
         case dryRun
-        /// Not carried out, for that reason.
+        /// The action was not carried out, for the given reason.
         case refused(String)
-        /// Carried out except for these, which took longer than they may.
+        /// The action was carried out, except for the named handlers, which exceeded their time limit.
         case overran([String])
     }
 }

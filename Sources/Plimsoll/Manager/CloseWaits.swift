@@ -1,15 +1,15 @@
 import Synchronization
 
-/// The closings of gates that wait for a call to end, kept to find those that would wait for each other for ever.
+/// Registry of threads that close a gate and wait for the call inside. Detects waits that would deadlock.
 ///
-/// A callback that cancels the registration of another waits for the other's call. Should that call cancel the first, each
-/// would wait for the other: the one that comes second finds so here and does not wait.
+/// A callback that cancels another registration waits for that registration's call. If that call in turn cancels
+/// the first registration, both would wait for ever. The second of the two finds the cycle here and does not wait.
 enum CloseWaits {
-    /// A gate that somebody waits for.
+    /// A gate with a closer that waits.
     struct Gate: Sendable {
-        /// Tells gates apart.
+        /// Identity of the gate.
         let id: ObjectIdentifier
-        /// The thread inside, or 0 for none and for a gate that tasks go through.
+        /// The thread inside the gate. 0 if there is none, and for a gate of tasks.
         let caller: @Sendable () -> UInt
 
         init(_ gate: CallGate) { (id, caller) = (ObjectIdentifier(gate), { [unowned gate] in gate.caller }) }
@@ -17,7 +17,7 @@ enum CloseWaits {
     }
 
     private struct Wait {
-        /// Who waits: the thread, and the gates that its task is inside of.
+        /// The waiting thread, and the gates that the current task is inside of.
         let thread: UInt
         let inside: [ObjectIdentifier]
         let gate: Gate
@@ -25,7 +25,8 @@ enum CloseWaits {
 
     private static let waits = Mutex<[Wait]>([])
 
-    /// Runs `body`, which waits until the calls inside `gate` have ended, unless one of them waits for the caller's.
+    /// Runs `body`, which waits until the calls inside `gate` have ended. Skips `body` if one of those calls waits
+    /// for the caller's own call.
     static func wait(for gate: Gate, _ body: () -> Void) {
         let mine = Wait(thread: Thread.current, inside: AsyncCallGate.around, gate: gate)
         let goes = waits.withLock { waits in
@@ -41,7 +42,8 @@ enum CloseWaits {
         }
     }
 
-    /// Whether a call inside `gate` waits, by way of others or not, for the one that is about to wait.
+    /// Returns true if a call inside `gate` waits, directly or through other gates, for the call that is about to
+    /// wait.
     private static func leadsBack(from gate: Gate, to mine: Wait, _ waits: [Wait]) -> Bool {
         var seen: Set<ObjectIdentifier> = [], next = [gate]
         while let gate = next.popLast() {

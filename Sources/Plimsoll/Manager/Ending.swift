@@ -1,15 +1,18 @@
 import Synchronization
 
-/// The end the process gives itself rather than be killed: what must be saved is saved, and one line says who held what.
+/// Ends the process before the kernel kills it: saves state, and prints one line that lists the purgeables and the
+/// bytes they hold.
 struct Ending {
-    /// Exit status of a process that ended itself under pressure (`EX_TEMPFAIL`): whoever started it may start it again.
+    /// Exit status of a process that ended itself under pressure (`EX_TEMPFAIL`): the parent may start the process
+    /// again.
     static let status: Int32 = 75
 
     let parts: ManagerParts
     let time: Timekeeper
 
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
-        // The life cycle ends beside them: its work stops, its state is saved, its hooks clean up, within the same grace.
+        // The life cycle terminates in parallel with the saves, within the same grace: work stops, state is saved,
+        // hooks clean up.
         let (lifecycle, deadline, ended) = (parts.lifecycle, time.elapsed() + grace, Parker())
         let saving = lifecycle.endingSaves.begin()
         parts.threads.run {

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// The end of the loop's first turn, and what waits for it.
+/// The end of the loop's first turn, and the callbacks that wait for that end.
 final class FirstTurn: Sendable {
-    /// What waits, in order; `nil` once the turn is over.
+    /// Waiting callbacks, in order; `nil` once the turn is over.
     private let waiting = Mutex<[@Sendable () -> Void]?>([])
 
-    /// Calls `body` when the turn is over, at once if it is.
+    /// Calls `body` when the first turn is over. Calls `body` immediately if the turn is over already.
     func whenOver(_ body: @escaping @Sendable () -> Void) {
         let isOver = waiting.withLock { waiting in
             waiting?.append(body)
@@ -14,7 +14,7 @@ final class FirstTurn: Sendable {
         if isOver { body() }
     }
 
-    /// The turn is over, or there will be none.
+    /// Ends the wait: the first turn is over, or there will be none.
     func end() {
         let bodies = waiting.withLock { waiting in
             defer { waiting = nil }

@@ -1,42 +1,48 @@
 import Synchronization
 
-/// Asks holders for memory, each by the share it holds, in strides, and looks again after each whether it is still needed. Allocates nothing.
+/// Asks purgeables for memory in strides, in proportion to the memory each of them holds. Checks after each stride
+/// if memory is still needed. Allocates nothing.
 struct HolderRound {
     let turn: Worker.Turn
     let time: Timekeeper
-    /// Whom to ask whether to go on after a stride.
+    /// Tells after a stride if the round should continue.
     let purger: Purger
-    /// Upkeep gives way to a pass that waits; a pass ends when its need is gone.
+    /// True for upkeep, which yields to a waiting pass. A pass ends when memory is no longer needed.
     let isUpkeep: Bool
-    /// Whether a class that is dear to make again is passed over where all it holds would cover only a small part of what is wanted.
+    /// True to skip a class that is expensive to rebuild if all its memory would cover only a small part of the
+    /// target.
     var sparesSmall = false
 
-    /// What holders are asked for.
+    /// The kind of memory to ask for.
     enum Part {
-        /// Pages that the kernel could take as well.
+        /// Volatile pages, which the kernel could reclaim as well.
         case volatile
-        /// What only they can give, a holder of volatile memory that has none just now included: it had to fall back to ordinary memory.
+        /// Memory that only the purgeables can release. Includes a volatile purgeable without volatile memory at
+        /// the moment: such a purgeable fell back to ordinary memory.
         case ordinary
-        /// Everything.
+        /// All memory.
         case all
     }
 
-    /// How it ended.
+    /// The reason why a round ended.
     enum End { case done, noLongerNeeded, replaced }
 
-    /// A class of less than this share of what is wanted is small: emptying it ends no shortage, and its users pay for it.
+    /// A class with less than this share of the target is small. Emptying a small class ends no shortage, and its
+    /// users pay for the rebuild.
     static let smallShare = 0.25
-    /// Bytes asked for in one call. 128 MiB took 1 to 13 ms by unmapping and 30 to 100 ms from a heap (measured): steps of 64 to 256 MiB cost no more than
-    /// one call for all, and leave off when memory is no longer short.
+    /// Bytes to ask for in one call. 128 MiB took 1 to 13 ms by unmapping and 30 to 100 ms from a heap (measured).
+    /// Steps of 64 to 256 MiB cost no more than one call for all bytes, and let the round stop when memory is no
+    /// longer short.
     static let stride = 128 << 20
-    /// A holder that claims more than a pebibyte is wrong, and sums of such claims must not overflow.
+    /// Upper bound for the bytes that a purgeable claims to hold. A claim above a pebibyte is wrong, and sums of
+    /// such claims must not overflow.
     static let mostHeld = 1 << 50
 
-    /// Asks the classes of `entries` in `range`, one after the other, until `target` bytes were let go of.
+    /// Asks the classes of `entries` in `range`, one after the other, until `target` bytes are released.
     ///
     /// - Parameters:
-    ///   - includesPrecious: whether holders of what is precious are asked as well.
-    ///   - released: bytes let go of so far; grows.
+    ///   - includesPrecious: true to ask purgeables with precious contents as well.
+    ///   - released: running total of released bytes.
     func ask(
         _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool, target: ByteCount,
         released: inout ByteCount
@@ -55,12 +61,13 @@ struct HolderRound {
         return .done
     }
 
-    /// Asks those of a class that are quickest to make again first, of such as are alike each for its share of what is still wanted. What one cannot give falls
-    /// to the next.
+    /// Asks the purgeables of one class, starting with the quickest to rebuild. Among equals, each is asked in
+    /// proportion to the memory on offer. A shortfall of one purgeable is passed on to the next.
     private func askClass(
         _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ part: Part, _ target: ByteCount, _ released: inout ByteCount
     ) -> End {
-        // By index: iterating an array allocates a coroutine frame in debug builds, and the tests count those.
+        // By index: iterating an array allocates a coroutine frame in debug builds, and the tests count
+        // allocations.
         for index in range {
             guard count(entries[index], part) else { return .replaced }
         }
@@ -95,7 +102,8 @@ struct HolderRound {
         return .done
     }
 
-    /// Finds out how much `entry` could give, and how soon that is made again; false if this thread was replaced meanwhile.
+    /// Reads the bytes that `entry` could release, and the rebuild time. Returns false if this thread was replaced
+    /// meanwhile.
     private func count(_ entry: PurgeableRegistry.Entry, _ part: Part) -> Bool {
         entry.held.store(0, ordering: .relaxed)
         entry.offered.store(0, ordering: .relaxed)
@@ -112,7 +120,7 @@ struct HolderRound {
         }
     }
 
-    /// Asks one holder for `ask` bytes of the `offered`, a stride at a time.
+    /// Asks one purgeable for `ask` bytes of the `offered`, a stride at a time.
     private func ask(_ entry: PurgeableRegistry.Entry, for ask: Int, of offered: Int, _ released: inout ByteCount) -> End {
         var left = ask, offered = offered
         while left > 0 {
@@ -123,12 +131,12 @@ struct HolderRound {
                 _ = entry.gate.call(at: now) { gained = entry.purgeable.release(stride) }
             }
             guard inCharge else { return .replaced }
-            // More than it held is a slip of the holder's counting, not memory.
+            // A release above the held bytes is an accounting error of the purgeable, not memory.
             gained = min(max(0, gained), max(stride, offered))
             released += ByteCount(gained)
             left -= max(stride, gained)
             offered -= gained
-            // It has no more than that.
+            // The purgeable has no more to release.
             if gained < stride { break }
             if stride == Self.stride, isUpkeep ? purger.isAwaited : purger.isNoLongerNeeded() { return .noLongerNeeded }
         }

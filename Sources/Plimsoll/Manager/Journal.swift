@@ -1,8 +1,9 @@
 import Synchronization
 
-/// The last reports, in a ring that is allocated once, and those who want each as it comes.
+/// A preallocated ring buffer of the most recent reports, and the listeners for new reports.
 ///
-/// Adding allocates nothing and calls nobody: listeners are served by the delivery worker, like observers.
+/// Adding a report allocates nothing and calls no listener. The delivery worker calls the listeners, as for
+/// observers.
 final class Journal: Sendable {
     typealias Listener = @Sendable (ActionReport) -> Void
 
@@ -10,9 +11,9 @@ final class Journal: Sendable {
         var ring: ContiguousArray<ActionReport?>
         var written = 0
         var listeners: [Listener] = []
-        /// The next report and the next listener to be served.
+        /// Index of the next report and of the next listener to call.
         var served = (report: 0, listener: 0)
-        /// Reports that were overwritten before all listeners had them.
+        /// Number of reports that were overwritten before all listeners received them.
         var overwritten = 0
     }
 
@@ -21,7 +22,7 @@ final class Journal: Sendable {
 
     init(capacity: Int = 256) { state = Mutex(State(ring: ContiguousArray(repeating: nil, count: capacity))) }
 
-    /// Whether somebody listens: then the delivery worker is to be asked.
+    /// Adds a report. Returns true if there are listeners: the caller must then request the delivery worker.
     func add(_ report: ActionReport) -> Bool {
         tally.add(report)
         return state.withLock { state in
@@ -38,7 +39,8 @@ final class Journal: Sendable {
         }
     }
 
-    /// Serves until nothing is left. Runs on the delivery worker; reports overwritten meanwhile are lost to listeners.
+    /// Calls the listeners until no report is left. Runs on the delivery worker. Reports overwritten meanwhile are
+    /// lost to listeners.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) {
         while let (report, listener) = next() {
             guard turn.call("onReport", at: time.elapsed(), { listener(report) }) else { return }
@@ -61,10 +63,10 @@ final class Journal: Sendable {
         }
     }
 
-    /// How many reports listeners have missed.
+    /// Number of reports that listeners missed.
     var overwritten: Int { state.withLock { $0.overwritten } }
 
-    /// Oldest first.
+    /// The reports, oldest first.
     var reports: [ActionReport] {
         state.withLock { state in
             let count = state.ring.count

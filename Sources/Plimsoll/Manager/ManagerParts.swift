@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What a manager and its loop share. Each part guards itself.
+/// State shared by a manager and its loop. Each part synchronizes itself.
 final class ManagerParts: Sendable {
     let purgeables = PurgeableRegistry()
     let observers = ObserverRegistry()
@@ -12,35 +12,36 @@ final class ManagerParts: Sendable {
     let alarms: Alarms
     let tasks: BackgroundTaskRegistry
     let lifecycle: Lifecycle
-    /// Asks holders what they hold.
+    /// Asks purgeables for their status.
     let poll: HolderPoll
-    /// What caches on the heap declare.
+    /// Accounting of the memory that caches declare on the heap.
     let meter: ChargeMeter
-    /// What holders of volatile memory declare.
+    /// Accounting of the memory that volatile purgeables declare.
     let volatileMeter: ChargeMeter
-    /// Makes a holder give way under pressure.
+    /// Registers a purgeable for release under pressure.
     let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
     let source: any PressureSource
     let time: Timekeeper
-    /// Passes pressure on to what admits work.
+    /// Passes the pressure level on to the members of the quiesce set.
     let throttle: WorkThrottle
     let purger: Purger
     let keeper: VolatileKeeper
-    /// Releases, and looks after volatile memory.
+    /// Purge worker: releases memory, and looks after volatile memory.
     let hands: Worker
-    /// Tells observers.
+    /// Delivery worker: notifies observers and listeners.
     let courier: Worker
-    /// Ends the process with a last line; tests put something else here.
+    /// Ends the process with a last line. Tests replace this function.
     let exit: @Sendable (Int32, String) -> Void
 
     let shutdown: ShutdownPlan
-    /// Asks a supervisor to have this process stand still.
+    /// Asks a supervisor to freeze this process.
     let standstill = StandstillRequest()
     let policy: Mutex<PressurePolicy>
-    /// Whether everything is only decided and reported. Relaxed: the loop looks at each turn, and one turn more or less is nobody's loss.
+    /// True if actions are only decided and reported. Relaxed: the loop reads the flag each turn, and a delay of
+    /// one turn does no harm.
     let isDryRun: Atomic<Bool>
     let published = PublishedLevel()
-    /// What the loop saw last, and made of it.
+    /// Last reading of the loop, and the assessment of that reading.
     let lastTurn = Mutex<(reading: PressureReading, assessment: PressureAssessment)?>(nil)
     let firstTurn = FirstTurn()
     let room = PublishedRoom()
@@ -60,7 +61,8 @@ final class ManagerParts: Sendable {
         let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
         let (purgeables, threads, alarms) = (purgeables, threads, alarms)
-        // Where volatile memory is dead its holders use ordinary memory, which is bounded like that of other caches.
+        // Where volatile memory is unsupported, volatile purgeables use ordinary memory, bounded like that of other
+        // caches.
         let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
             let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
             purgeables.add(entry)
@@ -102,7 +104,8 @@ final class ManagerParts: Sendable {
 
     deinit { tasks.detach() }
 
-    /// Names the tasks given up in the journal; what pressure asked to stop is reported with its evidence by who asked.
+    /// Records given-up tasks in the journal. Tasks expired for pressure are left out: `PressureResponse` reports
+    /// those with their evidence.
     private func listenToTasks(_ time: Timekeeper) {
         tasks.listen { [journal, courier, published, deferred, shutdown] listeners in
             listeners.whenAsked = { names, count in shutdown.asked(names, count) }
@@ -118,14 +121,14 @@ final class ManagerParts: Sendable {
         }
     }
 
-    /// Puts a report into the journal and has its listeners told.
+    /// Adds a report to the journal and requests delivery to the listeners.
     func report(_ report: ActionReport) {
         if journal.add(report) { courier.request() }
     }
 
     var level: PressureLevel { published.level }
 
-    /// What the loop has just seen, and made of it. Called by it alone.
+    /// Publishes the loop's latest reading and assessment. Called by the loop only.
     func publish(_ reading: PressureReading, _ assessment: PressureAssessment) {
         lastTurn.withLock { $0 = (reading, assessment) }
         room.publish(assessment.room)
@@ -143,14 +146,14 @@ final class ManagerParts: Sendable {
     }
 }
 
-/// The level in force, for whoever asks.
+/// The level in force, readable from any thread.
 final class PublishedLevel: Sendable {
-    // Relaxed: a level on its own; it orders nothing.
+    // Relaxed: an independent value that orders no other memory access.
     private let bits = Atomic<UInt8>(PressureLevel.normal.rawValue)
 
     var level: PressureLevel { PressureLevel(rawValue: bits.load(ordering: .relaxed)) ?? .normal }
 
-    /// Whether it fell. Called by one thread.
+    /// Publishes `level`. Returns true if the level fell. Called by one thread.
     func publish(_ level: PressureLevel) -> Bool {
         let falls = level < self.level
         bits.store(level.rawValue, ordering: .relaxed)
@@ -158,9 +161,9 @@ final class PublishedLevel: Sendable {
     }
 }
 
-/// The room that the loop last saw, for whoever asks.
+/// The headroom that the loop last measured, readable from any thread.
 final class PublishedRoom: Sendable {
-    // Relaxed: a number on its own; it orders nothing. Negative for not known.
+    // Relaxed: an independent value that orders no other memory access. Negative means unknown.
     private let bytes = Atomic<Int>(-1)
 
     var room: ByteCount? {
@@ -171,7 +174,7 @@ final class PublishedRoom: Sendable {
     func publish(_ room: ByteCount?) { bytes.store(room.map { max(0, $0.bytes) } ?? -1, ordering: .relaxed) }
 }
 
-/// What others ask of the loop.
+/// Requests from other threads to the loop.
 final class Inbox: Sendable {
     private struct State {
         var isStopped = false
@@ -185,7 +188,7 @@ final class Inbox: Sendable {
     func stop() { state.withLock { $0.isStopped = true } }
     func simulate(_ level: PressureLevel, for duration: Duration) { state.withLock { $0.asked = (level, duration) } }
 
-    /// Raises `assessment` to the level being rehearsed, labelled.
+    /// Raises `assessment` to the simulated level and marks the evidence as simulated.
     func simulate(on assessment: inout PressureAssessment) {
         let level: PressureLevel? = state.withLock { state in
             if let asked = state.asked {
@@ -197,7 +200,7 @@ final class Inbox: Sendable {
         }
         guard let level, level > assessment.observed else { return }
         assessment.observed = level
-        // A rehearsed level is not held: the rehearsal ends at its own time.
+        // A simulated level has no hold time: the simulation ends at a time of its own.
         if level >= assessment.level { (assessment.heldUntil, assessment.heldFor) = (nil, nil) }
         assessment.level = max(assessment.level, level)
         assessment.present = max(assessment.present, level)

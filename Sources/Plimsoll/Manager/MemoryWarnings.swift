@@ -1,34 +1,34 @@
 import Synchronization
 
-/// Levels to hear of.
+/// A set of pressure levels to listen for.
 public struct PressureLevelMask: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
-    /// From its bits.
+    /// Creates a mask from raw bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// `normal`: recovery. Nothing need be freed then (T10).
+    /// `normal`: recovery. No memory need be freed then (T10).
     public static let normal = PressureLevelMask(PressureLevel.normal)
     /// `warning`.
     public static let warning = PressureLevelMask(PressureLevel.warning)
     /// `critical`.
     public static let critical = PressureLevelMask(PressureLevel.critical)
 
-    /// One level.
+    /// Creates a mask of one level.
     public init(_ level: PressureLevel) { rawValue = 1 << level.rawValue }
 
-    /// Whether `level` is among them.
+    /// Returns true if the mask contains `level`.
     public func contains(_ level: PressureLevel) -> Bool { contains(PressureLevelMask(level)) }
 }
 
-/// The announced levels as they come, those of a mask only: the lowest of the four routes of a memory warning.
+/// A sequence of the announced levels in a mask: the lowest of the four routes of a memory warning.
 ///
 ///     for await event in manager.levelSource(mask: [.warning, .critical]) { … }
 ///     let registration = manager.levelSource(mask: .critical).handle { event in … }
 ///
-/// The newest wins for who is slow: what is in force counts, not how it came to that (T9).
+/// A slow consumer receives only the newest event. The level in force matters, not the path to that level (T9).
 public struct LevelSource: AsyncSequence, Sendable {
-    /// Which levels.
+    /// The levels to listen for.
     public let mask: PressureLevelMask
     private let manager: ResourceManager
 
@@ -37,10 +37,10 @@ public struct LevelSource: AsyncSequence, Sendable {
         self.manager = manager
     }
 
-    /// The level in force, whether or not it is in the mask.
+    /// The level in force, also if the mask does not contain that level.
     public var level: PressureLevel { manager.level }
 
-    /// Calls `body` with each, on the manager's delivery thread.
+    /// Calls `body` with each event, on the manager's delivery thread.
     @discardableResult
     public func handle(_ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
         let mask = mask
@@ -58,10 +58,12 @@ public struct LevelSource: AsyncSequence, Sendable {
 }
 
 extension ResourceManager {
-    /// Calls `body` with each warning, before any other observer: the process's own route, for what is nobody else's.
+    /// Calls `body` with each warning, before any other observer: the route for the process as a whole, for work
+    /// that belongs to no scene.
     ///
-    /// A memory warning takes four routes: this one, each active scene, observers and `pressureEvents`, and `levelSource(mask:)`. The event on all four has
-    /// one `id`: whoever listens on several does its work once by `OncePerEvent`.
+    /// A memory warning takes four routes: this one, each active scene, observers and `pressureEvents`, and
+    /// `levelSource(mask:)`. The event has the same `id` on all four routes. Code that listens on several routes
+    /// can use `OncePerEvent` to do its work once.
     @discardableResult
     public func onMemoryWarning(_ name: String = "memory warning", _ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
         let observer = ObserverRegistry.Observer(name, .warning, body)
@@ -70,25 +72,26 @@ extension ResourceManager {
         return Registration(observer.gate) { observers.remove(observer) }
     }
 
-    /// The announced levels of `mask`, without any word on what is to be done.
+    /// Returns a sequence of the announced levels in `mask`. The events carry no instruction.
     public func levelSource(mask: PressureLevelMask) -> LevelSource { LevelSource(mask, self) }
 }
 
-/// Has work done once for an event, on whichever of its routes it is heard of first (T11).
+/// Runs work once for each event, on the first route that delivers the event (T11).
 ///
 ///     let once = OncePerEvent()
 ///     manager.onMemoryWarning { event in once.run(event) { trim() } }
 ///     manager.observe { event in once.run(event) { trim() } }
 public final class OncePerEvent: Sendable {
-    /// Ids only grow. Relaxed: whoever wins the exchange works; nothing else hangs on it.
+    /// Newest event identifier; identifiers only grow. Relaxed: the caller that wins the atomic maximum does the
+    /// work, and no other memory access depends on this value.
     private let last = Atomic<UInt64>(0)
 
-    /// Nothing heard of yet. One for each manager whose events are heard.
+    /// Creates an instance that has seen no event. Use one instance for each manager.
     public init() {}
 
-    /// Runs `work` unless it was done, or begun, for this event or a later one.
+    /// Runs `work` unless work was done or begun for this event or a later one.
     ///
-    /// - Returns: whether it ran.
+    /// - Returns: true if `work` ran.
     @discardableResult
     public func run<Problem: Error>(_ event: PressureEvent, _ work: () throws(Problem) -> Void) throws(Problem) -> Bool {
         guard last.max(event.id, ordering: .relaxed).oldValue < event.id else { return false }

@@ -1,16 +1,17 @@
 import Synchronization
 
-/// Who hears of changes of level, and the delivery to them on a thread of its own.
+/// The observers of level changes, and delivery to them on the delivery worker.
 ///
-/// A delivery iterates over a snapshot; a cancelled observer in it is skipped by its gate (T1). One that blocks is named
-/// and gone around: the others are served by the thread that takes over, and it hears what it missed when it returns.
+/// A delivery iterates over a snapshot. The gate of a cancelled observer skips that observer (T1). An observer that
+/// blocks is named in a report and bypassed: a replacement thread serves the others. The blocked observer receives
+/// the newest event it missed when it returns.
 final class ObserverRegistry: Sendable {
     final class Observer: Sendable {
         let name: String
         let gate = CallGate()
         private let threshold: PressureLevel
         private let body: @Sendable (PressureEvent) -> Void
-        /// The newest event it is to hear, and whether it has yet to.
+        /// Identifier of the newest event for this observer, and the event if it is not delivered yet.
         private let newest = Mutex<(id: UInt64, untold: PressureEvent?)>((0, nil))
 
         init(_ name: String, _ threshold: PressureLevel, _ body: @escaping @Sendable (PressureEvent) -> Void) {
@@ -19,8 +20,9 @@ final class ObserverRegistry: Sendable {
             self.body = body
         }
 
-        /// Calls it with `event` if that is news to it. If it is inside a call on another thread, that thread calls it again afterwards, with the newest it
-        /// missed: who was slow in a shortage must hear that it is over. Allocates nothing.
+        /// Delivers `event` if it is newer than the last one. If the observer is inside a call on another thread,
+        /// that thread delivers the newest missed event afterwards: an observer that was slow in a shortage must
+        /// learn of the recovery. Allocates nothing.
         func hear(_ event: PressureEvent) {
             newest.withLock { newest in
                 guard event.id > newest.id else { return }
@@ -39,16 +41,16 @@ final class ObserverRegistry: Sendable {
 
     private struct State {
         var observers: [Observer] = []
-        /// What is being delivered to whom. The newest event wins over one that waits.
+        /// Event to deliver next. A newer event replaces one that waits.
         var waiting: PressureEvent?
-        /// Events that a newer one took the place of.
+        /// Number of events that a newer event replaced.
         var superseded = 0
         var current: (event: PressureEvent, to: [Observer], next: Int)?
     }
 
     private let state = Mutex(State())
 
-    /// - Parameter first: before all others.
+    /// - Parameter first: true to deliver to this observer before all others.
     func add(_ observer: Observer, first: Bool = false) {
         state.withLock { $0.observers.insert(observer, at: first ? 0 : $0.observers.endIndex) }
     }
@@ -71,10 +73,11 @@ final class ObserverRegistry: Sendable {
         }
     }
 
-    /// How many events observers have not heard of.
+    /// Number of events that observers never received.
     var superseded: Int { state.withLock { $0.superseded } }
 
-    /// Delivers until nothing waits. Runs on the delivery worker; false if its thread was replaced meanwhile.
+    /// Delivers until no event waits. Runs on the delivery worker. Returns false if the thread was replaced
+    /// meanwhile.
     func deliver(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         while let (observer, event) = next() {
             guard turn.call(observer.name, at: time.elapsed(), { observer.hear(event) }) else { return false }
@@ -83,7 +86,7 @@ final class ObserverRegistry: Sendable {
     }
 
     private func next() -> (Observer, PressureEvent)? {
-        // A finished delivery leaves the lock before its observers may die.
+        // Destroy a finished delivery outside the lock: its observers may be released with the snapshot.
         let (found, finished) = state.withLock { state in
             let finished = state.current
             if finished.map({ $0.next >= $0.to.count }) ?? true {

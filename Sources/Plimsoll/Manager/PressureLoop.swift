@@ -1,15 +1,15 @@
-/// The loop: look, judge, decide, act, wait. It runs on a thread of its own and owns its state as locals.
+/// The control loop: read, assess, decide, act, wait. Runs on a thread of its own and keeps its state in locals.
 ///
-/// Nothing it calls can block it: releases run on the purging worker, observers on the delivery worker, handlers of
-/// background tasks on threads of their own. It looks after all of them.
+/// No call of the loop can block. Releases run on the purge worker, observers on the delivery worker, and handlers
+/// of background tasks on threads of their own. The loop supervises all these threads.
 struct PressureLoop {
     let source: any PressureSource
     let policy: PressurePolicy
     let time: Timekeeper
     let parts: ManagerParts
-    /// Whether it looks and acts at all.
+    /// True if the loop reads memory and acts.
     let isEnabled: Bool
-    /// Sees every turn; for `watch`, `record` and benchmarks.
+    /// Called at each turn; for `watch`, `record` and benchmarks.
     let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
 
     func run() {
@@ -25,7 +25,7 @@ struct PressureLoop {
         let recovery = max(Pace.shortest, policy.thresholds.recoveryHold / 2)
         var isFirst = true
         defer { comeBy(next: nil) }
-        // What was known is not true for long.
+        // The last measured headroom soon becomes stale.
         defer { parts.room.publish(nil) }
         let environment = parts.lifecycle.environment
         defer { environment.limit.ended() }
@@ -34,7 +34,8 @@ struct PressureLoop {
             let began = time.elapsed()
             let mark = parts.meter.heldBytes, volatileMark = parts.volatileMeter.heldBytes
             guard var reading = try? source.read(at: began) else {
-                // Nothing can be read just now: the source re-resolves its files and says why in its capabilities.
+                // No reading is possible at the moment. The source resolves its files again and states the reason
+                // in its capabilities.
                 endFirst(&isFirst)
                 source.wait(atMost: Pace.longest)
                 continue
@@ -48,13 +49,13 @@ struct PressureLoop {
             onTurn?(reading, assessment)
 
             let ended = time.elapsed()
-            // Smoothed, and blind to turns in which the thread lost its processor.
+            // Smoothed, with a cap that ignores turns in which the thread was preempted.
             turnCost += (min(ended - began, .milliseconds(1)) - turnCost) / 8
             let pace = Pace.interval(
                 after: assessment, reading, holds: response.holdsAnything, rings: source.rings, turnCost: turnCost,
                 thresholds: policy.thresholds)
-            // A level falls when it is looked at, so it is looked at by the time that it may.
-            // In pairs: `min` of four makes an array first, and nothing is allocated here.
+            // A level falls only at a reading, so read at the earliest time at which the level may fall. `min` in
+            // pairs: `min` of four arguments allocates an array, and the loop allocates nothing.
             let soonest = min(pace, assessment.level > .normal ? recovery : pace)
             let wait = min(soonest, min(response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
             comeBy(next: wait)
@@ -63,13 +64,13 @@ struct PressureLoop {
         }
     }
 
-    /// Lets those go who wait for a first look, once.
+    /// Releases the callers that wait for the first turn, once.
     private func endFirst(_ isFirst: inout Bool) {
         if isFirst { parts.firstTurn.end() }
         isFirst = false
     }
 
-    /// The loop's part of the heartbeat.
+    /// Reports the loop's heartbeat.
     private func comeBy(next: Duration?) {
         guard time.onStep == nil, let gap = parts.heartbeat.beat(.loop, next: next) else { return }
         parts.alarms.noticed(gap)

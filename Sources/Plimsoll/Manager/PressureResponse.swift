@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What is done about an assessment: the only place with effects.
+/// Carries out the response to an assessment: the only component with side effects.
 struct PressureResponse {
     private let policy: PressurePolicy
     private let parts: ManagerParts
@@ -14,18 +14,18 @@ struct PressureResponse {
     private var volatile: VolatileResponse
     private var isRestricted = false
     private var isQuiescing = false
-    /// Refusals are reported once an episode.
+    /// True after a refusal to end the process in this episode: refusals are reported once an episode.
     private var hasRefusedToEnd = false
     private var saturatedSince: Duration?
 
     static let leastAsked = ByteCount.mebibytes(1)
-    /// For how long of critical readings small holders that are dear to make again are spared.
+    /// Time of critical readings during which small purgeables that are expensive to rebuild are spared.
     static let sparing = Duration.seconds(1)
 
-    /// Whether holders without a meter may have something: so it is assumed until a purge gets nothing out of them.
+    /// True if purgeables without a meter may hold memory. Assumed until a purge releases nothing from them.
     private var mayHoldElsewhere: Bool
 
-    /// Whether a purge could let go of anything, as far as is known without asking.
+    /// True if a purge could release memory, as far as is known without asking.
     var holdsAnything: Bool { mayHoldElsewhere || (parts.meter.heldBytes > .zero && parts.purgeables.hasReleasable) }
 
     init(policy: PressurePolicy, parts: ManagerParts, source: any PressureSource, time: Timekeeper) {
@@ -41,7 +41,7 @@ struct PressureResponse {
 
     private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
-    /// When to look again at the latest, whatever the pace.
+    /// Upper bound of the time to the next reading, independent of the pace.
     var lookWithin: Duration { volatile.lookWithin }
 
     mutating func respond(to assessment: PressureAssessment, _ reading: PressureReading) {
@@ -53,7 +53,7 @@ struct PressureResponse {
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
         volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
-        // Work is shed by what is seen now: once memory is there again, refusing requests helps nobody.
+        // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
         if parts.throttle.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) { parts.courier.request() }
         announce(assessment)
@@ -72,7 +72,7 @@ struct PressureResponse {
         case .expireBackgroundTasks(let grace): expire(action, grace, assessment)
         case .suspend: suspend(action, assessment)
         case .terminate(let grace): terminate(action, grace, assessment)
-        case .makeRoom, .noticeDrops: break  // No ladder has them: `VolatileResponse` does them at any level.
+        case .makeRoom, .noticeDrops: break  // On no ladder: `VolatileResponse` performs these at any level.
         }
     }
 
@@ -90,7 +90,7 @@ struct PressureResponse {
         let shortfall = bytesToRelease(assessment)
         guard shortfall > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
         var report = report(action, assessment)
-        // A pass for less costs as much, and what it brings could not be told from noise.
+        // A smaller pass costs as much, and its effect could not be told from noise.
         report.asked = max(shortfall, Self.leastAsked)
         if isDryRun {
             report.outcome = .dryRun
@@ -100,14 +100,15 @@ struct PressureResponse {
         }
         isRestricted = true
         let askedVolatile = VolatileResponse.bytesToRelease(assessment, reading, asked: report.asked)
-        // What next to nothing comes of is spared, until nothing else has helped for a while.
+        // Spare purgeables that would yield next to nothing, until nothing else has helped for a while.
         let hasLasted = saturatedSince.map { assessment.at - $0 >= Self.sparing } ?? false
         parts.purger.post(
             .init(report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical, sparesSmall: !hasLasted))
         parts.hands.request()
     }
 
-    /// The shortfall; for an announcement or a rehearsal, which know no bytes, a share of what is held.
+    /// Returns the shortfall. An announcement or a simulation has no byte count; the result is then a share of the
+    /// held bytes.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
         guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
         return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
@@ -163,19 +164,19 @@ struct PressureResponse {
         }
         if assessment.evidence.contains(.simulated) { return once(.refused("a simulation ends no process")) }
         if isDryRun { return once(.dryRun) }
-        // As long as purging helps there is something better to do.
+        // While purging helps, there is a better option than ending the process.
         guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }
-        // Destroy nothing on stale evidence.
+        // Do not act on a stale reading: read again.
         guard let again = try? source.read(at: time.elapsed()), let limit = again.limit, let available = again.available,
             available < policy.thresholds.criticalMargin.below(limit)
         else { return }
         let since = assessment.at - (saturatedSince ?? assessment.at)
-        // Once: in tests the end of the process is not the end.
+        // Once: in tests, `exit` returns.
         parts.inbox.stop()
         Ending(parts: parts, time: time).end(within: grace, after: since, again)
     }
 
-    // MARK: Looking after what was begun
+    // MARK: Following up
 
     private mutating func settle(_ assessment: PressureAssessment, _ reading: PressureReading) {
         if let report = parts.purger.takeFinished() {
@@ -190,7 +191,7 @@ struct PressureResponse {
         mayHoldElsewhere = parts.purgeables.hasUnmetered
     }
 
-    /// Lets holders without a meter grow again.
+    /// Lets purgeables without a meter grow again.
     private mutating func lift(_ assessment: PressureAssessment) {
         guard isRestricted, !governor.isRunning, ramp.isFull else { return }
         isRestricted = false

@@ -1,14 +1,16 @@
-/// A part of what is registered with a manager, under a name, with parts of its own: images, and among them thumbnails (C81).
+/// A named group of registered purgeables, which may contain further groups: images, and among them thumbnails
+/// (C81).
 ///
-/// What registers should be something that manages much: a cache, a pool, a store; not each object in it. A group changes nothing about when and in which order
-/// its members are asked under pressure; it is what an operator names, and what is looked at together.
+/// Register objects that manage much memory, such as a cache, a pool or a store, not each object inside. A group
+/// does not change when and in which order its members are asked under pressure. An operator can name a group, and
+/// the group's memory is reported as a whole.
 ///
 ///     let images = manager.registerGroup("images")
 ///     let thumbnails = images.registerGroup("thumbnails")
 ///     thumbnails.register(cache)
 ///     manager.release(.mebibytes(64), from: .group("images"))
 public final class PurgeableGroup: Sendable {
-    /// Its name within the names of those it is part of.
+    /// Names of the enclosing groups, then the name of this group.
     public let path: [String]
     private let manager: ResourceManager
 
@@ -17,65 +19,65 @@ public final class PurgeableGroup: Sendable {
         self.manager = manager
     }
 
-    /// Its names, joined by slashes: what `PurgeableSelection.group` takes.
+    /// The path joined by slashes, as `PurgeableSelection.group` takes.
     public var name: String { path.joined(separator: "/") }
 
-    /// A group within this one.
+    /// Returns a group within this one.
     public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup(path + [name], manager) }
 
-    /// As `ResourceManager.register(_:purgesOnBackground:tags:)`, as part of this group.
+    /// Registers `purgeable` in this group, like `ResourceManager.register(_:purgesOnBackground:tags:)`.
     @discardableResult
     public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = []) -> Registration {
         manager.register(purgeable, PurgeablePlace(group: path, tags: tags, purgesOnBackground: purgesOnBackground))
     }
 
-    /// Bytes held by all that is in it, groups within included. Asks each.
+    /// Bytes held by all members, nested groups included. Asks each member.
     public var heldBytes: Int { manager.heldBytes(in: .group(name)) }
 
-    /// Has it let go of `target` bytes; as `ResourceManager.release(_:from:)`.
+    /// Releases `target` bytes from the members, like `ResourceManager.release(_:from:)`.
     @discardableResult
     public func release(_ target: Int = .max) -> ActionReport { manager.release(target, from: .group(name)) }
 }
 
-/// Where something registered belongs.
+/// The group, tags and options of a registered purgeable.
 struct PurgeablePlace: Sendable, Hashable {
     var group: [String] = []
     var tags: [String] = []
     var purgesOnBackground = false
 }
 
-/// Some of what is registered with a manager.
+/// A selection of the purgeables registered with a manager.
 public struct PurgeableSelection: Sendable, Hashable {
     private var group: [String] = []
     private var name: String?
     private var tag: String?
     private var highestCost = RebuildCost.precious
 
-    /// Everything.
+    /// Selects all purgeables.
     public static let all = PurgeableSelection()
 
-    /// What is in a group, groups within included. Names are joined by slashes.
+    /// Selects the members of a group, nested groups included. The names are joined by slashes.
     public static func group(_ name: String) -> PurgeableSelection {
         var selection = PurgeableSelection()
         selection.group = name.split(separator: "/").map(String.init)
         return selection
     }
 
-    /// What was registered with that tag. Not to be taken for the tags of entries in a cache.
+    /// Selects the purgeables registered with `tag`. Not related to the tags of entries in a cache.
     public static func tag(_ tag: String) -> PurgeableSelection {
         var selection = PurgeableSelection()
         selection.tag = tag
         return selection
     }
 
-    /// What has that name.
+    /// Selects the purgeables named `name`.
     public static func named(_ name: String) -> PurgeableSelection {
         var selection = PurgeableSelection()
         selection.name = name
         return selection
     }
 
-    /// Of these, what costs no more than that to make again.
+    /// Restricts the selection to purgeables that cost no more than `cost` to rebuild.
     public func upTo(_ cost: RebuildCost) -> PurgeableSelection {
         var selection = self
         selection.highestCost = min(cost, highestCost)
@@ -91,14 +93,15 @@ public struct PurgeableSelection: Sendable, Hashable {
 }
 
 extension ResourceManager {
-    /// A named part of what is registered. Groups of one name are the same part.
+    /// Returns a named group of registered purgeables. Groups of the same name are the same group.
     public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup([name], self) }
 
-    /// Has what is selected let go of `target` bytes at once, whatever the level: volatile memory first, then what is cheapest to rebuild. For an operator, and
-    /// for code that knows that it is about to need much. What isn't released under pressure is asked only if it is selected by its name.
+    /// Releases `target` bytes from the selection at once, independent of the level: volatile memory first, then
+    /// the memory that is cheapest to rebuild. For an operator, and for code that is about to need much memory. A
+    /// purgeable that is not released under pressure is asked only if selected by name.
     ///
-    /// Blocks until it is done, on the calling thread; works whether or not the manager runs. The report is also among `reports`. A holder that is being asked by
-    /// somebody else at that moment is left out, and named as overrun.
+    /// Blocks the calling thread until the release is done. Works even if the manager does not run. The report is
+    /// also among `reports`. A purgeable inside a call from another thread is skipped, and named as overrun.
     @discardableResult
     public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) -> ActionReport {
         let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), ByteCount(target))
@@ -106,7 +109,7 @@ extension ResourceManager {
         return report
     }
 
-    /// The same on a thread of the library's own.
+    /// Releases like the synchronous method, on a thread of the library.
     @discardableResult
     public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) async -> ActionReport {
         await withCheckedContinuation { done in
@@ -117,9 +120,9 @@ extension ResourceManager {
         }
     }
 
-    /// Bytes held by what is selected. Asks each.
+    /// Returns the bytes held by the selection. Asks each purgeable.
     public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
-        // Saturating: a purgeable may say anything.
+        // Saturating: a purgeable may return any number.
         parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) { $0 + ByteCount($1.purgeable.heldBytes) }.bytes
     }
 }

@@ -1,28 +1,30 @@
 import Synchronization
 
-/// Everything that can let go of memory: what is volatile first, then by what it costs to rebuild.
+/// The registered purgeables: volatile ones first, then by rebuild cost.
 final class PurgeableRegistry: Sendable {
     final class Entry: Sendable {
         let purgeable: any Purgeable
-        /// The same, if its pages are volatile.
+        /// `purgeable` if its pages are volatile, else `nil`.
         let volatile: (any VolatilePurgeable)?
         let name: String
         let rebuildCost: RebuildCost
         let place: PurgeablePlace
-        /// Whether it answers at once, on whatever thread.
+        /// True if the purgeable answers immediately, on any thread.
         let isPrompt: Bool
-        /// Whether what it holds is known from a meter.
+        /// True if a meter tracks the held bytes.
         let isMetered: Bool
-        /// Whether it is asked under pressure.
+        /// True if the purgeable is asked under pressure.
         let isReleasable: Bool
         let gate = CallGate()
-        /// Bytes held when last asked. Relaxed: written and read by the thread that purges; a stale number misplaces one request.
+        /// Bytes held at the last query. Relaxed: written and read by the purge worker; a stale number misplaces
+        /// one request.
         let held = Atomic<Int>(0)
-        /// What of them it may be asked for. Relaxed, as `held`.
+        /// Part of the held bytes that the purgeable may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
-        /// What it said last when asked for a status.
+        /// Last answer to a status query.
         let answer = Mutex<HolderAnswer?>(nil)
-        /// Nanoseconds a byte to make it again when last asked, as bits; not a number for unknown. Relaxed, as `held`.
+        /// Rebuild time in nanoseconds a byte at the last query, as a bit pattern; NaN for unknown. Relaxed, as
+        /// `held`.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
         init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {
@@ -38,16 +40,16 @@ final class PurgeableRegistry: Sendable {
             isMetered = declaresHeap || volatile != nil
         }
 
-        /// Asks how long it takes to make it again.
+        /// Reads the rebuild time from the purgeable.
         func lookAtRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
 
-        /// What it said last.
+        /// Rebuild time at the last query, in nanoseconds a byte.
         var lastRate: Double? {
             let rate = Double(bitPattern: rate.load(ordering: .relaxed))
             return rate.isNaN ? nil : rate
         }
 
-        /// Whether it is for `RebuildOrder` which of them is asked first.
+        /// Returns true if both belong to the same class, within which `RebuildOrder` decides the order.
         func isSameClass(as other: Entry) -> Bool { rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil) }
 
         fileprivate func isAskedBefore(_ other: Entry) -> Bool {
@@ -58,10 +60,10 @@ final class PurgeableRegistry: Sendable {
 
     private struct State {
         var entries: [Entry] = []
-        /// Of those that are asked under pressure.
+        /// Counts of the purgeables that are asked under pressure.
         var unmetered = 0
         var releasable = 0
-        /// By name, of those that have one from outside.
+        /// Limits set from outside, by name.
         var limits: [String: ByteCount] = [:]
 
         mutating func count(_ entry: Entry, _ step: Int) {
@@ -83,8 +85,9 @@ final class PurgeableRegistry: Sendable {
         if let limit { entry.resize(to: limit) }
     }
 
-    /// Has those of these names, registered now or later, hold no more than that. A name that is left out keeps what it has, and so does one whose limit is
-    /// the same as in the last call: somebody may have set another meanwhile.
+    /// Limits the purgeables with these names, registered now or later. A name that is left out keeps its limit. So
+    /// does a name with the same limit as in the last call, because other code may have set another limit
+    /// meanwhile.
     func setLimits(_ limits: [String: ByteCount]) {
         let (entries, before) = state.withLock { state in
             defer { state.limits = limits }
@@ -104,16 +107,17 @@ final class PurgeableRegistry: Sendable {
         withExtendedLifetime(removed) {}
     }
 
-    /// Whether any holder is asked under pressure.
+    /// True if any purgeable is asked under pressure.
     var hasReleasable: Bool { state.withLock { $0.releasable > 0 } }
 
-    /// Whether the bytes of any of these are known only by asking it.
+    /// True if the held bytes of any such purgeable are known only by asking.
     var hasUnmetered: Bool { state.withLock { $0.unmetered > 0 } }
 
-    /// A snapshot in the order of asking: volatile ones first, then by rebuild cost, then as registered. Allocates nothing.
+    /// A snapshot in the order of asking: volatile purgeables first, then by rebuild cost, then by registration.
+    /// Allocates nothing.
     var snapshot: [Entry] { state.withLock { $0.entries } }
 
-    /// Where in a snapshot the holders of volatile memory stand. Allocates nothing.
+    /// Returns the range of the volatile purgeables in a snapshot. Allocates nothing.
     func volatileRange(of entries: [Entry]) -> Range<Int> {
         var end = 0
         while end < entries.count, entries[end].volatile != nil { end += 1 }

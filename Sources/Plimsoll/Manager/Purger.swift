@@ -1,17 +1,18 @@
 import Synchronization
 
-/// Carries out `release`: volatile memory first, as much as frees the pages that are about to be needed; then holders in the order of what they cost
-/// to rebuild, each class by the share it holds, until enough was let go of; then gives the heap's free pages back, and measures. From request to
-/// first release it allocates nothing (T27).
+/// Carries out `release` in three steps. First, volatile memory is released, as many pages as are about to be
+/// needed. Then purgeables are asked in the order of rebuild cost, each class in proportion to the held bytes,
+/// until the target is reached. Last, the heap's free pages are given back, and the effect is measured. From
+/// request to first release, the purger allocates nothing (T27).
 final class Purger: Sendable {
     struct Request: Sendable {
         var report: ActionReport
-        /// Volatile memory to give back, which does not count towards what the report asks for.
+        /// Volatile memory to release, which does not count towards the report's target.
         var askedVolatile = ByteCount.zero
         var includesPrecious: Bool
-        /// Whether dear holders that could cover next to nothing are passed over.
+        /// True to skip expensive purgeables that would cover next to nothing.
         var sparesSmall = false
-        /// Lift restrictions instead of releasing.
+        /// True to lift restrictions instead of releasing.
         var lifts = false
     }
 
@@ -22,7 +23,8 @@ final class Purger: Sendable {
     }
 
     private let state = Mutex(State())
-    /// Whether the last reading showed no need of what a pass is for. Relaxed: a fact on its own; who sees it late lets go of one stride more.
+    /// True if the last reading showed no need for a pass. Relaxed: an independent flag; a late read releases one
+    /// stride more.
     private let isNeedGone = Atomic<Bool>(false)
     private let registry: PurgeableRegistry
     private let source: any PressureSource
@@ -36,19 +38,20 @@ final class Purger: Sendable {
 
     func post(_ request: Request) { state.withLock { $0.request = request } }
 
-    /// Whether a pass waits for the thread.
+    /// True if a pass waits for the thread.
     var isAwaited: Bool { state.withLock { $0.request != nil } }
 
-    /// What the last reading said, for a pass under way: whether there is room above the line it is to reach.
+    /// Publishes for a pass under way if the last reading showed headroom above the target line.
     func publish(isNeedGone: Bool) { self.isNeedGone.store(isNeedGone, ordering: .relaxed) }
 
-    /// Whether a pass under way may leave off, by the last reading. The loop is woken to take another meanwhile.
+    /// Returns true if a pass under way may stop, by the last reading. Wakes the loop for another reading
+    /// meanwhile.
     func isNoLongerNeeded() -> Bool {
         source.wake()
         return isNeedGone.load(ordering: .relaxed)
     }
 
-    /// The report of a pass that came to its end since the last call.
+    /// Returns the report of a pass that ended since the last call.
     func takeFinished() -> ActionReport? {
         state.withLock { state in
             defer { state.finished = nil }
@@ -56,7 +59,7 @@ final class Purger: Sendable {
         }
     }
 
-    /// Runs on the purging worker; false if its thread was replaced meanwhile.
+    /// Runs on the purge worker. Returns false if the thread was replaced meanwhile.
     func run(_ turn: Worker.Turn, done: (ActionReport) -> Void) -> Bool {
         let request = state.withLock { state in
             defer { state.request = nil }
@@ -68,7 +71,7 @@ final class Purger: Sendable {
         var report = request.report
         report.before = source.footprint()
         guard release(request, &report, turn) else { return false }
-        // Only the thread in charge comes here, so this is not needed elsewhere meanwhile.
+        // Only the thread in charge reaches this line, so no other thread uses the copy meanwhile.
         var heap = state.withLock { $0.heap }
         report.trim = heap.giveBack(after: report.released, of: report.asked, time: time) { source.footprint().resident }
         report.after = source.footprint()

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Something registered with a manager, until `cancel()`. Dropping it does not cancel.
+/// A registration with a manager, in force until `cancel()`. Dropping the object does not cancel the registration.
 public final class Registration: Sendable {
     private let close: @Sendable () -> Void
     private let remove: @Sendable () -> Void
@@ -8,29 +8,29 @@ public final class Registration: Sendable {
     convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) { self.init(close: gate.close, remove: remove) }
 
     /// - Parameters:
-    ///   - close: lets no more calls through and waits for those inside, except from within.
-    ///   - remove: takes it off the list.
+    ///   - close: closes the gate to new calls and waits for calls inside, except from within such a call.
+    ///   - remove: removes the registered object from the list.
     init(close: @escaping @Sendable () -> Void, remove: @escaping @Sendable () -> Void) {
         self.close = close
         self.remove = remove
     }
 
-    /// Ends it. What was registered is never called again once this has returned; a call in progress is waited for,
-    /// except from within that very call, and where that call itself waits for the caller's: two calls that cancel each
-    /// other do not wait for ever. Idempotent.
+    /// Ends the registration. After `cancel()` returned, the registered object is never called again. `cancel()`
+    /// waits for a call in progress, with two exceptions: from within that very call, and if that call in turn
+    /// waits for the caller's call. Two calls that cancel each other therefore do not deadlock. Idempotent.
     public func cancel() {
         remove()
         close()
     }
 }
 
-/// Lets calls through until it is closed, one at a time; whoever closes it waits for the call inside.
+/// A gate that admits one call at a time until closed. The closing thread waits for the call inside.
 final class CallGate: Sendable {
     private struct State {
         var isClosed = false
         /// The thread inside, or 0.
         var caller: UInt = 0
-        /// When it went in, by the clock of who calls.
+        /// Time at which the call entered, on the caller's clock.
         var since = Duration.zero
         var waiting: [Parker] = []
     }
@@ -40,9 +40,9 @@ final class CallGate: Sendable {
     /// The thread inside, or 0.
     var caller: UInt { state.withLock { $0.caller } }
 
-    /// Runs `body` unless closed or busy; false if it did not run. Allocates nothing.
+    /// Runs `body` unless the gate is closed or busy. Returns false if `body` did not run. Allocates nothing.
     ///
-    /// - Parameter now: for `timeInside`, where anybody asks for that.
+    /// - Parameter now: current time, needed only for `timeInside`.
     func call(at now: Duration = .zero, _ body: () -> Void) -> Bool {
         let entered = state.withLock { state in
             guard !state.isClosed, state.caller == 0 else { return false }
@@ -59,10 +59,10 @@ final class CallGate: Sendable {
         return true
     }
 
-    /// Whether a call is inside now.
+    /// True if a call is inside now.
     var isBusy: Bool { state.withLock { $0.caller != 0 } }
 
-    /// How long the call inside has taken so far; zero for none.
+    /// Returns the duration of the call inside so far; zero if there is none.
     func timeInside(at now: Duration) -> Duration { state.withLock { $0.caller == 0 ? .zero : now - $0.since } }
 
     func close() {

@@ -1,20 +1,21 @@
 import Synchronization
 
-/// What a product that runs a manager as a service asks of it.
+/// Functions for a product that runs a manager as a service.
 extension ResourceManager {
-    /// Whether the loop has come by lately. One that is to do nothing is alive.
+    /// True if the loop completed a turn lately. A disabled loop counts as alive.
     package var isAlive: Bool {
         guard let seen = parts.lastTurn.withLock({ $0?.reading.at }) else { return true }
-        // By running time nothing is missed in a freeze; the loop looks at the latest after `Pace.longest`.
+        // Running time excludes a freeze. The loop reads at the latest after `Pace.longest`.
         return parts.time.elapsed() - seen < Pace.longest * 3 + .seconds(10)
     }
 
-    /// Calls `body`, which may block, when the loop has looked at memory for the first time, or has ended or does not look at all.
+    /// Calls `body`, which may block, after the loop's first turn. Calls `body` also if the loop has ended or is
+    /// disabled.
     package func whenFirstTurnIsOver(_ body: @escaping @Sendable () -> Void) {
         parts.firstTurn.whenOver { [threads = parts.threads] in threads.run(body) }
     }
 
-    /// Ends `run()` as cancelling its task would.
+    /// Ends `run()`, as cancelling its task does.
     package func stop() {
         parts.inbox.stop()
         source.wake()

@@ -1,27 +1,27 @@
 import CPlimsollProcess
 import Synchronization
 
-/// Watches how short memory is and gives it back in the order the application chose.
+/// Watches memory pressure and releases memory in the order that the application chose.
 ///
-/// Register what can be rebuilt, observe what should be known, and `run()` it for as long as the service runs. A manager
-/// that never ran is inert and usable: caches cache, tasks begin and end.
+/// Register rebuildable objects, observe level changes, and call `run()` for the lifetime of the service. A manager
+/// that never ran is inert and usable: caches store values, background tasks begin and end.
 ///
 /// Start reading at `PressureLoop`, then `PressureResponse`.
 public final class ResourceManager: Sendable {
-    /// The policy by which this manager decides.
+    /// The policy that this manager applies.
     public var policy: PressurePolicy { parts.policy.withLock { $0 } }
 
     let parts: ManagerParts
-    /// What it decides on; also taken by those who pass announcements on to it.
+    /// The source of readings. Code that forwards announcements to the source also uses this property.
     package let source: any PressureSource
     private let time: Timekeeper
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?
     private let hasRun = Atomic<Bool>(false)
 
-    /// A manager that decides by `policy` on what `source` sees.
+    /// Creates a manager that applies `policy` to the readings of `source`.
     ///
-    /// - Precondition: the policy's thresholds make sense (`PressureThresholds.problem`).
+    /// - Precondition: the policy's thresholds are consistent (`PressureThresholds.problem`).
     public convenience init(source: any PressureSource, policy: PressurePolicy = .standard) {
         self.init(source: source, policy: policy, time: .running)
     }
@@ -44,21 +44,24 @@ public final class ResourceManager: Sendable {
 
     // MARK: Running
 
-    /// Watches and acts until the task is cancelled; then background tasks are expired within `policy.shutdownBudget`.
+    /// Watches and acts until the task is cancelled. Then expires background tasks within `policy.shutdownBudget`.
     ///
-    /// An operator has three words in it, by the environment: with `PLIMSOLL_SIMULATE=LEVEL:DURATION`, for example `critical:5s`, it begins with that rehearsal
-    /// (`simulate(_:for:)`); `PLIMSOLL_DRY_RUN=true` has it only decide and report, whatever the policy says; and with `PLIMSOLL_ENABLED=false` it neither looks
-    /// nor acts, while caches and background tasks work as before it ran.
+    /// An operator can set three environment variables. `PLIMSOLL_SIMULATE=LEVEL:DURATION`, for example
+    /// `critical:5s`, starts with that simulation (`simulate(_:for:)`). `PLIMSOLL_DRY_RUN=true` makes the manager
+    /// only decide and report, regardless of the policy. `PLIMSOLL_ENABLED=false` disables reading and acting;
+    /// caches and background tasks work as before `run()`.
     ///
-    /// - Throws: `ResourceManagerError` if it has run before, no thread can be started, or one of those variables makes no sense.
+    /// - Throws: `ResourceManagerError` if the manager has run before, no thread can be started, or one of those
+    ///   variables is invalid.
     public func run() async throws { try await run(isEnabled: true) }
 
-    /// Runs the loop; without looking or acting if `isEnabled` is false and the environment does not say otherwise.
+    /// Runs the loop. With `isEnabled` false, the loop neither reads nor acts, unless the environment overrides
+    /// `isEnabled`.
     package func run(isEnabled: Bool) async throws {
         let isEnabled = try ManagerSwitch.enabled.value(environment) ?? isEnabled
         if let isDryRun = try ManagerSwitch.dryRun.value(environment) { self.isDryRun = isDryRun }
         let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in try SimulationRequest(text) }
-        // Relaxed: one caller wins; nothing else hangs on it.
+        // Relaxed: one caller wins the exchange; no other memory access depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
             throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
         }
@@ -87,9 +90,10 @@ public final class ResourceManager: Sendable {
         }
     }
 
-    /// Decides by `policy` from now on.
+    /// Applies `policy` from now on.
     ///
-    /// - Precondition: the manager has not run yet, and the policy's thresholds make sense (`PressureThresholds.problem`).
+    /// - Precondition: the manager has not run yet, and the policy's thresholds are consistent
+    ///   (`PressureThresholds.problem`).
     package func adopt(_ policy: PressurePolicy) {
         precondition(!hasRun.load(ordering: .relaxed), "the policy of a ResourceManager is set before it runs")
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
@@ -98,34 +102,36 @@ public final class ResourceManager: Sendable {
         isDryRun = policy.isDryRun
     }
 
-    /// Whether everything is only decided and reported: nothing is released, paused, expired or ended, and observers hear of levels. As the policy says, until it
-    /// is set; takes effect at the loop's next turn.
+    /// True if actions are only decided and reported. No memory is released; no work is paused, expired or ended;
+    /// observers still receive levels. The initial value is that of the policy. A change takes effect at the loop's
+    /// next turn.
     public var isDryRun: Bool {
         get { parts.isDryRun.load(ordering: .relaxed) }
         set { parts.isDryRun.store(newValue, ordering: .relaxed) }
     }
 
-    /// Which signals are live, and why the others are not. The last three say whether memory can be volatile, whether
-    /// the heap can give free pages back, and how secrets are kept.
+    /// The live signals, and the reason for each signal that is not live. The last three tell if memory can be
+    /// volatile, if the heap can give free pages back, and how secrets are kept.
     public var capabilities: Capabilities {
         let seen = parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }
         return seen.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
     }
 
-    /// What the process is doing, and what it pauses, saves and takes up again on the way.
+    /// Life cycle of the process: its state, and the parts to pause, save and resume on a transition.
     public var lifecycle: Lifecycle { parts.lifecycle }
 
-    /// The level in force: one relaxed load, from any thread.
+    /// The level in force. One relaxed load, from any thread.
     public var level: PressureLevel { parts.level }
 
-    /// Bytes that may still be taken before memory counts as short, as the last reading saw it; zero at or past that line. `nil` while the manager doesn't run, and
-    /// where no limit is known. One relaxed load, from any thread.
+    /// Headroom in bytes before memory counts as short, by the last reading; zero at or past that line. `nil` while
+    /// the manager does not run, and if no limit is known. One relaxed load, from any thread.
     ///
-    /// For whoever takes memory that no cache holds, such as buffers for a body. It is everybody's: take a share of it.
+    /// For code that takes memory outside any cache, such as buffers for a body. All parts of the process share the
+    /// headroom: take only a share.
     public var room: Int? { parts.room.room?.bytes }
 
-    /// Pretends `level` for `duration`: everything on the path is done for real and labelled, but no process is ended.
-    /// `.normal` ends a rehearsal at once. Does nothing unless the manager runs.
+    /// Simulates `level` for `duration`. All actions are real and labelled as simulated, but no process is ended.
+    /// `.normal` ends a simulation at once. Has no effect unless the manager runs.
     public func simulate(_ level: PressureLevel, for duration: Duration) {
         parts.inbox.simulate(level, for: duration)
         source.wake()
@@ -133,11 +139,12 @@ public final class ResourceManager: Sendable {
 
     // MARK: Observing
 
-    /// Calls `body` with each announced level of `threshold` or more, on the manager's delivery thread, one at a time.
+    /// Calls `body` with each announced level of `threshold` or more, on the manager's delivery thread, one at a
+    /// time.
     ///
-    /// `from: .normal` also hears of recovery. Each level is announced at most once in the policy's resting time. A body that
-    /// takes longer than the policy's budget is named in a report; the other observers are served meanwhile, and it hears the newest of
-    /// what it missed when it returns.
+    /// `from: .normal` also receives recovery. Each level is announced at most once within the policy's resting
+    /// time. A body that exceeds the policy's budget is named in a report. The other observers are served
+    /// meanwhile. When the slow body returns, its observer receives the newest missed event.
     @discardableResult
     public func observe(
         from threshold: PressureLevel = .warning, _ name: String = "observer", _ body: @escaping @Sendable (PressureEvent) -> Void
@@ -148,7 +155,7 @@ public final class ResourceManager: Sendable {
         return Registration(observer.gate) { observers.remove(observer) }
     }
 
-    /// Every announced change of level, recovery included; a slow reader gets the newest.
+    /// A stream of all announced changes of level, recovery included. A slow reader receives only the newest event.
     public var pressureEvents: AsyncStream<PressureEvent> {
         AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
             let registration = observe(from: .normal, "pressureEvents") { continuation.yield($0) }
@@ -156,23 +163,25 @@ public final class ResourceManager: Sendable {
         }
     }
 
-    /// What was done lately, oldest first; at most 256.
+    /// The recent reports, oldest first; at most 256.
     public var reports: [ActionReport] { parts.journal.reports }
 
-    /// Calls `body` with each report to come, in order, on the manager's delivery thread.
+    /// Calls `body` with each future report, in order, on the manager's delivery thread.
     public func onReport(_ body: @escaping @Sendable (ActionReport) -> Void) { parts.journal.listen(body) }
 
     // MARK: Registering
 
-    /// Makes `purgeable` give way under pressure. It is kept until the registration is cancelled.
+    /// Registers `purgeable` for release under pressure. The manager retains `purgeable` until the registration is
+    /// cancelled.
     ///
-    /// A cache that declares what it takes is bounded by the first manager it is registered with for as long as that one runs; cancelling ends
-    /// the releases, not that bound.
+    /// A cache that declares its memory is bounded by the first manager it is registered with, while that manager
+    /// runs. Cancelling ends the releases, but not that bound.
     ///
     /// - Parameters:
-    ///   - purgeable: what holds memory and can let go of it.
-    ///   - purgesOnBackground: whether it lets go of everything on the way to the background: for what is kept for speed only (C87).
-    ///   - tags: names under which `release(_:from:)` selects it.
+    ///   - purgeable: object that holds memory and can release memory.
+    ///   - purgesOnBackground: true to release everything on the way to the background; for contents kept only for
+    ///     speed (C87).
+    ///   - tags: names under which `release(_:from:)` selects the object.
     @discardableResult
     public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = []) -> Registration {
         parts.registrar(purgeable, PurgeablePlace(tags: tags, purgesOnBackground: purgesOnBackground))
@@ -180,15 +189,16 @@ public final class ResourceManager: Sendable {
 
     func register(_ purgeable: any Purgeable, _ place: PurgeablePlace) -> Registration { parts.registrar(purgeable, place) }
 
-    /// Makes anything else give way: a closure that tells how much it holds, and one that lets go of at least so much.
+    /// Registers two closures for release under pressure: one returns the held bytes, the other releases at least
+    /// the given bytes.
     ///
     /// - Parameters:
-    ///   - name: what reports call it.
-    ///   - rebuildCost: what it costs to make its contents again.
-    ///   - purgesOnBackground: whether it lets go of everything on the way to the background. So registered, a pool of idle connections or buffers is emptied
-    ///     there while whoever has the pool goes on having it (C88).
-    ///   - byteCount: bytes held now. Called when memory is short; may be called from any thread.
-    ///   - release: gets the bytes to let go of, returns the bytes it let go of.
+    ///   - name: name in reports.
+    ///   - rebuildCost: cost to rebuild the contents.
+    ///   - purgesOnBackground: true to release everything on the way to the background. A pool of idle connections
+    ///     or buffers registered this way is emptied there, and references to the pool stay valid (C88).
+    ///   - byteCount: returns the bytes held now. Called when memory is short, from any thread.
+    ///   - release: takes the bytes to release, returns the released bytes.
     @discardableResult
     public func register(
         _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false, byteCount: @escaping @Sendable () -> Int,
@@ -198,18 +208,19 @@ public final class ResourceManager: Sendable {
         return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 
-    /// Runs `save` before the process ends itself (`PressurePolicy.terminate`), beside the others, on a thread of its own.
+    /// Registers `save` to run before the process ends itself (`PressurePolicy.terminate`), in parallel with other
+    /// saves, on a thread of its own.
     ///
     /// - Parameters:
-    ///   - name: what the last line of the process calls it.
-    ///   - save: gets the time it has. If it throws, that line says so.
+    ///   - name: name in the last line of the process.
+    ///   - save: receives the time available. The last line reports a thrown error.
     public func beforeTermination(_ name: String, _ save: @escaping @Sendable (_ timeLeft: Duration) throws -> Void) {
         parts.saves.add(name, save)
     }
 }
 
-/// A manager that cannot run.
+/// An error that prevents a manager from running.
 public struct ResourceManagerError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked, and why not.
+    /// The request that failed, and the reason.
     public var description: String
 }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What must be saved before the process ends itself.
+/// Saves to run before the process ends itself.
 final class SaveRegistry: Sendable {
     typealias Save = @Sendable (_ timeLeft: Duration) throws -> Void
 
@@ -8,9 +8,9 @@ final class SaveRegistry: Sendable {
 
     func add(_ name: String, _ save: @escaping Save) { saves.withLock { $0.append((name, save)) } }
 
-    /// Runs all at once on threads of their own, and waits for them, at most for `grace`.
+    /// Runs all saves in parallel on threads of their own, and waits at most `grace` for them.
     ///
-    /// - Returns: what did not come to a good end, each with the reason.
+    /// - Returns: the saves that failed or did not finish, each with the reason.
     func run(within grace: Duration, threads: HandlerThreads, time: Timekeeper) -> [String] {
         let all = saves.withLock { $0 }
         let done = Parker()

@@ -1,13 +1,14 @@
 import Synchronization
 
-/// Lets go of what somebody chose, whatever the level: an operator, or the way to the background. Runs on the calling thread.
+/// Releases the selected memory, independent of the level: for an operator, or on the way to the background. Runs
+/// on the calling thread.
 struct SelectedRelease: Sendable {
     let source: any PressureSource
     let time: Timekeeper
     let level: PressureLevel
     let origin: ActionReport.Origin
 
-    /// Asks `entries` in their order until `target` bytes were let go of, and gives the heap's free pages back.
+    /// Asks `entries` in order until `target` bytes are released, and gives the heap's free pages back.
     func run(_ entries: [PurgeableRegistry.Entry], _ target: ByteCount) -> ActionReport {
         var report = begin(target)
         ask(inOrder(entries), target, &report) { _ in }
@@ -23,7 +24,7 @@ struct SelectedRelease: Sendable {
         return report
     }
 
-    /// The same, within each class what is quickest to make again first.
+    /// Returns `entries` with the quickest to rebuild first within each class.
     private func inOrder(_ entries: [PurgeableRegistry.Entry]) -> [PurgeableRegistry.Entry] {
         for entry in entries { _ = entry.gate.call(at: time.elapsed()) { entry.lookAtRate() } }
         var sorted: [PurgeableRegistry.Entry] = []
@@ -37,7 +38,7 @@ struct SelectedRelease: Sendable {
         return sorted
     }
 
-    /// - Parameter inside: hears whose turn it is.
+    /// - Parameter inside: receives the name of each entry before that entry is asked.
     func ask(_ entries: [PurgeableRegistry.Entry], _ target: ByteCount, _ report: inout ActionReport, inside: (String) -> Void) {
         var left = target, busy: [String] = []
         for entry in entries where left > .zero {
@@ -46,10 +47,10 @@ struct SelectedRelease: Sendable {
             let isDone = entry.gate.call(at: time.elapsed()) {
                 let held = ByteCount(min(max(0, entry.purgeable.heldBytes), HolderRound.mostHeld))
                 isVolatile = entry.volatile.map { $0.volatileBytes > 0 } ?? false
-                // More than it held is a slip of the holder's counting, not memory.
+                // A release above the held bytes is an accounting error of the purgeable, not memory.
                 gained = min(max(.zero, ByteCount(entry.purgeable.release(min(held, left).bytes))), held)
             }
-            // Cancelled meanwhile, or being asked by another.
+            // The entry was cancelled meanwhile, or is inside a call from another thread.
             if !isDone, entry.gate.isBusy { busy.append(entry.name) }
             if isVolatile { report.releasedVolatile += gained } else { report.released += gained }
             left -= gained
@@ -69,8 +70,10 @@ extension ManagerParts {
         SelectedRelease(source: source, time: time, level: level, origin: origin)
     }
 
-    /// What the process needs for being fast only is given back on its way to the background: what was registered for that, whole; what every holder keeps ready
-    /// besides its contents; and the heap's free pages (C87, C88). Handles stay good. Blocks, at most for `budget` of running time; who is in the way is named.
+    /// Releases memory that is kept only for speed, on the way to the background: all contents registered with
+    /// `purgesOnBackground`, the spare memory of every purgeable, and the heap's free pages (C87, C88). Handles
+    /// stay valid. Blocks for at most `budget` of running time. The report names the purgeable that caused an
+    /// overrun.
     @discardableResult
     func purgeForBackground(within budget: Duration = .seconds(1)) -> ActionReport {
         let entries = purgeables.snapshot, release = selectedRelease(.background)
@@ -82,7 +85,7 @@ extension ManagerParts {
         return finished
     }
 
-    /// How far it has come.
+    /// Progress of a background purge.
     private final class BackgroundPurge: Sendable {
         private let state: Mutex<(report: ActionReport, inside: String)>
 

@@ -1,26 +1,27 @@
 import Synchronization
 
-/// What became of a shutdown.
+/// The outcome of a shutdown.
 public struct ShutdownReport: Sendable, Hashable {
-    /// What there was from the first word of it to the end.
+    /// Time budget, from the start of the shutdown to the end.
     public var budget: Duration
-    /// From the first word to the manager's turn: others stopped taking work, and finished what they had.
+    /// Time from the start of the shutdown to the manager's turn: other parts stopped accepting work, and finished
+    /// their work.
     public var drain: Duration
-    /// From the manager's turn until background tasks had ended or were given up, and state was saved.
+    /// Time from the manager's turn until background tasks had ended or were given up, and state was saved.
     public var expiry: Duration
-    /// Background tasks that were asked to stop after their share of the budget, as they had not come to their own end.
-    /// Zero for a shutdown without such a share.
+    /// Number of background tasks that did not end within their share of the budget, and were therefore asked to
+    /// stop. Zero for a shutdown without such a share.
     public var asked = 0
-    /// Background tasks and handlers that had not ended by then: they were cancelled.
+    /// Background tasks and handlers that had not ended by then, and were cancelled.
     public var stragglers: [String]
 }
 
-/// One deadline for all parts of a shutdown, whoever hears of it first.
+/// One deadline for all parts of a shutdown. The first part to begin sets the deadline.
 final class ShutdownPlan: Sendable {
     private struct State {
         var began: (at: Duration, budget: Duration, reserve: Duration)?
         var asked: (names: [String], count: Int) = ([], 0)
-        /// Background tasks that did not end although they were asked.
+        /// Background tasks that were asked to stop and did not end.
         var givenUp: [String] = []
         var report: ShutdownReport?
     }
@@ -33,10 +34,10 @@ final class ShutdownPlan: Sendable {
     var hasBegun: Bool { state.withLock { $0.began != nil } }
     var report: ShutdownReport? { state.withLock { $0.report } }
 
-    /// The first caller's budget holds.
+    /// Begins the shutdown. The first caller's budget holds.
     ///
-    /// - Parameter reserve: of the budget, for what is cancelled to come to its end.
-    /// - Returns: whether this was the first.
+    /// - Parameter reserve: part of the budget kept for cancelled work to end.
+    /// - Returns: true if this call was the first.
     @discardableResult
     func begin(_ budget: Duration, reserve: Duration = .zero) -> Bool {
         let now = heartbeat.running
@@ -47,7 +48,7 @@ final class ShutdownPlan: Sendable {
         }
     }
 
-    /// What background tasks still have.
+    /// Time left for background tasks.
     var timeLeft: Duration {
         let now = heartbeat.running
         return state.withLock { state in
@@ -56,18 +57,19 @@ final class ShutdownPlan: Sendable {
         }
     }
 
-    /// Background tasks are asked to stop.
+    /// Records that background tasks were asked to stop.
     ///
-    /// - Parameter names: the oldest of them.
+    /// - Parameter names: names of the oldest tasks.
     func asked(_ names: [String], _ count: Int) { state.withLock { $0.asked = (names, count) } }
 
-    /// Background tasks were given up; counts from the first word of a shutdown on.
+    /// Records background tasks that were given up. Only tasks given up after the start of a shutdown count.
     func givenUp(_ names: [String]) { state.withLock { if $0.began != nil { $0.givenUp += names } } }
 
-    /// Those asked, by name as far as they are named, and those of them given up so far.
+    /// Names of the tasks asked to stop as far as recorded, the number of those tasks, and the tasks given up so
+    /// far.
     var overdue: (asked: [String], count: Int, givenUp: [String]) { state.withLock { ($0.asked.names, $0.asked.count, $0.givenUp) } }
 
-    /// - Parameter others: what besides background tasks did not end in time.
+    /// - Parameter others: handlers, besides background tasks, that did not end in time.
     func ended(turn: Duration, others: [String]) {
         let now = heartbeat.running
         state.withLock { state in
@@ -81,16 +83,16 @@ final class ShutdownPlan: Sendable {
 }
 
 extension ResourceManager {
-    /// Says that the process is to be over within `budget`: it isn't ready for work any more, and no background task
-    /// begins. The first call's budget holds.
+    /// Begins a shutdown that must end within `budget`. The process is no longer ready for work, and no background
+    /// task can begin. The first call's budget holds.
     ///
     /// - Parameters:
-    ///   - budget: by running time; of it a tenth, and at most 2 s, is kept for what is cancelled to come to its end.
-    ///   - taskShare: the share of the budget in which background tasks may come to their own end. Then they are asked to
-    ///     stop, whether `run()` has been told to end by then or not; at once if its task is cancelled. At most 0.8, so
-    ///     that they have time to save. With `nil` they are asked once `run()` is cancelled or stopped, and have what is
-    ///     left of the budget then.
-    /// - Returns: whether this was the first call.
+    ///   - budget: total time, by running time. A tenth of it, at most 2 s, is reserved for cancelled work to end.
+    ///   - taskShare: share of the budget in which background tasks may end on their own. Afterwards the tasks are
+    ///     asked to stop, even if `run()` was not cancelled yet. Cancelling the task of `run()` asks them at once.
+    ///     At most 0.8, so that tasks have time to save. With `nil`, tasks are asked once `run()` is cancelled or
+    ///     stopped, and then have the rest of the budget.
+    /// - Returns: true if this call was the first.
     @discardableResult
     public func beginShutdown(within budget: Duration, taskShare: Double? = nil) -> Bool {
         let reserve = Self.shutdownReserve(of: budget)
@@ -104,24 +106,25 @@ extension ResourceManager {
         return true
     }
 
-    /// The part of a shutdown's budget that is kept for cancelled work to end.
+    /// Returns the part of a shutdown's budget reserved for cancelled work to end.
     package static func shutdownReserve(of budget: Duration) -> Duration { min(budget * 0.1, .seconds(2)) }
 
-    /// Background tasks that were asked to stop in the shutdown, the oldest by name, and those that did not end all the same.
+    /// Background tasks that were asked to stop in the shutdown, the oldest by name, and the tasks that still did
+    /// not end.
     package var overdueTasks: (asked: [String], count: Int, givenUp: [String]) { parts.shutdown.overdue }
 
-    /// Calls `body`, which may block, once `delay` of running time has passed.
+    /// Calls `body`, which may block, after `delay` of running time.
     ///
-    /// - Returns: what calls it off.
+    /// - Returns: a closure that cancels the call.
     package func call(after delay: Duration, _ body: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
         let alarm = parts.alarms.set(.deadline, after: delay) { [threads = parts.threads] in threads.run { () -> Void in body() } }
         return { alarm.cancel() }
     }
 
-    /// What became of the shutdown; `nil` before its end.
+    /// Outcome of the shutdown; `nil` until the shutdown has ended.
     public var shutdownReport: ShutdownReport? { parts.shutdown.report }
 
-    /// Whether a shutdown was begun.
+    /// True if a shutdown was begun.
     public var isShuttingDown: Bool { parts.shutdown.hasBegun }
 
     func shutDown() async {
@@ -130,7 +133,7 @@ extension ResourceManager {
         parts.volatileMeter.allow(.max, since: .zero)
         parts.shutdown.begin(policy.shutdownBudget)
         let turn = parts.shutdown.now
-        // Cancelled is not asked to end in good order: tasks have no time of their own then.
+        // Cancellation does not ask for an orderly end, so tasks get no time of their own then.
         let ended = await withTaskCancellationHandler {
             let ended = await lifecycle.terminate(cause: .shutdown, within: parts.shutdown.timeLeft)
             await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
@@ -144,7 +147,7 @@ extension ResourceManager {
         } onCancel: {
             parts.tasks.endOwnTime()
         }
-        // Tasks given up are known to the plan, whoever asked them and when.
+        // The plan records all tasks given up, independent of the reason and the time of the request.
         parts.shutdown.ended(turn: turn, others: ended.overran.filter { $0.origin != "background task" }.map(\.name))
         parts.hands.stop()
         parts.courier.stop()

@@ -1,6 +1,7 @@
 import CPlimsollProcess
 
-/// A rehearsal asked for from outside, by the environment variable `PLIMSOLL_SIMULATE`: a level, a colon, and how long. It begins when the manager runs (C84).
+/// A simulation requested by the environment variable `PLIMSOLL_SIMULATE`: a level, a colon, and a duration. The
+/// simulation begins when the manager runs (C84).
 ///
 ///     PLIMSOLL_SIMULATE=critical:5s  ./server
 struct SimulationRequest: Sendable, Hashable {
@@ -9,7 +10,7 @@ struct SimulationRequest: Sendable, Hashable {
     let level: PressureLevel
     let duration: Duration
 
-    /// - Throws: if `text` is no such request, with what is allowed.
+    /// - Throws: `ResourceManagerError` if `text` is invalid; the error lists the allowed forms.
     init(_ text: String) throws(ResourceManagerError) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         let level = PressureLevel.allCases.first { "\($0)" == parts[0] }
@@ -24,18 +25,18 @@ struct SimulationRequest: Sendable, Hashable {
         (self.level, self.duration) = (level, duration)
     }
 
-    /// The value of an environment variable; `nil` if there is none.
+    /// Returns the value of an environment variable; `nil` if the variable is not set.
     static func environment(_ name: String) -> String? { plimsoll_environment(name).map { String(cString: $0) } }
 }
 
-/// A word of the operator's about a manager, true or false.
+/// A boolean environment variable by which an operator controls a manager.
 enum ManagerSwitch: String {
     case enabled = "PLIMSOLL_ENABLED"
     case dryRun = "PLIMSOLL_DRY_RUN"
 
-    /// What the variable says; `nil` if it isn't set or empty.
+    /// Returns the value of the variable; `nil` if the variable is not set or empty.
     ///
-    /// - Throws: if it says neither, with what is allowed.
+    /// - Throws: `ResourceManagerError` if the value is neither true nor false; the error lists the allowed words.
     func value(_ environment: (String) -> String?) throws(ResourceManagerError) -> Bool? {
         guard let text = environment(rawValue), !text.isEmpty else { return nil }
         if let value = Bool(plimsoll: text) { return value }
@@ -44,7 +45,7 @@ enum ManagerSwitch: String {
 }
 
 extension Bool {
-    /// From a word of an operator's: `true yes on 1`, or `false no off 0`, in either case.
+    /// Parses an operator's boolean: `true yes on 1` or `false no off 0`, in upper or lower case.
     package init?(plimsoll text: String) {
         switch text.lowercased() {
         case "true", "yes", "on", "1": self = true

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// The way on which a ladder's `suspend` reaches a supervisor.
+/// Passes a ladder's `suspend` action on to a supervisor.
 ///
-/// One link at a time carries it, the one that was opened last. Nothing here waits: the loop calls it.
+/// One link at a time carries the request, the one opened last. No call here blocks, because the pressure loop
+/// calls this type.
 final class StandstillRequest: Sendable {
     private struct State {
         var number: UInt64 = 0
@@ -11,7 +12,8 @@ final class StandstillRequest: Sendable {
 
     private let state = Mutex(State())
 
-    /// Has `ask` called by the pressure loop, which it must not keep; it returns why nobody can be asked, and `nil` if somebody is.
+    /// Sets `ask` as the current link. The pressure loop calls `ask`, which must not block. `ask` returns `nil` if
+    /// a supervisor was asked, else the reason why none can be asked.
     func connect(_ ask: @escaping @Sendable () -> String?) -> Registration {
         let (number, former) = state.withLock { state in
             defer { state.ask = ask }
@@ -29,7 +31,7 @@ final class StandstillRequest: Sendable {
         }
     }
 
-    /// Asks for this process to be made to stand still; why nobody could be asked, `nil` if somebody was.
+    /// Asks a supervisor to freeze this process. Returns `nil` if a supervisor was asked, else the reason why not.
     func ask() -> String? {
         guard let ask = state.withLock({ $0.ask }) else {
             return "this process has no link to a supervisor that could make it stand still: it stays quiesced"
@@ -39,7 +41,8 @@ final class StandstillRequest: Sendable {
 }
 
 extension ResourceManager {
-    /// Has a ladder's `suspend` passed on by `ask`, until the registration is cancelled. It returns why no supervisor can be asked, and `nil` if one is; it is
-    /// called on the pressure loop and must neither block nor allocate.
+    /// Passes a ladder's `suspend` action to `ask`, until the registration is cancelled. `ask` returns `nil` if a
+    /// supervisor was asked, else the reason why none can be asked. The pressure loop calls `ask`, which must
+    /// neither block nor allocate.
     package func carryStandstill(_ ask: @escaping @Sendable () -> String?) -> Registration { parts.standstill.connect(ask) }
 }

@@ -1,11 +1,11 @@
 import CPlimsollProcess
 
-/// A detached thread of our own.
+/// Starts detached threads, and identifies the current thread.
 package enum Thread {
     /// A function that starts threads as `start` does. Tests pass one that refuses.
     typealias Starter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
 
-    /// Runs `body` on a new thread of that name (at most 15 bytes) with all signals blocked.
+    /// Runs `body` on a new thread named `name` (at most 15 bytes) with all signals blocked.
     ///
     /// - Returns: false if the process may start no more threads.
     package static func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
@@ -20,11 +20,11 @@ package enum Thread {
         init(_ run: @escaping @Sendable () -> Void) { self.run = run }
     }
 
-    /// Tells the current thread from others.
+    /// Identifier of the current thread.
     static var current: UInt { plimsoll_thread_id() }
 }
 
-/// A place where one thread waits until another wakes it. An early wake-up is kept.
+/// A semaphore on which one thread waits until another thread unparks the first. An early `unpark` is remembered.
 package final class Parker: Sendable {
     // A pointer to a C structure that guards itself with a mutex and lives as long as this object.
     private nonisolated(unsafe) let parker: OpaquePointer
@@ -32,7 +32,7 @@ package final class Parker: Sendable {
     package init() { parker = plimsoll_parker_make() }
     deinit { plimsoll_parker_free(parker) }
 
-    /// Waits for `unpark`, for ever without a limit. False if the time ran out.
+    /// Waits for `unpark`, without a time limit if `limit` is `nil`. Returns false on timeout.
     @discardableResult
     package func park(atMost limit: Duration? = nil) -> Bool {
         plimsoll_park(parker, limit.map { max(0, $0.inNanoseconds) } ?? -1)

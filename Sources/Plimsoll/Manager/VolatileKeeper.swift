@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Looks after volatile memory on the purging worker while memory is idle: notices what the kernel took, keeps the margin free, gives back what earns
-/// nothing. A pass for a shortage goes before it. Allocates nothing.
+/// Maintains volatile memory on the purge worker while memory is not short. Notices pages reclaimed by the kernel,
+/// keeps the margin free, and releases idle memory. A pass for a shortage has priority. Allocates nothing.
 final class VolatileKeeper: Sendable {
     struct Request: Sendable {
-        /// Bytes to give back; zero for none.
+        /// Bytes to release; zero for none.
         var excess = ByteCount.zero
         var noticesDrops = false
         var givesBackIdle = false
@@ -13,19 +13,19 @@ final class VolatileKeeper: Sendable {
         var isEmpty: Bool { excess == .zero && !noticesDrops && !givesBackIdle && !trimsHeap }
     }
 
-    /// What was found and done since somebody last asked.
+    /// Findings and releases since the last `takeFindings()`.
     struct Findings: Sendable {
         var taken = ByteCount.zero
         var asked = ByteCount.zero
         var released = ByteCount.zero
-        /// Sums of what each pass measured.
+        /// Sum of the measured falls of all passes.
         var fall = Footprint()
-        /// Footprint after the last of them.
+        /// Footprint after the last pass.
         var after = Footprint()
         var took = Duration.zero
     }
 
-    /// What a trim of the heap brought.
+    /// The effect of trimming the heap.
     struct Trim: Sendable {
         var fall: ByteCount
         var took: Duration
@@ -35,7 +35,7 @@ final class VolatileKeeper: Sendable {
         var request: Request?
         var isRunning = false
         var finishedAt: Duration?
-        /// Not asked for room before: they had none.
+        /// End of the rest period after the purgeables had too little to release. No excess is requested before.
         var restUntil = Duration.zero
         var findings = Findings()
         var trim: Trim?
@@ -56,18 +56,19 @@ final class VolatileKeeper: Sendable {
         self.time = time
     }
 
-    /// How long holders that had less than half of what they were asked for are left alone: all of it is in use.
+    /// Rest period after purgeables released less than half of the requested bytes: all their memory is in use.
     static let rest = Duration.seconds(10)
 
-    /// Whether the heap can be trimmed.
+    /// True if the heap can be trimmed.
     var canTrim: Bool { allocator.canGiveBack }
 
-    /// Whether a request may be posted that follows from `reading`: none is under way, nor has one ended since the reading was taken.
+    /// Returns true if a request that follows from `reading` may be posted: none is under way, and none has ended
+    /// since the reading was taken.
     func isFree(for reading: PressureReading) -> Bool {
         state.withLock { state in !state.isRunning && state.finishedAt.map { reading.at > $0 } ?? true }
     }
 
-    /// Makes `request` the next; only when free. False if there is nothing to do.
+    /// Sets `request` as the next; call only when free. Returns false if there is nothing to do.
     func post(_ request: Request, for reading: PressureReading) -> Bool {
         state.withLock { state in
             var request = request
@@ -79,10 +80,10 @@ final class VolatileKeeper: Sendable {
         }
     }
 
-    /// A holder got stuck and was given up.
+    /// Records that a purgeable got stuck and the pass was abandoned.
     func abandoned() { state.withLock { ($0.isRunning, $0.request) = (false, nil) } }
 
-    /// What has come together, once; `nil` for nothing.
+    /// Takes the accumulated findings; `nil` if there are none.
     func takeFindings() -> Findings? {
         state.withLock { state in
             guard state.findings.taken > .zero || state.findings.asked > .zero else { return nil }
@@ -91,7 +92,7 @@ final class VolatileKeeper: Sendable {
         }
     }
 
-    /// What the last trim brought, once.
+    /// Takes the effect of the last trim.
     func takeTrim() -> Trim? {
         state.withLock { state in
             defer { state.trim = nil }
@@ -99,7 +100,7 @@ final class VolatileKeeper: Sendable {
         }
     }
 
-    /// Runs on the purging worker.
+    /// Runs on the purge worker.
     func run(_ turn: Worker.Turn) {
         let request = state.withLock { state in
             defer { state.request = nil }
@@ -135,7 +136,8 @@ final class VolatileKeeper: Sendable {
             if findings.released < findings.asked * 0.5 { state.restUntil = now + Self.rest }
             state.findings.add(findings)
         }
-        // What went off the books is room only if the next reading says so: others may have it.
+        // Released or reclaimed memory is headroom only if the next reading confirms it: others may have taken that
+        // memory.
         if request.excess > .zero || findings.taken > .zero { source.wake() }
     }
 
@@ -158,7 +160,7 @@ final class VolatileKeeper: Sendable {
         let began = time.elapsed(), before = source.footprint()
         let round = HolderRound(turn: turn, time: time, purger: purger, isUpkeep: true)
         findings.asked = excess
-        // What is precious goes last, but it goes: the kernel, which would take it instead, knows no such thing.
+        // Precious contents go last, but they go: the kernel, which would reclaim instead, does not spare them.
         let end = round.ask(entries, range, for: .all, includesPrecious: true, target: excess, released: &findings.released)
         findings.after = source.footprint()
         findings.fall = Footprint(resident: before.resident - findings.after.resident, usage: before.usage - findings.after.usage)
@@ -168,7 +170,7 @@ final class VolatileKeeper: Sendable {
 }
 
 extension VolatileKeeper.Findings {
-    /// Adds what came later.
+    /// Adds the findings of a later pass.
     fileprivate mutating func add(_ later: Self) {
         taken += later.taken
         guard later.asked > .zero else { return }

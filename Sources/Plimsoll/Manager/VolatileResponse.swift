@@ -1,6 +1,7 @@
 import Synchronization
 
-/// What is done about volatile memory at each turn of the loop: how much more of it may be taken, and what the keeper is to look after.
+/// The response to volatile memory at each turn of the loop: sets the allowance for more volatile memory, and
+/// requests work from the keeper.
 struct VolatileResponse {
     private let parts: ManagerParts
 
@@ -9,14 +10,17 @@ struct VolatileResponse {
     private var trim = IdleTrim()
     private var idleAt = Duration.zero
     private var reportedAt: Duration?
-    /// When the loop is to look again at the latest, for the margin's sake.
+    /// Upper bound of the time to the next reading, to keep the margin.
     private(set) var lookWithin = Duration.seconds(3600)
 
-    /// Between calls of `giveBackIdle`: what earns nothing is known after minutes, and the call wakes a thread.
+    /// Pause between calls of `giveBackIdle`. Idle memory is recognized only after minutes, and each call wakes a
+    /// thread.
     static let idlePause = Duration.seconds(10)
-    /// Between two reports: a service that grows for minutes must not push everything else out of the journal.
+    /// Pause between two reports. A service that grows for minutes must not push all other reports out of the
+    /// journal.
     static let reportPause = Duration.seconds(5)
-    /// Looking more often for the margin's sake would cost more than a page fault that reclaims.
+    /// Shortest interval between readings for the margin. More frequent readings would cost more than a page fault
+    /// that reclaims.
     static let shortestLook = Duration.milliseconds(10)
 
     init(parts: ManagerParts) { self.parts = parts }
@@ -24,15 +28,15 @@ struct VolatileResponse {
     private var isDryRun: Bool { parts.isDryRun.load(ordering: .relaxed) }
 
     /// - Parameters:
-    ///   - ramp: how much of a room may be taken after a shortage.
-    ///   - isPurging: whether a pass for a shortage is under way, which frees more than the margin.
-    ///   - blank: a report to be filled in.
+    ///   - ramp: share of the headroom that may be taken after a shortage.
+    ///   - isPurging: true while a pass for a shortage is under way, which frees more than the margin.
+    ///   - blank: a report to fill in.
     mutating func respond(
         to assessment: PressureAssessment, _ reading: PressureReading, ramp: RefillRamp, isPurging: Bool, blank: ActionReport
     ) {
         let verdict = room.judge(reading, growth: assessment.surge)
         let allowance = verdict.allowance == .max ? .max : ramp.portion(of: verdict.allowance)
-        // What is to be given back is not to be taken again.
+        // The allowance excludes the excess: memory to be released must not be taken again.
         parts.volatileMeter.allow(isDryRun ? .max : allowance, since: reading.volatile - verdict.excess)
         lookWithin = timeToLook(assessment, reading)
         tell(assessment.at, blank)
@@ -46,7 +50,7 @@ struct VolatileResponse {
             idleAt = assessment.at
             request.givesBackIdle = true
         }
-        // A shortage has passes of its own, which trim; and in the middle of a burst what is freed is about to be used again.
+        // A shortage has passes of its own, which trim. During a burst, freed memory is about to be used again.
         if !isPurging, assessment.present == .normal, assessment.surge < .mebibytes(4), parts.keeper.canTrim, let pinned = reading.pinned {
             let isHeldBack = assessment.room == .zero && reading.charged > .zero || allowance == .zero && reading.volatile > .zero
             request.trimsHeap = trim.isDue(at: assessment.at, pinned: pinned, isHeldBack: isHeldBack)
@@ -54,8 +58,9 @@ struct VolatileResponse {
         if parts.keeper.post(request, for: reading) { parts.hands.request() }
     }
 
-    /// Volatile memory to give back before others are asked for `asked`: what frees as much, so that nobody has to reclaim it in a page fault. It was
-    /// available before, so it makes nothing less short.
+    /// Returns the volatile memory to release before other purgeables are asked for `asked` bytes. As many bytes
+    /// become free, so that no thread must reclaim in a page fault. Volatile memory counted as available before, so
+    /// this release does not reduce the shortage.
     static func bytesToRelease(_ assessment: PressureAssessment, _ reading: PressureReading, asked: ByteCount) -> ByteCount {
         if assessment.shortfall == .zero { return reading.volatile * assessment.unknownShare }
         let free = min(reading.idle?.free ?? .max, reading.machineIdle?.free ?? .max)
@@ -63,13 +68,13 @@ struct VolatileResponse {
         return max(.zero, asked + margin - free)
     }
 
-    /// Half of the time in which the growth seen takes what is free.
+    /// Returns half of the time in which the observed growth uses up the free memory.
     private func timeToLook(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
         guard reading.volatile > .zero, assessment.surge > .mebibytes(1), let free = reading.idle?.free else { return .seconds(3600) }
         return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.surge.bytes) / 2))
     }
 
-    /// Reports what the keeper found and did.
+    /// Reports the findings and releases of the keeper.
     private mutating func tell(_ now: Duration, _ blank: ActionReport) {
         if let reportedAt, now - reportedAt < Self.reportPause, now >= reportedAt { return }
         guard let findings = parts.keeper.takeFindings() else { return }
@@ -94,6 +99,7 @@ struct VolatileResponse {
 }
 
 extension PressureAssessment {
-    /// What share of all that is held to let go of for an announcement or a rehearsal, which know a level but no bytes.
+    /// Share of the held bytes to release for an announcement or a simulation, which have a level but no byte
+    /// count.
     var unknownShare: Double { observed == .critical ? 0.5 : 0.125 }
 }

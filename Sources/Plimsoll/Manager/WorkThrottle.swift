@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Passes a level on to what admits work, on the delivery worker: members of the quiesce set are the application's.
+/// Passes the level to the members of the quiesce set, on the delivery worker: the members are application code.
 final class WorkThrottle: Sendable {
     private struct State: Equatable {
         var level = PressureLevel.normal
@@ -13,7 +13,7 @@ final class WorkThrottle: Sendable {
 
     init(_ pausables: QuiesceSet) { self.pausables = pausables }
 
-    /// Whether that is news for the delivery worker. Allocates nothing.
+    /// Sets the level for the members. Returns true if the delivery worker must apply a change. Allocates nothing.
     func post(_ level: PressureLevel, isQuiescing: Bool) -> Bool {
         let state = State(level: level, isQuiescing: isQuiescing)
         return posted.withLock { posted in
@@ -22,7 +22,7 @@ final class WorkThrottle: Sendable {
         }
     }
 
-    /// Runs on the delivery worker; false if its thread was replaced meanwhile.
+    /// Runs on the delivery worker. Returns false if the thread was replaced meanwhile.
     func apply(_ turn: Worker.Turn, time: Timekeeper) -> Bool {
         let state = posted.withLock { $0 }
         let isNews = applied.withLock { applied in

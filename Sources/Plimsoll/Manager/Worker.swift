@@ -1,17 +1,18 @@
 import Synchronization
 
-/// A thread that carries out one kind of work when asked, and that can be replaced if the work gets stuck in a handler.
+/// A thread that carries out one kind of work on request. A replacement thread takes over if the work gets stuck in
+/// a handler.
 ///
-/// Requests coalesce: one made while the work runs makes it run once more.
+/// Requests coalesce: a request during a run causes one more run.
 final class Worker: Sendable {
     private struct State {
         var parker = Parker()
-        /// Number of the thread in charge; a replaced one finds another number here and leaves.
+        /// Number of the thread in charge. A replaced thread finds another number here and exits.
         var generation = 0
         var isStopped = false
-        /// The thread in charge could not be started: requests try again.
+        /// True if the thread in charge could not be started; the next request tries again.
         var lacksThread = false
-        /// When the present call into a handler began, and whose it is.
+        /// Name and begin of the current call into a handler.
         var inside: (name: String, since: Duration)?
     }
 
@@ -22,7 +23,8 @@ final class Worker: Sendable {
 
     /// - Parameters:
     ///   - launch: starts each thread.
-    ///   - job: the work. It calls into the application only through its `Turn`, and returns when a call says so.
+    ///   - job: the work. Calls application code only through the `Turn`, and returns when such a call returns
+    ///     false.
     init(_ threadName: String, launch: @escaping Thread.Starter = Thread.start, job: @escaping @Sendable (Turn) -> Void) {
         self.threadName = threadName
         self.launch = launch
@@ -43,7 +45,7 @@ final class Worker: Sendable {
         state.withLock { $0.parker }.unpark()
     }
 
-    /// Tries again to start a thread that could not be started.
+    /// Retries to start a thread that could not be started.
     private func startIfLacking() {
         let (lacks, generation, parker) = state.withLock { state in
             defer { state.lacksThread = false }
@@ -57,7 +59,8 @@ final class Worker: Sendable {
         fileprivate let worker: Worker
         fileprivate let generation: Int
 
-        /// Calls a handler of that name; false if this thread was replaced meanwhile: then return at once and touch nothing.
+        /// Calls `handler` under `name`. Returns false if this thread was replaced meanwhile; the caller must then
+        /// return at once and touch no state.
         func call(_ name: String, at now: Duration, _ handler: () -> Void) -> Bool {
             worker.state.withLock { $0.inside = (name, now) }
             handler()
@@ -69,16 +72,18 @@ final class Worker: Sendable {
         }
     }
 
-    /// Replaces the thread if a handler has kept it longer than `budget`, and starts one that could not be started before.
+    /// Replaces the thread if a handler has run longer than `budget`. Starts a thread that could not be started
+    /// before.
     ///
-    /// - Returns: the handler's name, or `nil` if nothing is stuck.
+    /// - Returns: the handler's name, or `nil` if no handler is stuck.
     func replaceIfStuck(at now: Duration, budget: Duration) -> String? {
         startIfLacking()
         let (stuck, generation, parker): (String?, Int, Parker) = state.withLock { state in
             guard let inside = state.inside, now - inside.since >= budget else { return (nil, 0, state.parker) }
             state.generation += 1
             state.inside = nil
-            // The old thread keeps its parker; the new one gets its own, with the request that may have been made meanwhile.
+            // The old thread keeps its parker. The new thread gets a new parker, unparked in case of a request
+            // meanwhile.
             state.parker = Parker()
             state.parker.unpark()
             return (inside.name, state.generation, state.parker)
@@ -87,7 +92,7 @@ final class Worker: Sendable {
         return stuck
     }
 
-    /// Time until `replaceIfStuck` could find something; `nil` while no handler runs.
+    /// Returns the time until `replaceIfStuck` could find a stuck handler; `nil` while no handler runs.
     func timeUntilStuck(at now: Duration, budget: Duration) -> Duration? {
         state.withLock { $0.inside.map { max(.zero, budget - (now - $0.since)) } }
     }

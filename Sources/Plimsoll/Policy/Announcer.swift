@@ -1,10 +1,10 @@
-/// Decides which changes of level observers hear of, and numbers them.
+/// Decides which changes of level observers are notified of, and numbers them.
 struct Announcer: Sendable {
     /// The level last announced.
     private(set) var announced = PressureLevel.normal
     /// The number of the last event; reports carry it.
     private(set) var lastID: UInt64 = 0
-    /// The level that is not announced as it was a short while ago.
+    /// The level withheld from observers because of a recent announcement.
     private(set) var withheld: PressureLevel?
     private var warnedAt: Duration?
     private var criticalAt: Duration?
@@ -12,7 +12,8 @@ struct Announcer: Sendable {
 
     init(rest: Duration) { self.rest = rest }
 
-    /// The event to announce for `assessment`; `nil` if nothing changed or the level was announced within the resting time.
+    /// Returns the event to announce for `assessment`; `nil` if nothing changed or the level was announced within the
+    /// resting time.
     mutating func event(for assessment: PressureAssessment) -> PressureEvent? {
         let level = assessment.level
         guard level != announced else {
@@ -20,7 +21,7 @@ struct Announcer: Sendable {
             return nil
         }
         let before = level == .critical ? criticalAt : level == .warning ? warnedAt : nil
-        // A rehearsal is asked for, so it is always heard.
+        // A simulation is requested, so its level is always announced.
         if let before, assessment.at - before < rest, !assessment.evidence.contains(.simulated) {
             withheld = level
             return nil

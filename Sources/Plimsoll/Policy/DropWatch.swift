@@ -1,21 +1,22 @@
-/// Decides when it is worth looking whether the kernel has taken volatile pages. Whoever reads one finds out by itself; looking keeps the books, so
-/// that what was taken counts as room again and is reported.
+/// Decides when to check if the kernel has taken volatile pages. A reader of such a page finds out by itself. The check
+/// updates the accounting, so that the pages taken count as room again and are reported.
 struct DropWatch: Sendable {
     private var lookedAt: Duration?
     private var freed: ByteCount?
     private var events: PressureReading.EventCounts?
 
-    /// Between looks while the kernel's counter moves.
+    /// Pause between checks while the kernel's counter moves.
     static let countedPause = Duration.milliseconds(250)
-    /// Between looks while the group meets its limit, where pages taken aren't counted.
+    /// Pause between checks while the group meets its limit, where the kernel does not count the pages taken.
     static let metPause = Duration.seconds(1)
-    /// Between looks while little is free and nothing tells whether pages are taken.
+    /// Pause between checks while little is free and nothing indicates if pages are taken.
     static let tightPause = Duration.seconds(10)
 
-    /// Whether to look after `reading`; if so, the look counts as taken. Only evidence makes a look: an idle process is not woken for it.
+    /// Returns true if a check is due after `reading`; the check then counts as made. Only evidence makes a check due:
+    /// an idle process is not woken.
     mutating func isDue(_ reading: PressureReading, isTight: Bool) -> Bool {
         guard reading.volatile > .zero else {
-            // Nothing to lose: what happens now is no evidence later.
+            // Nothing can be lost, so the counters of now are no evidence later.
             (freed, events) = (reading.lazyFreed, reading.events)
             return false
         }

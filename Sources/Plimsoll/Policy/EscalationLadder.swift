@@ -1,13 +1,13 @@
-/// One step of a ladder: what to do at which level after how much patience.
+/// One step of a ladder: an action, a level and the patience.
 public struct Rung: Sendable, Hashable {
-    /// The level from which this rung counts.
+    /// The lowest level at which this rung counts.
     public var level: PressureLevel
-    /// How long readings must have shown that level without a break.
+    /// Time for which readings must have shown that level without a break.
     public var patience: Duration
-    /// What to do.
+    /// The action to perform.
     public var action: PressureAction
 
-    /// `action` when readings have shown `level` or more for `patience`.
+    /// Creates a rung that performs `action` when readings have shown `level` or more for `patience`.
     public init(at level: PressureLevel, after patience: Duration = .zero, _ action: PressureAction) {
         self.level = level
         self.patience = patience
@@ -15,16 +15,17 @@ public struct Rung: Sendable, Hashable {
     }
 }
 
-/// The order in which an application gives way: a table that can be read aloud.
+/// The order in which an application responds to pressure, as a readable table.
 ///
-/// Every rung is done once an episode, `release` for as long as it is needed.
+/// Every rung fires once an episode, `release` for as long as it is needed.
 public struct EscalationLadder: Sendable, Hashable {
     /// The rungs, from the mildest on; at most 64.
     public let rungs: [Rung]
 
-    /// A ladder of these rungs.
+    /// Creates a ladder of these rungs.
     ///
-    /// - Throws: `Mistake` if it descends, destroys without patience, starts at `normal`, ends the process below `critical`, or has more than 64 rungs.
+    /// - Throws: `Mistake` if the ladder descends, destroys without patience, starts at `normal`, ends the process
+    ///   below `critical`, or has more than 64 rungs.
     public init(_ rungs: [Rung]) throws(Mistake) {
         if rungs.count > 64 { throw Mistake(rung: 64, reason: "a ladder has at most 64 rungs") }
         for (index, rung) in rungs.enumerated() {
@@ -50,8 +51,8 @@ public struct EscalationLadder: Sendable, Hashable {
         self.rungs = rungs
     }
 
-    /// warning: warn, release; critical: warn, release, quiesce, after 2 s expire background tasks, after 10 s suspend. It ends no process: see
-    /// `terminating(after:grace:)`.
+    /// The standard ladder. At warning: warn, release. At critical: warn, release, quiesce, after 2 s expire background
+    /// tasks, after 10 s suspend. Never ends the process: see `terminating(after:grace:)`.
     public static let standard = EscalationLadder(trusted: [
         Rung(at: .warning, .warn),
         Rung(at: .warning, .release),
@@ -62,16 +63,18 @@ public struct EscalationLadder: Sendable, Hashable {
         Rung(at: .critical, after: .seconds(10), .suspend),
     ])
 
-    /// Nothing is done: for who only wants to know.
+    /// An empty ladder, for applications that only want notice.
     public static let none = EscalationLadder(trusted: [])
 
-    /// This ladder with one rung that ends the process, its last: in the place of any it has.
+    /// Returns this ladder with one last rung that ends the process, in place of any such rungs before.
     ///
-    /// Without such a rung a process never ends itself. The rung asks for the end; what has to be true besides is said at `PressureAction.terminate`.
+    /// Without such a rung a process never ends itself. The rung only requests the end; see `PressureAction.terminate`
+    /// for the other conditions.
     ///
     /// - Parameters:
-    ///   - patience: how long readings must have been critical without a break; more than zero, as work is lost by it. It may be less than that of rungs before.
-    ///   - grace: what saving may take; not negative.
+    ///   - patience: time for which readings must have been critical without a break; more than zero, because work is
+    ///     lost. May be less than that of earlier rungs.
+    ///   - grace: time limit for saving; not negative.
     public func terminating(after patience: Duration, grace: Duration = .seconds(10)) -> EscalationLadder {
         precondition(patience > .zero, "a ladder that terminates after \(patience): ending the process destroys work, so it needs patience")
         precondition(grace >= .zero, "a ladder that terminates with a grace of \(grace): a grace cannot be negative")
@@ -83,26 +86,26 @@ public struct EscalationLadder: Sendable, Hashable {
 
     init(trusted rungs: [Rung]) { self.rungs = rungs }
 
-    /// Why a ladder was refused.
+    /// The reason why a ladder was refused.
     public struct Mistake: Error, Sendable, Hashable, CustomStringConvertible {
         /// Index of the rung at fault.
         public var rung: Int
-        /// What is wrong with it.
+        /// Description of the mistake.
         public var reason: String
         public var description: String { "rung \(rung): \(reason)" }
     }
 }
 
-/// Where on a ladder a process stands. A value; `climb` says what to do now.
+/// The position of a process on a ladder. A value; `climb` returns the rungs to fire now.
 struct LadderClimb: Sendable {
     let ladder: EscalationLadder
-    /// Since when readings have shown a level without a break, by raw value.
+    /// Time since which readings have shown each level without a break, by raw value.
     private var since: (warning: Duration?, critical: Duration?) = (nil, nil)
     private var done: UInt64 = 0
 
     init(_ ladder: EscalationLadder) { self.ladder = ladder }
 
-    /// The rungs that fire for `assessment`. Allocates nothing.
+    /// Returns the rungs that fire for `assessment`. Allocates nothing.
     mutating func climb(_ assessment: PressureAssessment) -> FiredRungs {
         since.warning = assessment.observed >= .warning ? since.warning ?? assessment.at : nil
         since.critical = assessment.observed >= .critical ? since.critical ?? assessment.at : nil

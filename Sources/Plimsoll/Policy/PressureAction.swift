@@ -1,25 +1,28 @@
-/// Something to do about pressure. Data, so that a decision can be printed, compared, replayed and run dry.
+/// A response to pressure. A plain value, so that a decision can be printed, compared, replayed and run dry.
 public enum PressureAction: Sendable, Hashable {
-    /// Tell the observers.
+    /// Notify the observers.
     case warn
-    /// Release what is registered, cheapest to rebuild first, until the shortfall is covered, and keep it from growing back.
-    /// Done again for as long as a shortfall is seen, unless it proved useless.
+    /// Release registered purgeables, cheapest to rebuild first, until the shortfall is covered, and limit their
+    /// growth. Repeated while there is a shortfall, unless the release proved useless.
     case release
-    /// Pause what the application registered as pausable.
+    /// Pause the pausable work that the application registered.
     case quiesce
-    /// Call the expiration handlers of all background tasks; those still running after `grace` are named and given up.
+    /// Call the expiration handlers of all background tasks. Tasks still running after `grace` are named and given up.
     case expireBackgroundTasks(grace: Duration)
-    /// Ask the supervisor to make this process stand still. The supervisor decides by its own policy; without one connected this is refused.
+    /// Ask the supervisor to freeze this process. The supervisor decides by a policy; without a connected supervisor
+    /// the request is refused.
     case suspend
-    /// Have holders of volatile memory give back what keeps a margin free. The manager does it by itself, without a word to observers; never a rung.
+    /// Make volatile purgeables release enough memory to keep a margin free. The manager does that by itself, without
+    /// notice to observers; never a rung.
     case makeRoom
-    /// Look which volatile pages the kernel has taken. The manager does it by itself; never a rung.
+    /// Check which volatile pages the kernel has taken. The manager does that by itself; never a rung.
     case noticeDrops
-    /// Save state within `grace`, then end the process with status 75, so that the kernel need not: if purging proved useless or nothing is held, and a second
-    /// reading confirms that memory is short. A rung of it asks again with every reading. A simulation never does it.
+    /// Save state within `grace`, then end the process with status 75 before the kernel kills it. Conditions: purging
+    /// proved useless or nothing is held, and a second reading confirms that memory is short. The rung asks again with
+    /// every reading. A simulation never ends the process.
     case terminate(grace: Duration)
 
-    /// Whether work or state is lost by it: such a step needs patience and a second reading.
+    /// True if work or state is lost: such a step needs patience and a second reading.
     public var isDestructive: Bool {
         switch self {
         case .warn, .release, .quiesce, .makeRoom, .noticeDrops: false
@@ -27,7 +30,8 @@ public enum PressureAction: Sendable, Hashable {
         }
     }
 
-    /// Whether it fires on every reading that calls for it, not once an episode: its performer has conditions of its own.
+    /// True if the action fires on every reading that calls for it, not once an episode: the performer checks further
+    /// conditions.
     var isStanding: Bool {
         switch self {
         case .release, .terminate: true
@@ -35,10 +39,10 @@ public enum PressureAction: Sendable, Hashable {
         }
     }
 
-    /// The time to save, of an action that ends the process; `nil` for others.
+    /// Time to save for an action that ends the process; `nil` for other actions.
     var endingGrace: Duration? { if case .terminate(let grace) = self { grace } else { nil } }
 
-    /// Whether it belongs to no level: what the manager does by itself while memory is idle.
+    /// True for actions of no level, which the manager performs by itself while memory is idle.
     var isUpkeep: Bool {
         switch self {
         case .makeRoom, .noticeDrops: true
@@ -46,7 +50,7 @@ public enum PressureAction: Sendable, Hashable {
         }
     }
 
-    /// How far it goes, from 0: a ladder only climbs.
+    /// Severity, from 0: a ladder only climbs.
     package var severity: Int {
         switch self {
         case .warn, .makeRoom, .noticeDrops: 0

@@ -1,32 +1,32 @@
-/// Assessor and ladder in one, for replaying readings: what a manager would have decided.
+/// Assessor and ladder in one, for replaying readings: the decisions that a manager would have made.
 public struct PressureDecisions: Sendable {
     private var assessor: PressureAssessor
     private var climb: LadderClimb
     private var announcer: Announcer
 
-    /// Decisions by `policy`, with no history.
+    /// Creates decisions by `policy`, without history.
     public init(policy: PressurePolicy = .standard) {
         assessor = PressureAssessor(thresholds: policy.thresholds)
         climb = LadderClimb(policy.ladder)
         announcer = Announcer(rest: policy.thresholds.announcementRest)
     }
 
-    /// What `reading` means and what is to be done about it. `release` appears only when there are bytes to release.
+    /// Judges `reading` and returns the actions. `release` appears only when there are bytes to release.
     public mutating func decide(_ reading: PressureReading) -> Step {
         let assessment = assessor.assess(reading)
         let actions = climb.climb(assessment).filter { $0 != .release || assessment.shortfall > .zero }
         return Step(reading: reading, assessment: assessment, actions: actions, event: announcer.event(for: assessment))
     }
 
-    /// One reading and what followed from it.
+    /// One reading, the judgement and the consequences.
     public struct Step: Sendable, Hashable {
-        /// What was seen.
+        /// The reading.
         public var reading: PressureReading
-        /// What it means.
+        /// The judgement of the reading.
         public var assessment: PressureAssessment
-        /// What is to be done.
+        /// The actions to perform.
         public var actions: [PressureAction]
-        /// What observers hear; `nil` for nothing.
+        /// The event for observers; `nil` for none.
         public var event: PressureEvent?
     }
 }

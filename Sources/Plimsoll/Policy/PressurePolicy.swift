@@ -1,38 +1,40 @@
-/// What an application lets pressure do to it.
+/// An application's response to memory pressure.
 public struct PressurePolicy: Sendable, Hashable {
-    /// What is done in which order; whether the process may end itself as well: it does at a rung `PressureAction.terminate`, and without one never.
+    /// The actions in order. The process ends itself only at a rung `PressureAction.terminate`; without such a rung,
+    /// never.
     public var ladder: EscalationLadder
-    /// What counts as pressure.
+    /// Thresholds of the pressure levels.
     public var thresholds: PressureThresholds
-    /// Decide, report and tell observers, but release, expire and end nothing.
+    /// True to decide, report and notify observers, but release, expire and end nothing.
     public var isDryRun: Bool
-    /// How long a handler (observer, release, save) may take before it is named in a report and gone around.
+    /// Time that a handler (observer, release, save) may take before a report names the handler and the manager goes on
+    /// without waiting.
     public var handlerBudget: Duration
-    /// How long background tasks have when the manager is shut down.
+    /// Time for background tasks when the manager is shut down.
     public var shutdownBudget: Duration
-    /// How long the steps of the life cycle may take.
+    /// Time limits of the steps of the life cycle.
     public var lifecycle: LifecyclePolicy
-    /// How long the process, and each scene, may go on in the background before its background tasks are asked to stop. By running time:
-    /// a freeze does not eat it.
+    /// Time that the process, and each scene, may run in the background before the background tasks are asked to stop.
+    /// Counted in running time, without freezes.
     public var backgroundAllowance: Duration
-    /// How long background tasks have once that is spent.
+    /// Time for background tasks once that allowance is spent.
     public var expirationGrace: Duration
-    /// More background tasks than this at once are refused: so many are a leak, not work.
+    /// Maximum number of background tasks at once; more are refused. So many are a leak, not work.
     public var mostBackgroundTasks: Int
 
-    /// A policy; the defaults are `standard`'s.
+    /// Creates a policy; the defaults are those of `standard`.
     ///
     /// - Parameters:
-    ///   - ladder: what is done in which order.
-    ///   - thresholds: what counts as pressure.
-    ///   - isDryRun: whether everything is only decided and reported.
-    ///   - terminate: if not `nil`, takes the place of what `ladder` says about the end of the process, as setting `terminate` does.
-    ///   - handlerBudget: how long a handler may take.
-    ///   - shutdownBudget: how long background tasks have at the end.
-    ///   - lifecycle: how long the steps of the life cycle may take.
+    ///   - ladder: the actions in order.
+    ///   - thresholds: thresholds of the pressure levels.
+    ///   - isDryRun: true to decide and report only.
+    ///   - terminate: if not `nil`, replaces the ladder's rung that ends the process, as setting `terminate` does.
+    ///   - handlerBudget: time limit of a handler.
+    ///   - shutdownBudget: time for background tasks at the end.
+    ///   - lifecycle: time limits of the steps of the life cycle.
     ///   - backgroundAllowance: time in the background.
-    ///   - expirationGrace: how long background tasks have once that is spent.
-    ///   - mostBackgroundTasks: how many there may be at once.
+    ///   - expirationGrace: time for background tasks once the allowance is spent.
+    ///   - mostBackgroundTasks: maximum number of background tasks at once.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
         terminate: Termination? = nil, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
@@ -51,8 +53,9 @@ public struct PressurePolicy: Sendable, Hashable {
         if let terminate { self.terminate = terminate }
     }
 
-    /// Whether and when the process ends itself: the ladder's rung `PressureAction.terminate`, the first if there are several. Setting it changes the ladder
-    /// (`EscalationLadder.terminating(after:grace:)`), and setting the ladder changes it.
+    /// Condition under which the process ends itself: the ladder's rung `PressureAction.terminate`, the first if there
+    /// are several. Setting this property changes the ladder (`EscalationLadder.terminating(after:grace:)`), and
+    /// setting the ladder changes this property.
     public var terminate: Termination {
         get {
             for rung in ladder.rungs {
@@ -68,14 +71,15 @@ public struct PressurePolicy: Sendable, Hashable {
         }
     }
 
-    /// The standard ladder and thresholds; never ends the process.
+    /// The standard ladder and thresholds. Never ends the process.
     public static let standard = PressurePolicy()
 
-    /// Whether and when a process ends itself so that the kernel need not.
+    /// The condition under which a process ends itself before the kernel kills it.
     public enum Termination: Sendable, Hashable {
-        /// The kernel decides.
+        /// Never: the kernel decides.
         case never
-        /// After readings were critical this long without a break and purging proved useless: save within `grace`, then exit with status 75.
+        /// After readings were critical this long without a break and purging proved useless: save within `grace`, then
+        /// exit with status 75.
         case afterContinuousSaturation(Duration, grace: Duration = .seconds(10))
     }
 

@@ -1,18 +1,19 @@
-/// How long it takes to make a byte again, as seen in loads: their time over their bytes, of the last ones more than of those before.
+/// Time to rebuild a byte, as measured in loads: their time over their bytes, with more weight on recent loads.
 ///
-/// Sums decay, not quotients: a thousand small values that are slow a byte must not outweigh the large ones that memory consists of.
+/// The sums decay, not the quotients: a thousand small values that are slow a byte must not outweigh the large values
+/// that memory consists of.
 struct RebuildRate: Sendable, Hashable {
     private var nanoseconds: Float
     private var bytes: Float
 
-    /// Share of what was known that each load leaves. Some thirty loads then make up most of it: enough for one slow one to change little, and few enough for a
-    /// service that has become slow to be noticed within a second at a few dozen loads a second.
+    /// Decay factor for each load. Some thirty loads then make up most of the rate. So a single slow load changes
+    /// little. At a few dozen loads a second, a service that has become slow is noticed within a second.
     private static let memory: Float = 31 / 32
 
-    /// Nothing seen yet.
+    /// Creates a rate without loads.
     init() { (nanoseconds, bytes) = (0, 0) }
 
-    /// Counts one load in. One without time or bytes says nothing.
+    /// Adds one load. Ignores a load without time or bytes.
     mutating func add(_ took: Duration, bytes count: Int) {
         guard took >= .zero, count > 0 else { return }
         nanoseconds = nanoseconds * Self.memory + Float(took.inNanoseconds)
@@ -22,7 +23,7 @@ struct RebuildRate: Sendable, Hashable {
     /// Nanoseconds a byte; `nil` before the first load.
     var nanosecondsPerByte: Double? { bytes > 0 ? Double(nanoseconds) / Double(bytes) : nil }
 
-    /// The same in one word, to be kept in an atomic; zero for nothing seen.
+    /// The rate in one word, for storage in an atomic; zero before the first load.
     var bits: UInt64 { UInt64(nanoseconds.bitPattern) << 32 | UInt64(bytes.bitPattern) }
 
     init(bits: UInt64) {

@@ -1,20 +1,21 @@
-/// How fast caches may grow back after a shortage: not at all while readings show one, then in steps (T24, CacheLib's rate window).
+/// Limits how fast caches may grow back after a shortage: not at all while readings show one, then in steps (T24,
+/// CacheLib's rate window).
 struct RefillRamp: Sendable {
-    /// Share of the room given each step.
+    /// Share of the room that is granted now.
     private var share = 1.0
     private var nextStep = Duration.zero
     private var isShort = false
 
-    /// Whether all the room is given.
+    /// True if all the room is granted.
     var isFull: Bool { share >= 1 }
 
     static let step = Duration.seconds(1)
     static let firstShare = 0.125
 
-    /// Bytes that caches may take until the next look.
+    /// Returns the bytes that caches may take until the next reading.
     ///
     /// - Parameters:
-    ///   - room: what is left above the line; `nil` if no limit is known, then nothing bounds them here.
+    ///   - room: bytes left above the line; `nil` if no limit is known, and then the result is unbounded.
     ///   - level: the level that readings support now.
     mutating func allowance(room: ByteCount?, level: PressureLevel, at now: Duration) -> ByteCount {
         guard let room else { return .max }
@@ -29,6 +30,6 @@ struct RefillRamp: Sendable {
         return portion(of: room)
     }
 
-    /// As much of another room as was given of that one last.
+    /// Returns the share last granted, applied to another room.
     func portion(of room: ByteCount) -> ByteCount { isShort ? .zero : isFull ? room : room * share }
 }

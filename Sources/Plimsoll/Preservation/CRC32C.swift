@@ -1,9 +1,11 @@
-/// The checksum CRC-32C (Castagnoli), eight bytes at a step. It finds every error of one, two or three bits and every burst of up to 32 bits
-/// in what is shorter than 2^31 bits, and others but for one in 2^32.
+/// The checksum CRC-32C (Castagnoli), computed eight bytes at a step.
+///
+/// In data shorter than 2^31 bits, detects every error of one, two or three bits and every burst of up to 32 bits.
+/// Misses one in 2^32 of all other errors.
 package struct CRC32C {
     private var register: UInt32 = .max
 
-    /// `tables[256 * n + byte]`: what a byte does to the register when `n` more bytes follow.
+    /// `tables[256 * n + byte]`: the effect of a byte on the register when `n` more bytes follow.
     private static let tables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {
@@ -17,7 +19,7 @@ package struct CRC32C {
 
     package init() {}
 
-    /// The checksum of all that was added.
+    /// The checksum of all bytes added so far.
     package var value: UInt32 { ~register }
 
     package mutating func add(_ bytes: UnsafeRawBufferPointer) {

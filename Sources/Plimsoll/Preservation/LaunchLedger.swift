@@ -1,11 +1,12 @@
 import Synchronization
 
-/// Counts launches that did not come up, so that a state that kills the process at launch does not kill it for ever (T36), and remembers how the
-/// last run ended (C24).
+/// Counts failed launches, and records how the last run ended (C24).
+///
+/// The count prevents a state that kills the process at launch from doing so forever (T36).
 final class LaunchLedger: Sendable {
     private let store: any StateStore
     private let limit: Int
-    /// Whether this run has begun, so that its end is written.
+    /// True once this run has begun. Only then is the end of the run written.
     private let hasBegun = Atomic<Bool>(false)
 
     init(store: any StateStore, limit: Int) {
@@ -13,9 +14,9 @@ final class LaunchLedger: Sendable {
         self.limit = limit
     }
 
-    /// Writes down that a launch begins, before anything is restored. Call it once.
+    /// Records that a launch begins, before any state is restored. Call once.
     ///
-    /// - Returns: what to do, and what went wrong: a launch that cannot be counted goes on.
+    /// - Returns: The decision for this launch, and the problems met. A launch that cannot be counted goes on.
     func begin() -> (beginning: LaunchRecord.Beginning, problems: [String]) {
         var problems: [String] = []
         var previous: LaunchRecord?
@@ -41,20 +42,20 @@ final class LaunchLedger: Sendable {
         if isUnreadable, !isMarked { beginning.previousRun = .unknown }
         do {
             try store.write(StateName.launches, beginning.record.bytes)
-            // Only now: were it taken away first, a kill in between would lose it.
+            // The mark is removed only now: if it were removed first, a kill in between would lose the mark.
             if isMarked { try store.clearKilledByOperatorMark() }
         } catch {
             problems.append("this launch is not counted: \(error)")
         }
-        // Relaxed: the calls that look at it come later, from whoever runs the life cycle.
+        // Relaxed: the calls that read this flag come later, from the thread that runs the life cycle.
         hasBegun.store(true, ordering: .relaxed)
         return (beginning, problems)
     }
 
-    /// The process is up: what kills it from now on is not its launch.
+    /// Records that the process is up. A later crash is not a failed launch.
     func launched() throws { try write(.running) }
 
-    /// The process terminates in good order.
+    /// Records that the process terminates in good order.
     func ended() throws { try write(.ended) }
 
     func relinquish() { store.relinquish() }

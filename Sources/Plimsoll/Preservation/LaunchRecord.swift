@@ -1,32 +1,32 @@
-/// What a process leaves of itself for its next launch: a value, and the decision made from it.
+/// The record that a process leaves for the next launch, and the decision made from the record. A value.
 struct LaunchRecord: Hashable {
     enum Phase: UInt8 {
-        /// It is coming up; found at launch, it did not.
+        /// The process is coming up. Found at launch: the previous launch failed.
         case launching
-        /// It is up; found at launch, it ended without a word.
+        /// The process is up. Found at launch: the previous run ended without notice.
         case running
-        /// It terminated in good order.
+        /// The process terminated in good order.
         case ended
     }
 
     var phase: Phase
-    /// Launches before this one, in a row, that did not come up.
+    /// Number of consecutive failed launches before this one.
     var failures: UInt32 = 0
-    /// Whether that launch starts clean because an operator killed the run before. Kept until a launch has come up.
+    /// True if this launch starts clean because an operator killed the previous run. Kept until a launch has come up.
     var isClean = false
 
-    /// What a launch is to do, and what it leaves for the next.
+    /// The decision for a launch, and the record for the next one.
     struct Beginning: Hashable {
         var record: LaunchRecord
         var previousRun: PreviousRun
         var cleanStartReason: String?
     }
 
-    /// Decides on a launch.
+    /// Decides how a launch begins.
     ///
     /// - Parameters:
-    ///   - previous: what the run before left; `nil` if nothing.
-    ///   - limit: so many launches in a row that did not come up make the next start clean, at least 1.
+    ///   - previous: record of the previous run; `nil` if there is none.
+    ///   - limit: number of consecutive failed launches that make the next start clean, at least 1.
     static func begin(after previous: LaunchRecord?, isMarked: Bool, limit: Int) -> Beginning {
         var record = LaunchRecord(phase: .launching)
         if let previous, previous.phase == .launching {

@@ -1,16 +1,20 @@
 extension Lifecycle {
-    /// Keeps a piece of state from one run to the next: restored at launch, saved on the way to the background and at termination.
+    /// Preserves a piece of state between runs: restored at launch, saved on the way to the background and at
+    /// termination.
     ///
     /// - Parameters:
-    ///   - name: what it is kept under. A second piece of the same name takes the place of the first.
-    ///   - store: where it is kept. Launches are counted there, too, if it is the first (`countLaunches`).
-    ///   - snapshot: the state as bytes, as it is now; called on a thread of the manager's, beside other snapshots.
-    ///   - restore: takes over what a snapshot returned. It should look at all of it before it changes anything; if it throws, the bytes are set aside
-    ///     and the process starts clean.
-    ///   - apply: takes over a change given to `Preserved.record`. With it, checkpoints append the changes recorded, so all must be, and the whole is
-    ///     written only when they have outgrown it.
-    ///   - reset: called if `restore` or `apply` throws, to undo what was taken over so far: state is restored wholly or not at all (C42).
-    /// - Returns: a handle to record changes and to save in between. After launch, the state is restored before this returns.
+    ///   - name: name of the state. A second state with the same name replaces the first.
+    ///   - store: store for the state. The store of the first state also counts launches (`countLaunches`).
+    ///   - snapshot: returns the current state as bytes; called on a manager's thread, beside other snapshots.
+    ///   - restore: applies the bytes of a snapshot. The closure should check all bytes before it changes any state.
+    ///     If it throws, the bytes are set aside and the process starts clean.
+    ///   - apply: applies a change given to `Preserved.record`. With this closure, checkpoints append the recorded
+    ///     changes, so the program must record every change. The whole state is written only when the changes have
+    ///     outgrown the snapshot.
+    ///   - reset: called if `restore` or `apply` throws, to undo what was applied so far. State is restored wholly or
+    ///     not at all (C42).
+    /// - Returns: A handle to record changes and to save in between. After launch, the state is restored before this
+    ///   method returns.
     @discardableResult
     public func preserve(
         _ name: String, in store: any StateStore, snapshot: @escaping @Sendable () throws -> [UInt8],
@@ -22,16 +26,18 @@ extension Lifecycle {
         return preservation.add(name, in: store, version: 1, closures)
     }
 
-    /// The same for state whose form has changed over time: `restore` and `apply` get the version that wrote the bytes, and migrate them.
+    /// Preserves state whose format has changed over time. `restore` and `apply` get the version that wrote the
+    /// bytes, and migrate them.
     ///
     /// - Parameters:
-    ///   - name: what it is kept under.
-    ///   - store: where it is kept.
-    ///   - version: of the bytes that `snapshot` returns now, `0...UInt32.max`. Bytes of a newer one are set aside, and the process starts clean.
-    ///   - snapshot: the state as bytes of that version.
-    ///   - restore: takes over what a snapshot of a version returned.
-    ///   - apply: takes over a change recorded by a version.
-    ///   - reset: undoes what was taken over so far, if one of them throws.
+    ///   - name: name of the state.
+    ///   - store: store for the state.
+    ///   - version: version of the bytes that `snapshot` returns now, `0...UInt32.max`. Bytes of a newer version are
+    ///     set aside, and the process starts clean.
+    ///   - snapshot: returns the state as bytes of that version.
+    ///   - restore: applies the bytes of a snapshot of the given version.
+    ///   - apply: applies a change recorded by the given version.
+    ///   - reset: undoes what was applied so far, if `restore` or `apply` throws.
     @discardableResult
     public func preserve(
         _ name: String, in store: any StateStore, version: Int, snapshot: @escaping @Sendable () throws -> [UInt8],
@@ -43,23 +49,26 @@ extension Lifecycle {
         return preservation.add(name, in: store, version: version, closures)
     }
 
-    /// Has launches counted in `store`, and one start clean after so many in a row that did not come up: the state is set aside, not restored (T36).
+    /// Counts launches in `store`. After `failures` consecutive failed launches, the next one starts clean: the state
+    /// is set aside, not restored (T36).
     ///
-    /// Without this call they are counted in the store of the first state preserved, and two may fail. Call it before launch.
+    /// Without this call, launches are counted in the store of the first preserved state, and two may fail. Call this
+    /// method before launch.
     ///
     /// - Parameters:
-    ///   - store: where the count is kept.
-    ///   - failures: at least 1.
+    ///   - store: store for the count.
+    ///   - failures: number of failed launches, at least 1.
     public func countLaunches(in store: any StateStore, cleanStartAfter failures: Int = 2) {
         precondition(failures >= 1, "a launch cannot start clean after \(failures) failed ones; after 1 at the least")
         preservation.countLaunches(in: store, limit: failures)
     }
 
-    /// How the run before this one ended; `nil` before this one has launched.
+    /// The end of the previous run; `nil` before this run has launched.
     public var previousRun: PreviousRun? { preservation.previousRun }
 
-    /// Leaves a mark that this process is about to be ended by hand, so that the next run starts clean (C24). Blocks for a write.
+    /// Marks this process as about to be ended by hand, so that the next run starts clean (C24). Blocks for a write.
     ///
-    /// From outside, and while the process runs, `FileStateStore.markKilledByOperator(directory:)` or a file of that name does the same.
+    /// From outside, while the process runs, `FileStateStore.markKilledByOperator(directory:)` or a file of that name
+    /// has the same effect.
     public func markKilledByOperator() throws { try preservation.markKilledByOperator() }
 }

@@ -1,15 +1,16 @@
 import Synchronization
 
-/// All state that is preserved, what the life cycle does with it at launch and on the way to the background, and the count of launches.
+/// All preserved state: restoring at launch, saving on the way to the background, and the count of launches.
 final class Preservation: Sendable {
     private struct State {
         var items: [PreservedItem] = []
-        /// Those of the connected scenes: each is restored when its scene connects, and saved with the process's besides.
+        /// The items of the connected scenes. Each is restored when the scene connects, and saved together with the
+        /// process's items.
         var scenes: [PreservedItem] = []
         var ledger: LaunchLedger?
-        /// Launches that may fail in a row before one starts clean.
+        /// Number of consecutive launches that may fail before one starts clean.
         var launchLimit = 2
-        /// Set by `restore`; what is registered later goes by it.
+        /// The launch decision, set by `restore`. States registered later follow this decision.
         var launch: Launch?
     }
 
@@ -44,16 +45,16 @@ final class Preservation: Sendable {
         return preserved
     }
 
-    /// Has the state of a scene saved by every checkpoint from its restoring on, until `remove(scene:)`.
+    /// Adds the state of a scene. Every checkpoint saves the item, from its restoration until `remove(scene:)`.
     func add(scene item: PreservedItem) { state.withLock { $0.scenes.append(item) } }
 
-    /// A scene has ended, or keeps its state elsewhere.
+    /// Removes the item of a scene that has ended, or that preserves its state elsewhere.
     func remove(scene item: PreservedItem) {
         let removed = state.withLock { state in state.scenes.firstIndex { $0 === item }.map { state.scenes.remove(at: $0) } }
         withExtendedLifetime(removed) {}
     }
 
-    /// Has launches counted in `store` rather than in that of the state registered first.
+    /// Counts launches in `store` instead of the store of the state registered first.
     func countLaunches(in store: any StateStore, limit: Int) {
         state.withLock { state in
             state.launchLimit = limit
@@ -61,12 +62,13 @@ final class Preservation: Sendable {
         }
     }
 
-    /// How the run before this one ended; `nil` before `restore`.
+    /// The end of the previous run; `nil` before `restore`.
     var previousRun: PreviousRun? { state.withLock { $0.launch?.previousRun } }
 
     // MARK: - Launch
 
-    /// Counts the launch and restores all state, in the order of registration, on the calling thread. Once a process.
+    /// Counts the launch and restores all state, in the order of registration, on the calling thread. Once per
+    /// process.
     func restore() -> RestoreOutcome {
         let (ledger, items) = state.withLock { ($0.ledger, $0.items) }
         let (beginning, problems) = ledger?.begin() ?? (LaunchRecord.Beginning(record: LaunchRecord(phase: .launching), previousRun: .unknown), [])
@@ -78,12 +80,12 @@ final class Preservation: Sendable {
             previousRun: beginning.previousRun, cleanStartReason: beginning.cleanStartReason, items: results, problems: problems)
     }
 
-    /// The process is up: has restored, and reached a state. Blocks for a write.
+    /// Records that the process is up: state is restored, and a life-cycle state is reached. Blocks for a write.
     ///
-    /// - Returns: why that could not be written down; then this launch counts as failed.
+    /// - Returns: The error if the record could not be written; this launch then counts as failed.
     func launched() -> String? { note { try $0.launched() } }
 
-    /// The process terminates in good order; call it last, after the last checkpoint. Blocks for a write.
+    /// Records that the process terminates in good order. Call last, after the last checkpoint. Blocks for a write.
     func ended() -> String? { note { try $0.ended() } }
 
     func markKilledByOperator() throws { try state.withLock { $0.ledger }?.markKilledByOperator() }
@@ -99,18 +101,18 @@ final class Preservation: Sendable {
 
     // MARK: - Checkpoint
 
-    /// Saves all that has changed, the state of scenes included, each item beside the others, and waits for it, at most for `limit` of running time. Blocks
+    /// Saves all changed state, including that of scenes, concurrently. Waits at most `limit` of running time. Blocks
     /// the calling thread.
     ///
-    /// What is late goes on, and is not called a second time while it does.
+    /// A late save goes on, and is not started a second time meanwhile.
     ///
-    /// - Returns: what was not saved in time, and why not.
+    /// - Returns: The items not saved in time, each with the reason.
     func checkpoint(within limit: Duration) -> [PreservationFailure] {
         let (items, scenes) = state.withLock { ($0.items, $0.scenes) }
         return save(items + scenes.filter(\.isRestored), within: limit)
     }
 
-    /// The same for these items alone.
+    /// Saves these items alone, as `checkpoint(within:)` does.
     func save(_ items: [PreservedItem], within limit: Duration) -> [PreservationFailure] {
         guard !items.isEmpty else { return [] }
         let round = Round(count: items.count)
@@ -131,10 +133,11 @@ final class Preservation: Sendable {
         }
     }
 
-    /// The same by a point of running time, as `Heartbeat.running` tells it.
+    /// Saves all changed state by a deadline in running time, as given by `Heartbeat.running`.
     func checkpoint(by deadline: Duration) -> [PreservationFailure] { checkpoint(within: deadline - alarms.heartbeat.running) }
 
-    /// Has all stores let go of what a frozen process must not hold (C48). After the last checkpoint.
+    /// Releases from all stores the resources that a frozen process must not hold (C48). Call after the last
+    /// checkpoint.
     func relinquish() {
         let (items, ledger) = state.withLock { ($0.items + $0.scenes, $0.ledger) }
         for item in items { item.store.relinquish() }
@@ -146,7 +149,7 @@ final class Preservation: Sendable {
         case failed(any Error)
     }
 
-    /// A checkpoint of several items, and who waits for it.
+    /// A checkpoint of several items, with the thread that waits.
     private final class Round: Sendable {
         private struct State {
             var outcomes: [Outcome?]

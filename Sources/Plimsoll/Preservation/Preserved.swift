@@ -1,10 +1,10 @@
 import Synchronization
 
-/// State that is saved and restored, until `cancel()`. Dropping it does not cancel.
+/// A handle to state that is saved and restored until `cancel()`. Dropping the handle does not cancel.
 public final class Preserved: Sendable {
     private let item: PreservedItem
     private let remove: @Sendable (PreservedItem) -> Void
-    /// How it is restored now if the process has launched already.
+    /// Restores the state at once if the process has already launched.
     private let restoreNow: @Sendable (PreservedItem) -> RestoreOutcome.Result?
 
     init(
@@ -16,18 +16,19 @@ public final class Preserved: Sendable {
         self.remove = remove
     }
 
-    /// The name it is kept under.
+    /// The name of the state.
     public var name: String { item.name }
 
-    /// Takes note of a change, to be appended by the next checkpoint in the place of a whole snapshot.
+    /// Records a change. The next checkpoint appends the change instead of a whole snapshot.
     ///
-    /// A change may be applied at restore to a state that has it already, if it was recorded while the snapshot was taken: say "x is 5", not "add 5".
-    /// Without `apply` it has no effect, as the whole is saved anyway. Costs a lock and the copy of a reference.
+    /// A change recorded while the snapshot was taken may be applied at restore to a state that already contains the
+    /// change. Therefore changes must be idempotent: "x is 5", not "add 5". Without `apply` this method has no
+    /// effect, as the whole state is saved anyway. Costs a lock and the copy of a reference.
     public func record(_ delta: [UInt8]) { item.record(delta) }
 
-    /// Saves now what has changed. Blocks until it is on the medium; not for the cooperative pool.
+    /// Saves what has changed. Blocks until the data is on the medium; do not call on the cooperative pool.
     ///
-    /// - Throws: what the snapshot or the store throws; then the state saved before is still there.
+    /// - Throws: The error of the snapshot or the store. The state saved before is then still there.
     public func checkpoint() throws {
         guard !item.isWithin else {
             throw PreservationFailure(name: name, reason: "checkpoint() was called from within its own snapshot; call it elsewhere")
@@ -42,11 +43,11 @@ public final class Preserved: Sendable {
         if let failure = ending.failure { throw failure }
     }
 
-    /// Restores it now, unless that was done at launch or by an earlier call; `nil` then. Blocks for as long as reading takes.
+    /// Restores the state now; `nil` if that was done at launch or by an earlier call. Blocks while reading.
     @discardableResult
     public func restore() -> RestoreOutcome.Result? { restoreNow(item) }
 
-    /// It is neither saved nor restored any more once this has returned, and stays in the store as it is. Idempotent.
+    /// Stops saving and restoring once this method has returned. The store keeps the state unchanged. Idempotent.
     public func cancel() {
         remove(item)
         item.cancel()

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// One piece of preserved state: its closures, what has changed since it was saved, and whose turn it is to save it.
+/// One piece of preserved state: its closures, the changes since the last save, and the queue of savers.
 ///
-/// Whoever saves it does so alone; those who ask meanwhile are served together by one more turn, which sees what they saw. The lock guards the
-/// state below and is never held in a call of the application's or of the store's.
+/// Saves run one at a time. All requests made during a save share one further save, which covers their changes. The
+/// lock guards the state below, and is never held during a call of the application or the store.
 final class PreservedItem: Sendable {
     struct Closures: Sendable {
         var snapshot: @Sendable () throws -> [UInt8]
@@ -21,14 +21,14 @@ final class PreservedItem: Sendable {
         /// The thread that saves, or 0.
         var saver: UInt = 0
         var waiting: [Done] = []
-        /// Changes recorded since the last turn began.
+        /// The changes recorded since the last save began.
         var pending: [[UInt8]] = []
         var pendingBytes = 0
-        /// Whether the store lacks what changes could be added to.
+        /// True if the store holds no whole state that changes could be appended to.
         var needsWhole = true
-        /// Of the whole that the store holds, if nothing was added to it.
+        /// The hash of the whole state in the store; `nil` if changes were appended.
         var lastHash: Int?
-        /// Why what the store holds must be moved out of the way before anything is saved.
+        /// The reason to set aside the stored bytes before the next save.
         var asideReason: String?
 
         mutating func takePending() -> [[UInt8]] {
@@ -45,11 +45,11 @@ final class PreservedItem: Sendable {
 
     private enum Restoring { case notYet, running, done }
 
-    /// How the bytes of a snapshot lie in the store.
+    /// The format of a snapshot in the store.
     enum Form: Sendable {
-        /// After a header that names the version that wrote them.
+        /// With a header that names the version of the bytes.
         case versioned
-        /// As they are.
+        /// Without a header.
         case plain
     }
 
@@ -62,7 +62,8 @@ final class PreservedItem: Sendable {
     private let gate = CallGate()
     private let state: Mutex<State>
 
-    /// Changes of more bytes than this are dropped, and the whole is saved instead: an append of them would cost as much.
+    /// The most bytes of pending changes. Larger changes are dropped and the whole is saved: appending them would
+    /// cost as much.
     private static let mostPending = 1 << 20
 
     init(name: String, store: any StateStore, version: Int, form: Form = .versioned, closures: Closures, threads: HandlerThreads) {
@@ -75,22 +76,23 @@ final class PreservedItem: Sendable {
         state = Mutex(State(closures: closures))
     }
 
-    /// Nothing of the application's is called any more once this has returned; a call in progress is waited for, except from within it.
+    /// Ends all calls into the application. Waits for a call in progress, except from within that call.
     func cancel() {
         let closures = state.withLock { state in
             defer { state.closures = nil }
             return state.closures
         }
         gate.close()
-        // They may hold the last reference to something of the application's, which goes here, outside the lock.
+        // The closures may hold the last reference to an object of the application, which is released here, outside
+        // the lock.
         withExtendedLifetime(closures) {}
     }
 
     // MARK: - Restoring
 
-    /// Brings the state back, once; `nil` if that was done or is being done.
+    /// Restores the state once; `nil` if restoring is done or in progress.
     ///
-    /// - Parameter cleanStartReason: if not `nil`, what is kept is set aside instead.
+    /// - Parameter cleanStartReason: reason to set the stored bytes aside instead; `nil` to restore.
     func restore(cleanStartReason: String?) -> RestoreOutcome.Result? {
         let closures: Closures? = state.withLock { state in
             guard state.restoring == .notYet, let closures = state.closures else { return nil }
@@ -150,7 +152,7 @@ final class PreservedItem: Sendable {
             try store.setAside(name, reason: reason)
             return .cleanStart(reason: reason)
         } catch {
-            // It stays where it is, and is tried again before anything is written over it.
+            // The bytes stay in place. The next save tries again to set them aside before it overwrites them.
             state.withLock { $0.asideReason = reason }
             return .cleanStart(reason: "\(reason); it could not be set aside: \(error)")
         }
@@ -171,7 +173,8 @@ final class PreservedItem: Sendable {
         withExtendedLifetime(dropped) {}
     }
 
-    /// Saves what has changed; `done` is called once that is on the medium, or has failed, on this thread or another.
+    /// Saves what has changed. Calls `done` once the data is on the medium or the save has failed, on this thread or
+    /// another.
     func save(_ done: @escaping Done) {
         let begins = state.withLock { state in
             state.waiting.append(done)
@@ -181,10 +184,10 @@ final class PreservedItem: Sendable {
         if begins { takeTurn() }
     }
 
-    /// Whether there may be something to save: until then the store has all there is.
+    /// True once there may be changes to save. Before restoring, the store holds the whole state.
     var isRestored: Bool { state.withLock { $0.restoring == .done } }
 
-    /// Whether the calling thread is within the snapshot of this very item.
+    /// True if the calling thread is within the snapshot of this very item.
     var isWithin: Bool { state.withLock { $0.saver == Thread.current } }
 
     private func takeTurn() {

@@ -1,8 +1,8 @@
-/// What an item of preserved state wraps its bytes in before a store gets them.
+/// The format in which an item of preserved state passes bytes to a store.
 enum PreservedState {
     private static let magic: [UInt8] = Array("PSV1".utf8)
 
-    /// The whole, with the program's own version of it.
+    /// Returns the bytes with a header that holds the program's version.
     static func wrap(_ bytes: [UInt8], version: Int) -> [UInt8] {
         var wrapped: [UInt8] = []
         wrapped.reserveCapacity(8 + bytes.count)
@@ -12,13 +12,13 @@ enum PreservedState {
         return wrapped
     }
 
-    /// `nil` for what `wrap` has not made.
+    /// Returns the bytes and the version; `nil` for bytes that `wrap` has not made.
     static func unwrap(_ wrapped: [UInt8]) -> (bytes: [UInt8], version: Int)? {
         guard wrapped.count >= 8, wrapped.starts(with: magic) else { return nil }
         return (Array(wrapped[8...]), Int(number(wrapped, 4)))
     }
 
-    /// Changes made one after another, as one that is there or not.
+    /// Joins consecutive changes into one, which is stored as a whole or not at all.
     static func join(_ deltas: [[UInt8]]) -> [UInt8] {
         var joined: [UInt8] = []
         joined.reserveCapacity(deltas.reduce(0) { $0 + 4 + $1.count })
@@ -29,7 +29,7 @@ enum PreservedState {
         return joined
     }
 
-    /// `nil` for what `join` has not made.
+    /// Returns the changes; `nil` for bytes that `join` has not made.
     static func split(_ joined: [UInt8]) -> [[UInt8]]? {
         var deltas: [[UInt8]] = []
         var offset = 0
@@ -44,7 +44,8 @@ enum PreservedState {
         return deltas
     }
 
-    /// Tells states apart within this process: 64 bits, keyed anew in each process, so that no two that differ have one in common in practice.
+    /// Returns a hash that distinguishes states within this process. The hash has 64 bits and a new key in each
+    /// process, so no collisions occur in practice.
     static func hash(_ bytes: [UInt8]) -> Int {
         var hasher = Hasher()
         bytes.withUnsafeBytes { hasher.combine(bytes: $0) }

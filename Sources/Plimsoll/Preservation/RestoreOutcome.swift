@@ -1,57 +1,57 @@
-/// How the run before this one ended, as far as it could say (C24).
+/// The end of the previous run, as far as recorded (C24).
 public enum PreviousRun: String, Sendable, Hashable, CaseIterable {
-    /// There was none.
+    /// There was no previous run.
     case none
-    /// It terminated in good order.
+    /// The run terminated in good order.
     case clean
-    /// It ended without a word after it had come up: killed, crashed, or the machine went down.
+    /// The run ended without notice after it had come up: killed, crashed, or the machine went down.
     case crashed
-    /// It ended without a word before it had come up (T36).
+    /// The run ended without notice before it had come up (T36).
     case failedLaunch
-    /// Whoever runs the service ended it by hand, and said so.
+    /// An operator ended the run by hand, and left a mark.
     case killedByOperator
-    /// What it left cannot be read, or launches are not counted.
+    /// The record cannot be read, or launches are not counted.
     case unknown
 }
 
-/// What became of preserved state at launch (C42).
+/// The result of restoring preserved state at launch (C42).
 public struct RestoreOutcome: Sendable, Hashable {
-    /// What became of the state of one name.
+    /// The result for the state of one name.
     public enum Result: Sendable, Hashable {
-        /// It is as it was last saved.
+        /// The state is as last saved.
         case restored
-        /// Nothing was kept.
+        /// No state was stored.
         case none
-        /// What was kept is not used, for this reason, and lies aside.
+        /// The stored state is not used, for this reason, and was set aside.
         case cleanStart(reason: String)
     }
 
-    /// How the run before this one ended.
+    /// The end of the previous run.
     public var previousRun: PreviousRun
-    /// Why nothing at all was restored; `nil` if that was not decided for all.
+    /// The reason for restoring no state at all; `nil` if each state was restored separately.
     public var cleanStartReason: String?
-    /// What became of each name, in the order in which they were registered.
+    /// The result for each name, in the order of registration.
     public var items: [Item]
-    /// What went wrong besides, without keeping the process from launching.
+    /// Other problems, which did not keep the process from launching.
     public var problems: [String]
 
-    /// One name.
+    /// The result for one name.
     public struct Item: Sendable, Hashable {
         /// The name given to `preserve`.
         public var name: String
-        /// What became of it.
+        /// The result for that name.
         public var result: Result
     }
 
-    /// What became of `name`; `nil` if nothing of that name is preserved.
+    /// Returns the result for `name`; `nil` if no state of that name is preserved.
     public subscript(name: String) -> Result? { items.last { $0.name == name }?.result }
 }
 
-/// State that was not saved when it should have been.
+/// State that was not saved when required.
 public struct PreservationFailure: Error, Sendable, Hashable, CustomStringConvertible {
     /// The name given to `preserve`.
     public var name: String
-    /// Why it was not saved, and what holds instead.
+    /// The reason why the state was not saved, and the state in force instead.
     public var reason: String
 
     public var description: String { "the state \"\(name)\" was not saved: \(reason)" }

@@ -1,12 +1,14 @@
-/// How a state lies in a file: a header, a record with the whole, and a record for each change appended since.
+/// The layout of a state in a file: a header, a record with the whole state, and a record for each change appended
+/// since.
 ///
-/// All numbers are little-endian. Header: magic (8 bytes), version (4), checksum of the other 20 bytes (4), a random number (8). Record: marker (4),
-/// checksum of the rest of the record's header, of the file's random number and of the record's offset (4), length (8), checksum of the bytes (4),
-/// number (4), the bytes. Random number and offset make that no bytes inside a record pass for a record, though they be those of a state file.
+/// All numbers are little-endian. Header: magic (8 bytes), version (4), checksum of the other 20 bytes (4), a random
+/// number (8). Record: marker (4), checksum of the rest of the record's header, of the file's random number and of
+/// the record's offset (4), length (8), checksum of the bytes (4), number (4), the bytes. The random number and the
+/// offset prevent bytes inside a record from passing for a record, even if they come from a state file.
 ///
-/// One file, so that replacing the whole replaces the changes with it, in one rename.
+/// The state is one file, so that a single rename replaces the whole state together with the changes.
 package struct StateFile: Equatable {
-    /// The version this code writes, and the newest that it reads.
+    /// The version this code writes, and the newest that this code reads.
     package static let version: UInt32 = 1
     package static let headerLength = 24, recordHeaderLength = 24
     private static let magic: [UInt8] = Array("PLMSTATE".utf8)
@@ -14,17 +16,17 @@ package struct StateFile: Equatable {
 
     /// The file's random number.
     package var nonce: UInt64
-    /// Where the bytes of the records lie: the whole, then the changes.
+    /// The byte ranges of the records: the whole state, then the changes.
     package var records: [Range<Int>] = []
-    /// Where the last whole record ends. What lies behind is what an interrupted append left.
+    /// The end of the last complete record. Bytes after the end are the rest of an interrupted append.
     package var end = 0
 
-    /// Bytes of the changes, with their headers.
+    /// Total bytes of the changes, including their headers.
     package var journalLength: Int { end - (records.first?.upperBound ?? end) }
 
     // MARK: - Writing
 
-    /// The first bytes of a file.
+    /// Returns the header of a file.
     package static func header(nonce: UInt64, version: UInt32 = Self.version) -> [UInt8] {
         var sum = CRC32C()
         magic.withUnsafeBytes { sum.add($0) }
@@ -33,7 +35,7 @@ package struct StateFile: Equatable {
         return magic + bytes(version) + bytes(sum.value) + bytes(nonce)
     }
 
-    /// What stands before the bytes of the record of that number, `offset` bytes from the start of the file.
+    /// Returns the header of the record with that number, to be placed `offset` bytes from the start of the file.
     package static func recordHeader(_ payload: [UInt8], number: UInt32, at offset: Int, nonce: UInt64) -> [UInt8] {
         let rest = bytes(UInt64(payload.count)) + bytes(CRC32C.checksum(payload)) + bytes(number)
         return bytes(marker) + bytes(headerChecksum(rest[...], at: offset, nonce: nonce)) + rest
@@ -51,14 +53,16 @@ package struct StateFile: Equatable {
 
     // MARK: - Reading
 
-    /// Why a file holds no state to be used.
+    /// The reason why a file holds no usable state.
     package struct Damage: Error, Hashable, CustomStringConvertible {
         package var description: String
         package init(description: String) { self.description = description }
     }
 
-    /// Finds the records of a file. A last record that an interrupted append left incomplete does not count; anything else that is not as it was
-    /// written is damage.
+    /// Finds the records of a file.
+    ///
+    /// Ignores a last record that an interrupted append left incomplete. Any other difference from what was written
+    /// is damage.
     ///
     /// - Complexity: O(n).
     package init(parsing file: [UInt8]) throws(Damage) {
@@ -115,7 +119,8 @@ package struct StateFile: Equatable {
         return number(file, offset + 4) == headerChecksum(file[(offset + 8)..<(offset + recordHeaderLength)], at: offset, nonce: nonce)
     }
 
-    /// Whether a record begins further on: then what is wrong at `offset` was whole once, since only one append is under way at a time.
+    /// Returns true if a record begins after `offset`. Then the record at `offset` was once complete, since only one
+    /// append is under way at a time.
     private static func hasRecord(_ file: [UInt8], after offset: Int, nonce: UInt64) -> Bool {
         guard file.count - recordHeaderLength > offset else { return false }
         return (offset + 1...file.count - recordHeaderLength).contains { hasHeader(file, at: $0, nonce: nonce) }

@@ -1,81 +1,84 @@
-/// Where state is kept from one run of a process to the next: bytes by name.
+/// A store that keeps state from one run of a process to the next: bytes by name.
 ///
-/// Three requirements make a store; the others have defaults made of these. All may be called from any thread, and may block for as long as the
-/// medium takes.
+/// Three requirements make a store; the others have default implementations built on these. All methods may be called
+/// from any thread, and may block for as long as the medium takes.
 public protocol StateStore: Sendable {
-    /// Puts `bytes` in the place of what is kept under `name`. Afterwards they survive the end of the process; after an error, and whenever the
-    /// process is killed meanwhile, either the old bytes are there or the new ones, never a mixture.
+    /// Replaces the bytes under `name` with `bytes`, which survive the end of the process.
+    ///
+    /// The write is atomic: after an error or a kill, the store holds either the old bytes or the new ones, never a
+    /// mixture.
     func write(_ name: String, _ bytes: [UInt8]) throws
 
-    /// The bytes last written under `name`, without what was appended since; `nil` if there are none, or none that are whole.
+    /// Returns the bytes last written under `name`, without appended changes; `nil` if there are none, or none
+    /// intact.
     func read(_ name: String) throws -> [UInt8]?
 
-    /// Forgets what is kept under `name`. Nothing kept is no error.
+    /// Removes the state under `name`. Not an error if there is none.
     func remove(_ name: String) throws
 
-    /// Adds a change to what was last written under `name`, with the same promise as `write`.
+    /// Appends a change to the bytes last written under `name`, with the same promise as `write`.
     ///
-    /// - Returns: false if nothing was added since the whole should be written instead: there is none yet, the changes have outgrown it, or the store
-    ///   takes no changes (the default).
+    /// - Returns: False if the change was not appended and the whole should be written instead. Either there is no
+    ///   whole yet, the changes have outgrown it, or the store takes no changes (the default).
     func append(_ delta: [UInt8], to name: String) throws -> Bool
 
-    /// What is kept under `name`, with the changes added to it, or why it cannot be used.
+    /// Returns the state under `name` with the changes appended, or the reason why the state cannot be used.
     func load(_ name: String) throws -> StoredState
 
-    /// Moves what is kept under `name` out of the way, so that somebody can look at it and `load` finds nothing.
+    /// Moves the state under `name` out of the way for later inspection. Afterwards `load` finds no state.
     func setAside(_ name: String, reason: String) throws
 
-    /// Leaves a mark that whoever runs the service ends it by hand, and wants the next run to start clean.
+    /// Leaves a mark that the operator ends this run by hand, so that the next run starts clean.
     func markKilledByOperator() throws
 
-    /// Whether that mark is there.
+    /// Returns true if that mark is present.
     func isMarkedKilledByOperator() throws -> Bool
 
-    /// Takes that mark away.
+    /// Removes that mark.
     func clearKilledByOperatorMark() throws
 
-    /// Lets go of locks and whatever else must not be held by a process that is frozen (C48). The next call takes them again.
+    /// Releases locks and other resources that a frozen process must not hold (C48). The next call reacquires them.
     func relinquish()
 }
 
-/// What a store keeps under a name.
+/// The state that a store holds under a name.
 public enum StoredState: Sendable, Hashable {
-    /// Nothing.
+    /// No state.
     case absent
-    /// Something that cannot be used and was moved out of the way for this reason: cut short, damaged, written by a newer version.
+    /// The state could not be used and was set aside for this reason: cut short, damaged, written by a newer version.
     case setAside(reason: String)
     /// The bytes last written, and the changes appended since, oldest first.
     case state(base: [UInt8], deltas: [[UInt8]])
 }
 
 extension StateStore {
-    /// Takes no changes: the whole is written each time.
+    /// Takes no changes: the whole state is written each time.
     public func append(_ delta: [UInt8], to name: String) throws -> Bool { false }
 
-    /// What `read` reads.
+    /// Returns the bytes of `read`, without changes.
     public func load(_ name: String) throws -> StoredState { try read(name).map { .state(base: $0, deltas: []) } ?? .absent }
 
-    /// Keeps a copy under `name` followed by `.aside`, in the place of an earlier one.
+    /// Keeps a copy under `name` followed by `.aside`, and replaces an earlier copy.
     public func setAside(_ name: String, reason: String) throws {
         guard let bytes = try read(name) else { return }
         try write(name + ".aside", bytes)
         try remove(name)
     }
 
-    /// Kept like any state.
+    /// Stores the mark like any state.
     public func markKilledByOperator() throws { try write(StateName.killedByOperator, []) }
 
-    /// Read like any state.
+    /// Reads the mark like any state.
     public func isMarkedKilledByOperator() throws -> Bool { try read(StateName.killedByOperator) != nil }
 
-    /// Removed like any state.
+    /// Removes the mark like any state.
     public func clearKilledByOperatorMark() throws { try remove(StateName.killedByOperator) }
 
-    /// Holds nothing.
+    /// Does nothing: the default store holds no resources.
     public func relinquish() {}
 }
 
-/// The names that this package keeps its own state under.
+/// The names of this package's own state.
 enum StateName {
     static let killedByOperator = "plimsoll.killed-by-operator"
     static let launches = "plimsoll.launches"

@@ -1,27 +1,28 @@
 /// A number of bytes of memory.
 ///
-/// Arithmetic saturates at the ends of `Int` instead of trapping: a nonsense number from outside must not stop a service.
+/// Arithmetic saturates at the ends of `Int` instead of trapping: an invalid number from outside must not stop a
+/// service.
 public struct ByteCount: Sendable, Hashable, Codable {
-    /// The number, in bytes.
+    /// The number of bytes.
     public var bytes: Int
 
-    /// A number of bytes.
+    /// Creates a number of bytes.
     @inlinable
     public init(_ bytes: Int) { self.bytes = bytes }
 
-    /// `count` bytes.
+    /// Returns `count` bytes.
     @inlinable
     public static func bytes(_ count: Int) -> ByteCount { ByteCount(count) }
-    /// `count` times 1024 bytes.
+    /// Returns `count` times 1024 bytes.
     public static func kibibytes(_ count: Int) -> ByteCount { scaled(count, by: 10) }
-    /// `count` times 1024² bytes.
+    /// Returns `count` times 1024² bytes.
     public static func mebibytes(_ count: Int) -> ByteCount { scaled(count, by: 20) }
-    /// `count` times 1024³ bytes.
+    /// Returns `count` times 1024³ bytes.
     public static func gibibytes(_ count: Int) -> ByteCount { scaled(count, by: 30) }
 
     /// No bytes.
     public static let zero = ByteCount(0)
-    /// More than any machine has: stands for "no limit" where a number is needed.
+    /// More bytes than any machine has: stands for "no limit" where a number is needed.
     public static let max = ByteCount(Int.max)
 
     private static func scaled(_ count: Int, by shift: Int) -> ByteCount {
@@ -47,7 +48,7 @@ extension ByteCount: Comparable, AdditiveArithmetic, ExpressibleByIntegerLiteral
         return ByteCount(overflow ? (right.bytes < 0 ? Int.max : Int.min) : difference)
     }
 
-    /// This many bytes times `factor`, rounded towards zero, saturating.
+    /// Returns the number times `factor`, rounded towards zero, saturating.
     public static func * (left: ByteCount, factor: Double) -> ByteCount {
         let product = Double(left.bytes) * factor
         guard product.isFinite else { return product == -.infinity ? ByteCount(Int.min) : .max }
@@ -58,7 +59,8 @@ extension ByteCount: Comparable, AdditiveArithmetic, ExpressibleByIntegerLiteral
 }
 
 extension ByteCount: CustomStringConvertible, LosslessStringConvertible {
-    /// In the largest binary unit that leaves at least one, with one decimal below ten: `"512 B"`, `"1.5 MiB"`, `"23 GiB"`.
+    /// The number in the largest binary unit that leaves at least one, with one decimal below ten: `"512 B"`, `"1.5
+    /// MiB"`, `"23 GiB"`.
     public var description: String {
         let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
         var magnitude = Double(bytes.magnitude)
@@ -73,7 +75,8 @@ extension ByteCount: CustomStringConvertible, LosslessStringConvertible {
         return "\(sign)\(number) \(units[unit])"
     }
 
-    /// Reads `"512"`, `"512M"`, `"512MiB"`, `"1.5 G"`; units are powers of 1024, in either case. `nil` for anything else, negative numbers included.
+    /// Parses `"512"`, `"512M"`, `"512MiB"`, `"1.5 G"`; units are powers of 1024, in either case. Returns `nil` for
+    /// anything else, negative numbers included.
     public init?(_ text: String) {
         let compact = text.filter { $0 != " " }
         let number = compact.prefix { $0.isNumber || $0 == "." }

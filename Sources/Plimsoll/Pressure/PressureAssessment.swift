@@ -1,36 +1,38 @@
-/// What a reading means.
+/// The judgement of a reading.
 public struct PressureAssessment: Sendable, Hashable, Codable {
-    /// When the reading was taken.
+    /// Time of the reading.
     public var at: Duration
     /// The level in force: rises at once, falls one step at a time after a hold.
     public var level: PressureLevel
-    /// What this reading alone says. Destructive steps need it, not the held level.
+    /// Level that this reading alone supports. Destructive steps need this level, not the held one.
     public var observed: PressureLevel
-    /// The level that readings support now: rises at once, falls as soon as a reading is clear of its line. What is done and undone without harm follows it.
+    /// Level that readings support now: rises at once, falls as soon as a reading is clear of its line. Harmless,
+    /// reversible steps follow this level.
     public var present: PressureLevel
-    /// When `level` falls a step if readings are clear of its line from now on; sooner if they leave more free than this one. `nil` while this reading itself
-    /// supports the level, and at `normal`.
+    /// Time at which `level` falls a step if readings stay clear of its line; sooner if they leave more free than this
+    /// one. `nil` while this reading itself supports the level, and at `normal`.
     public var heldUntil: Duration?
-    /// The evidence that last supported a level that is held; `nil` as `heldUntil`.
+    /// Evidence that last supported a held level; `nil` whenever `heldUntil` is.
     public var heldFor: PressureEvidence?
-    /// Bytes to free to be back above the warning margin with a reserve for the growth seen; zero when there is nothing to free.
+    /// Bytes to free to be back above the warning margin with a reserve for the growth seen; zero when nothing need be
+    /// freed.
     public var shortfall: ByteCount
-    /// Bytes that caches may still take before the line is met; zero at or past it. `nil` where no limit is known.
+    /// Bytes that caches may still take before the line is met; zero at or past the line. `nil` if no limit is known.
     public var room: ByteCount?
     /// Time until the limit at the present growth; `nil` when not growing or without a limit.
     public var timeLeft: Duration?
-    /// Growth of what cannot be reclaimed that lasts, or of which nothing says that it will end, in bytes a second; never negative.
+    /// Growth of unreclaimable memory that lasts, or that may last, in bytes a second; never negative.
     public var growth: ByteCount
-    /// The same within about 50 ms, usual bursts included.
+    /// Growth of unreclaimable memory within about 50 ms, usual bursts included, in bytes a second.
     public var surge: ByteCount
-    /// The largest burst of late: how far what cannot be reclaimed rose within a second. So much is kept free for the next.
+    /// Largest recent burst: the rise of unreclaimable memory within a second. As much is kept free for the next burst.
     public var burst: ByteCount
     /// Share of about the last ten seconds in which at least one task stalled on memory, in `0...1`.
     public var stallShare: Double
-    /// Why `observed` is what it is.
+    /// Reasons for `observed`.
     public var evidence: PressureEvidence
 
-    /// An assessment; calm unless said otherwise.
+    /// Creates an assessment; calm by default.
     public init(
         at: Duration, level: PressureLevel = .normal, observed: PressureLevel? = nil, present: PressureLevel? = nil, shortfall: ByteCount = .zero,
         room: ByteCount? = nil, timeLeft: Duration? = nil, growth: ByteCount = .zero, surge: ByteCount? = nil, burst: ByteCount = .zero,

@@ -1,43 +1,46 @@
 /// Turns readings into assessments. A value: no clock, no lock, no kernel.
 ///
-/// Four kinds of evidence are fused, headroom first (see `PressureEvidence`): in 12 of 12 measured kills of an
-/// anonymous ramp without swap no stall signal fired at all, so stall only speaks of sustained trouble.
+/// Four kinds of evidence are fused, headroom first (see `PressureEvidence`). In 12 of 12 measured kills of an
+/// anonymous ramp without swap no stall signal fired at all, so stall only indicates sustained trouble.
 public struct PressureAssessor: Sendable {
     /// The numbers in use.
     public let thresholds: PressureThresholds
 
     private var level = PressureLevel.normal
     private var present = PressureLevel.normal
-    /// When a reading last supported the level in force, and when one last showed less available than caches leave free.
+    /// Time of the last reading that supported the level in force, and of the last one with less available than caches
+    /// leave free.
     private var lastSupported = Duration.zero, lastTight = Duration.zero
-    /// The evidence that last supported the level in force.
+    /// Evidence that last supported the level in force.
     private var support = PressureEvidence()
     private var previous: PressureReading?
     private var surge = GrowthMeter()
     private var burst: BurstMeter
     private var stall = StallMeter()
 
-    /// An assessor that has seen nothing.
+    /// Creates an assessor without history.
     public init(thresholds: PressureThresholds = .standard) {
         self.thresholds = thresholds
         burst = BurstMeter(halfLife: thresholds.burstHalfLife)
     }
 
-    /// A gap this long means that the process was frozen or the machine slept: rates over it mean nothing.
+    /// Gap after which rates mean nothing: the process was frozen or the machine slept.
     static let longestGap = Duration.seconds(30)
 
-    /// Purges free, and caches keep free, this factor more than it takes for a level to fall. Without it a service whose caches fill its memory
-    /// settles between the lines of fall and rise, at warning for good: a heap that replaces entries of many sizes grows a little all the time.
+    /// Factor above the fall line up to which purges free memory and caches keep memory free. Without this clearance, a
+    /// service whose caches fill its memory settles between the lines of fall and rise, at warning for good. A heap
+    /// that replaces entries of many sizes grows a little all the time.
     static let clearance = 1.15
 
-    /// Judges `reading`. Readings come in order of time; one out of order is judged without its history.
+    /// Judges `reading`. Pass readings in order of time; one out of order is judged without history.
     public mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
         surge.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         burst.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         stall.add(reading.stall?.some, at: reading.at)
 
-        // A burst larger than those of late is growth that may last; of others only what outlasts them is.
+        // A burst larger than the recent ones is growth that may last; of a usual burst only the growth afterwards
+        // counts.
         let growth = burst.isUnusual ? max(surge.perSecond, burst.lasting.perSecond) : burst.lasting.perSecond
         var result = PressureAssessment(at: reading.at, growth: growth, surge: surge.perSecond, burst: burst.usual, stallShare: stall.share)
         observe(reading, into: &result)
@@ -60,7 +63,7 @@ public struct PressureAssessor: Sendable {
         }
     }
 
-    /// What this reading alone says.
+    /// Judges this reading alone.
     private func observe(_ reading: PressureReading, into result: inout PressureAssessment) {
         func raise(to level: PressureLevel, because evidence: PressureEvidence) {
             result.observed = max(result.observed, level)
@@ -84,7 +87,8 @@ public struct PressureAssessor: Sendable {
             let timeLeft = Duration.seconds(Double(max(available, .zero).bytes) / Double(result.growth.bytes))
             result.timeLeft = timeLeft
             if available < thresholds.growthFloor.below(limit) {
-                // Of growth that has not lasted nothing says yet that it will: memory is released, but work goes on while the margin is whole.
+                // Growth that has not lasted may still end. Release memory, but let work go on while the margin is
+                // whole.
                 let lasting = Duration.seconds(Double(max(available, .zero).bytes) / Double(max(1, burst.lasting.perSecond.bytes)))
                 if timeLeft < thresholds.criticalTimeLeft, short || lasting < thresholds.criticalTimeLeft {
                     raise(to: .critical, because: .growth)
@@ -103,10 +107,11 @@ public struct PressureAssessor: Sendable {
             if let before = previous?.limit, limit < before { raise(to: .warning, because: .limitLowered) }
         }
 
-        // Free enough to be well clear of the line where the level falls, and what the growth seen takes meanwhile:
-        // a purge of 256 MiB was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
+        // Free enough to be well clear of the line where the level falls, plus the growth meanwhile: a purge of 256 MiB
+        // was measured at 31 to 40 ms, a first trim of the heap at 10 to 100 ms.
         let line = line(below: limit)
-        // In a usual burst, or before one: what is still to come of it, above the margin. Its end gives back the rest.
+        // In or before a usual burst: keep the rest of the burst free, above the margin. The end of the burst frees the
+        // other memory.
         let toCome = min(burst.toCome, limit * thresholds.burstReserve), forBursts = warningMargin * Self.burstClearance + toCome
         if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             let isUsual = !burst.isUnusual && burst.rise > burst.usual * 0.25
@@ -116,13 +121,14 @@ public struct PressureAssessor: Sendable {
         result.room = max(.zero, available - max(line, forBursts))
     }
 
-    /// What caches leave free of a limit.
+    /// Returns the memory that caches leave free of a limit.
     private func line(below limit: ByteCount) -> ByteCount { thresholds.warningMargin.below(limit) * (thresholds.fallFactor * Self.clearance) }
 
-    /// At the height of a usual burst this many times the warning margin is free, so that no level rises.
+    /// Factor of the warning margin that stays free at the height of a usual burst, so that no level rises.
     static let burstClearance = 1.1
 
-    /// Up at once; down one step when the lower line has held: soon where as much is free as caches leave.
+    /// Raises the level at once. Lowers the level one step when the lower line has held: soon if as much is free as
+    /// caches leave.
     private mutating func hold(_ reading: PressureReading, into result: inout PressureAssessment) {
         present = max(present, result.observed)
         while present > result.observed, isClear(of: present, reading) { present = present.below }
@@ -130,7 +136,8 @@ public struct PressureAssessor: Sendable {
 
         if result.observed >= level || !isClear(of: level, reading) { lastSupported = reading.at }
         if let limit = reading.limit, let available = reading.available, available < line(below: limit) { lastTight = reading.at }
-        // Stall and announcements know no bytes, so no reading of bytes says that they are over; who announced a level can take it back.
+        // Stall and announcements involve no bytes, so no reading of bytes ends them. The sender of an announcement can
+        // take it back.
         if result.observed >= level { support = result.evidence }
         if reading.announced == .normal { support.remove(.announced) }
         if result.observed > level {
@@ -145,7 +152,8 @@ public struct PressureAssessor: Sendable {
         if level > result.observed { (result.heldUntil, result.heldFor) = (earliestFall(by: reading), support) }
     }
 
-    /// When the level in force falls a step if readings are clear of its line from `reading` on, and leave no more free.
+    /// Returns the time at which the level falls a step if readings are clear of its line from `reading` on, and leave
+    /// no more free.
     private func earliestFall(by reading: PressureReading) -> Duration {
         let late = lastSupported + thresholds.fallHold
         guard support.isDisjoint(with: .withoutBytes), level > present, lastTight < reading.at || thresholds.recoveryHold == .zero else {
@@ -154,7 +162,7 @@ public struct PressureAssessor: Sendable {
         return min(late, max(lastSupported + thresholds.recoveryHold, lastTight + thresholds.recoveryHold))
     }
 
-    /// Whether `reading` lies beyond the lower line at which `level` may fall.
+    /// Returns true if `reading` lies beyond the lower line at which `level` may fall.
     private func isClear(of level: PressureLevel, _ reading: PressureReading) -> Bool {
         guard level > .normal else { return true }
         if stall.share >= thresholds.stallWarning / thresholds.fallFactor { return false }
@@ -164,17 +172,18 @@ public struct PressureAssessor: Sendable {
     }
 }
 
-/// Growth of what cannot be reclaimed, less what registered caches added themselves.
+/// Growth of unreclaimable memory, less the growth of registered caches.
 struct GrowthMeter: Sendable {
     private var last: (pinned: ByteCount, charged: ByteCount, at: Duration)?
     private var rate = 0.0
 
-    /// Bytes a second, never negative.
+    /// Growth in bytes a second, never negative.
     var perSecond: ByteCount { ByteCount(rate < 1 ? 0 : Int(min(rate, 1e15))) }
 
     private let smoothing: Double
 
-    /// - Parameter smoothing: over about how many seconds; with 0.05 a kernel's per-processor batches are not taken for a burst.
+    /// - Parameter smoothing: time constant in seconds; with 0.05 the kernel's per-processor batches do not pass for a
+    ///   burst.
     init(smoothing: Double = 0.05) { self.smoothing = smoothing }
 
     mutating func add(pinned: ByteCount?, charged: ByteCount, at: Duration) {
@@ -188,7 +197,8 @@ struct GrowthMeter: Sendable {
         }
         let seconds = (at - last.at).inSeconds
         guard seconds > 0 else { return }
-        // Only what caches took: what they give back need not have reached the kernel, and would look like growth.
+        // Subtract only the growth of caches. Memory that they release need not have reached the kernel, and would look
+        // like growth.
         let own = max(.zero, charged - last.charged)
         let present = Double((pinned - last.pinned - own).bytes) / seconds
         rate = max(0, rate + (present - rate) * (seconds / (smoothing + seconds)))
@@ -196,10 +206,10 @@ struct GrowthMeter: Sendable {
     }
 }
 
-/// Share of time stalled, smoothed over about ten seconds, from the ever-growing total.
+/// Share of time stalled, smoothed over about ten seconds, from the monotonic total.
 struct StallMeter: Sendable {
     private var last: (total: Duration, at: Duration)?
-    /// In `0...1`.
+    /// Share of time stalled, in `0...1`.
     private(set) var share = 0.0
 
     private static let smoothing = 10.0
@@ -210,12 +220,12 @@ struct StallMeter: Sendable {
             share = 0
             return
         }
-        // A total that falls belongs to a group made anew (K12).
+        // A total that falls belongs to a new group (K12).
         guard let last, total >= last.total else {
             self.last = (total, at)
             return
         }
-        // The kernel's file is read about once a second (K6): the same total sooner is the same look at it, not a calm spell.
+        // The kernel's file is read about once a second (K6). The same total sooner is the same read, not a calm spell.
         let seconds = (at - last.at).inSeconds
         guard seconds > 0, total != last.total || seconds >= 2 else { return }
         let present = min(1, (total - last.total).inSeconds / seconds)

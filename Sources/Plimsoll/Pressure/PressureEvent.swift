@@ -1,6 +1,7 @@
-/// A change of level, as observers hear of it.
+/// A change of level, as delivered to observers.
 public struct PressureEvent: Sendable, Hashable {
-    /// The same on every route by which this event travels, so that no work is done twice (C78). Grows by one an event.
+    /// Identifier of the event, the same on every route, so that no work is done twice (C78). Grows by one with each
+    /// event.
     public var id: UInt64
     /// The level now in force.
     public var level: PressureLevel
@@ -8,10 +9,10 @@ public struct PressureEvent: Sendable, Hashable {
     public var previous: PressureLevel
     /// Bytes to free to be clear of the line; zero if nothing need be freed.
     public var shortfall: Int
-    /// Time until the limit at the present growth; `nil` if it isn't coming nearer.
+    /// Time until the limit at the present growth; `nil` if the limit isn't coming nearer.
     public var timeLeft: Duration?
-    /// Why.
+    /// Reasons for the level.
     public var evidence: PressureEvidence
-    /// Whether somebody asked to pretend: everything is done for real, but nothing is terminated.
+    /// True for a simulation: everything is done for real, but nothing is terminated.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 }

@@ -1,8 +1,8 @@
-/// Which kinds of evidence made a level.
+/// The kinds of evidence for a level.
 public struct PressureEvidence: OptionSet, Sendable, Hashable, Codable {
     public let rawValue: UInt8
 
-    /// From its bits, as recorded.
+    /// Creates evidence from recorded bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// Little is left below the limit.
@@ -15,17 +15,17 @@ public struct PressureEvidence: OptionSet, Sendable, Hashable, Codable {
     public static let limitEvents = PressureEvidence(rawValue: 1 << 3)
     /// The limit was lowered since the last reading.
     public static let limitLowered = PressureEvidence(rawValue: 1 << 4)
-    /// The service manager or another trusted sender said so.
+    /// The service manager or another trusted sender announced the level.
     public static let announced = PressureEvidence(rawValue: 1 << 5)
-    /// Somebody asked to pretend.
+    /// A caller started a simulation.
     public static let simulated = PressureEvidence(rawValue: 1 << 6)
 
-    // Made once: a literal of several kinds is an array first, and the path that frees memory takes none.
-    /// Kinds that know how many bytes are short.
+    // Made once: a literal of several kinds first makes an array, and the path that frees memory must not allocate.
+    /// Kinds with a number of bytes that are short.
     static let ofBytes: PressureEvidence = [.headroom, .growth]
-    /// Kinds that no number of bytes makes or ends.
+    /// Kinds that no number of bytes starts or ends.
     static let withoutBytes: PressureEvidence = [.stall, .announced, .simulated]
-    /// Kinds that know a level but no bytes.
+    /// Kinds with a level but no number of bytes.
     static let ofLevel: PressureEvidence = [.announced, .simulated]
 
     private static let names: [(PressureEvidence, String)] = [

@@ -1,10 +1,10 @@
-/// How short memory is.
+/// The shortage of memory.
 public enum PressureLevel: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
-    /// Nothing to do. Never a reason to purge (Nuke#392).
+    /// No shortage. Never a reason to purge (Nuke#392).
     case normal
-    /// Give back what is cheap to rebuild.
+    /// Release contents that are cheap to rebuild.
     case warning
-    /// The next seconds decide: give back what can be given.
+    /// The next seconds decide: release as much as possible.
     case critical
 
     public static func < (left: PressureLevel, right: PressureLevel) -> Bool { left.rawValue < right.rawValue }

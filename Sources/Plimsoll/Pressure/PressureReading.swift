@@ -1,18 +1,20 @@
-/// What was seen at one instant: numbers only, no judgement.
+/// The memory state at one instant: numbers only, no judgement.
 ///
 /// A reading is a plain value without storage of its own, so taking, copying and comparing one allocates nothing.
 public struct PressureReading: Sendable, Hashable, Codable {
-    /// When it was taken, on the clock of whoever took it. Only differences mean anything.
+    /// Time of the reading, on the source's clock. Only differences mean anything.
     public var at: Duration
-    /// Where the tightest limit sits.
+    /// Kind of the tightest limit.
     public var boundary: Boundary
     /// The tightest limit on the path to the root; `nil` where none is known.
     public var limit: ByteCount?
-    /// What is charged where that limit sits, page cache and neighbours included (`memory.current`, `memory.usage_in_bytes`).
+    /// Memory charged at the level of that limit, page cache and neighbours included (`memory.current`,
+    /// `memory.usage_in_bytes`).
     public var usage: ByteCount
-    /// `usage` less `inactive_file`: the number orchestrators evict on.
+    /// `usage` less `inactive_file`: the number by which orchestrators evict.
     public var workingSet: ByteCount
-    /// What can still be allocated below the limit: clean page cache counts as free, tmpfs does not. `nil` without a limit.
+    /// Memory that can still be allocated below the limit: clean page cache counts as free, tmpfs does not. `nil`
+    /// without a limit.
     public var available: ByteCount?
     /// This process's resident set (`/proc/self/statm`).
     public var resident: ByteCount
@@ -20,21 +22,23 @@ public struct PressureReading: Sendable, Hashable, Codable {
     public var stall: StallTotals?
     /// Event counts since the group was made; `nil` where the kernel keeps none.
     public var events: EventCounts?
-    /// What registered caches hold by their own count: growth that is theirs stops at the line by itself and is no danger.
+    /// Bytes that registered caches hold by their own accounting. Their growth stops at the line by itself and is no
+    /// danger.
     public var charged: ByteCount
-    /// What registered holders of volatile memory have mapped by their own count. Part of `usage`, and of `available` as far as the kernel may take it.
+    /// Bytes that registered volatile purgeables have mapped by their own accounting. Part of `usage`, and of
+    /// `available` as far as the kernel may take them.
     public var volatile: ByteCount
-    /// Volatile memory that the kernel has taken since the group was made, whoever's it was; only ever grows (`pglazyfreed` in `memory.stat`,
-    /// in bytes). `nil` where it is not counted, as on version 1.
+    /// Volatile memory of any process that the kernel has taken since the group was made; only ever grows
+    /// (`pglazyfreed` in `memory.stat`, in bytes). `nil` where the kernel does not count it, as on version 1.
     public var lazyFreed: ByteCount?
-    /// What is put to no use where a group has a limit, at the level that has least of it; `nil` without a limit.
+    /// Idle memory at the level of a group's limit that has least of it; `nil` without a limit.
     public var idle: IdleMemory?
-    /// The same of the machine as a whole; `nil` where it can't be read.
+    /// Idle memory of the machine as a whole; `nil` if unreadable.
     public var machineIdle: IdleMemory?
-    /// What a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for nothing.
+    /// Level that a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for none.
     public var announced: PressureLevel?
 
-    /// A reading; what is not given is unknown or zero.
+    /// Creates a reading; omitted values are unknown or zero.
     public init(
         at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero, workingSet: ByteCount? = nil,
         available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
@@ -58,23 +62,24 @@ public struct PressureReading: Sendable, Hashable, Codable {
         self.announced = announced
     }
 
-    /// What cannot be reclaimed under the limit: `limit` less `available`.
+    /// Memory that cannot be reclaimed under the limit: `limit` less `available`.
     public var pinned: ByteCount? {
         guard let limit, let available else { return nil }
         return limit - available
     }
 
-    /// Memory that is put to no use at one place.
+    /// Idle memory at one place.
     public struct IdleMemory: Sendable, Hashable, Codable {
-        /// The limit there, or the machine's memory.
+        /// The limit at that place, or the machine's memory.
         public var total: ByteCount
-        /// What can be taken from nobody: `total` less what is used, or `MemFree`.
+        /// Memory that no process uses: `total` less the used memory, or `MemFree`.
         public var free: ByteCount
-        /// Page cache that was not used lately, and volatile pages: both stand on the list of inactive file pages (`inactive_file` in `memory.stat`,
-        /// `Inactive(file)` in `/proc/meminfo`), from which the kernel takes first.
+        /// Page cache that was not used lately, and volatile pages. Both stand on the list of inactive file pages
+        /// (`inactive_file` in `memory.stat`, `Inactive(file)` in `/proc/meminfo`), from which the kernel reclaims
+        /// first.
         public var file: ByteCount
 
-        /// All three, in bytes.
+        /// Creates idle memory from these numbers of bytes.
         public init(total: ByteCount, free: ByteCount, file: ByteCount = .zero) {
             self.total = total
             self.free = free
@@ -85,7 +90,7 @@ public struct PressureReading: Sendable, Hashable, Codable {
         package var sum: ByteCount { free + file }
     }
 
-    /// Which kind of limit is the tightest.
+    /// The kind of the tightest limit.
     public enum Boundary: String, Sendable, Hashable, Codable {
         /// `memory.max`, or version 1's `memory.limit_in_bytes`: crossing it kills.
         case maximum
@@ -93,36 +98,37 @@ public struct PressureReading: Sendable, Hashable, Codable {
         case high
         /// The machine's own memory.
         case machine
-        /// None known.
+        /// No known limit.
         case none
     }
 
-    /// Time during which tasks stalled on memory (`total=` in `memory.pressure`, microseconds in the kernel).
+    /// Times during which tasks stalled on memory (`total=` in `memory.pressure`, microseconds in the kernel).
     public struct StallTotals: Sendable, Hashable, Codable {
-        /// At least one task stalled.
+        /// Time in which at least one task stalled.
         public var some: Duration
-        /// Every task that wasn't idle stalled.
+        /// Time in which every task that wasn't idle stalled.
         public var full: Duration
 
-        /// Totals since the group was made.
+        /// Creates totals since the group was made.
         public init(some: Duration, full: Duration = .zero) {
             self.some = some
             self.full = full
         }
     }
 
-    /// How often the group met its limits (`memory.events`; version 1 knows `max` as `memory.failcnt` and `oomKill`).
+    /// Number of times that the group met its limits (`memory.events`; version 1 knows `max` as `memory.failcnt` and
+    /// `oomKill`).
     public struct EventCounts: Sendable, Hashable, Codable {
         /// Reclaim passes at `memory.high`.
         public var high: Int
-        /// Times usage was about to cross `memory.max`. Also counts harmless reclaim of page cache.
+        /// Number of times usage was about to cross `memory.max`. Also counts harmless reclaim of page cache.
         public var max: Int
-        /// Times the limit was reached and allocation was about to fail.
+        /// Number of times the limit was reached and allocation was about to fail.
         public var oom: Int
         /// Processes killed, descendants' included.
         public var oomKill: Int
 
-        /// Counts since the group was made.
+        /// Creates counts since the group was made.
         public init(high: Int = 0, max: Int = 0, oom: Int = 0, oomKill: Int = 0) {
             self.high = high
             self.max = max

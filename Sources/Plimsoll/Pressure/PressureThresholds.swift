@@ -1,38 +1,41 @@
-/// The numbers by which readings become levels.
+/// The thresholds that turn readings into levels.
 ///
-/// Margins are what must stay available below the limit. They are shares of the limit, capped, because a burst
-/// does not grow with the machine: at the 10 GB/s that huge pages reach, a gibibyte is 100 ms of notice.
+/// A margin is the memory that must stay available below the limit. Margins are shares of the limit, capped, because a
+/// burst does not grow with the machine. At the 10 GB/s that huge pages reach, a gibibyte is 100 ms of notice.
 public struct PressureThresholds: Sendable, Hashable, Codable {
-    /// Less available than this is a warning.
+    /// Margin below which the level is warning.
     public var warningMargin: Margin
-    /// Less available than this is critical.
+    /// Margin below which the level is critical.
     public var criticalMargin: Margin
-    /// To fall, a level's margin must be exceeded by this factor, so that one number never serves for rise and fall (T20).
+    /// Factor by which available memory must exceed a level's margin before the level falls. This hysteresis keeps one
+    /// number from serving for rise and fall (T20).
     public var fallFactor: Double
-    /// And must stay exceeded this long.
+    /// Time for which that margin must stay exceeded.
     public var fallHold: Duration
-    /// A level that bytes alone have made falls after this long where as much is free as caches leave, 1.15 times what makes a warning fall: a burst has ended.
-    /// More than `fallHold` counts as that.
+    /// Time after which a level raised by bytes alone falls, if enough memory is free. Enough is what caches leave:
+    /// 1.15 times the memory at which a warning falls. Then a burst has ended. A value above `fallHold` counts as
+    /// `fallHold`.
     public var recoveryHold: Duration
-    /// Each level is announced to observers at most once in this time.
+    /// Minimum time between two announcements of the same level.
     public var announcementRest: Duration
-    /// Less time than this to the limit at the present growth is a warning, once past `growthFloor`.
+    /// Time left below which the level is warning, at the present growth, once past `growthFloor`.
     public var warningTimeLeft: Duration
-    /// Less time than this is critical, once past `growthFloor`.
+    /// Time left below which the level is critical, once past `growthFloor`.
     public var criticalTimeLeft: Duration
-    /// Growth counts only when less than this is available: filling an empty machine fast is what start-up is.
+    /// Margin below which growth counts. Filling an empty machine fast is normal at start-up.
     public var growthFloor: Margin
-    /// The largest burst of late counts for half after this long, in `1 s...`.
+    /// Half-life of the largest recent burst, in `1 s...`.
     public var burstHalfLife: Duration
-    /// The most that caches leave free for bursts, as a share of the limit, in `0...1`: a larger burst cannot be prepared for.
+    /// Upper bound of the memory that caches leave free for bursts, as a share of the limit, in `0...1`. No larger
+    /// burst can be prepared for.
     public var burstReserve: Double
-    /// Share of the last ten seconds, in `0...1`, stalled on memory, that is a warning. Stall alone is never more:
-    /// refaults, compressed swap and I/O-bound reclaim all raise it with memory free (K13).
+    /// Share of the last ten seconds stalled on memory, in `0...1`, that is a warning. Stall alone never means more:
+    /// refaults, compressed swap and I/O-bound reclaim all raise the stall time with memory free (K13).
     public var stallWarning: Double
-    /// Share that is critical if available is below the warning margin as well.
+    /// Stall share that is critical if available memory is below the warning margin as well.
     public var stallCritical: Double
 
-    /// All numbers; the defaults are `standard`'s.
+    /// Creates thresholds; the defaults are those of `standard`.
     public init(
         warningMargin: Margin = Margin(share: 0.20, atMost: .gibibytes(1)),
         criticalMargin: Margin = Margin(share: 0.10, atMost: .mebibytes(512)),
@@ -63,11 +66,11 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
         self.stallCritical = stallCritical
     }
 
-    /// Warning below 20 % available, critical below 10 %; fall at 1.2 times the margin held 5 s and 25 s of rest, as xnu does.
-    /// `make stress` counts who survives with them.
+    /// Warning below 20 % available, critical below 10 %; fall at 1.2 times the margin held 5 s and 25 s of rest, as
+    /// xnu does. `make stress` counts the survivors with these numbers.
     public static let standard = PressureThresholds()
 
-    /// What is wrong with these numbers; `nil` if nothing is.
+    /// Description of a mistake in these numbers; `nil` if there is none.
     public var problem: String? {
         if criticalMargin.share > warningMargin.share || criticalMargin.atMost > warningMargin.atMost {
             return "criticalMargin must not exceed warningMargin: a critical level that comes before the warning would never be reached through it"
@@ -86,7 +89,7 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
     public struct Margin: Sendable, Hashable, Codable {
         /// Share of the limit, in `0...1`.
         public var share: Double
-        /// Upper bound, whatever the share.
+        /// Upper bound of the margin in bytes.
         public var atMost: ByteCount
 
         /// The smaller of `share` of the limit and `atMost`.
@@ -95,7 +98,7 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
             self.atMost = atMost
         }
 
-        /// The margin below `limit`.
+        /// Returns the margin below `limit`.
         public func below(_ limit: ByteCount) -> ByteCount { min(limit * share, atMost) }
     }
 }

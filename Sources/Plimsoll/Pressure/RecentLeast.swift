@@ -1,4 +1,4 @@
-/// The least value of the last one to two spans of time.
+/// The minimum over the last one to two spans of time.
 struct RecentLeast: Sendable {
     private var (current, previous) = (ByteCount.max, ByteCount.max)
     private var began = Duration.zero
@@ -6,7 +6,7 @@ struct RecentLeast: Sendable {
 
     init(span: Duration) { self.span = span }
 
-    /// Takes `value` in, and returns the least.
+    /// Adds `value` and returns the minimum.
     mutating func add(_ value: ByteCount, at now: Duration) -> ByteCount {
         let age = now - began
         if age >= span * 2 || age < .zero {

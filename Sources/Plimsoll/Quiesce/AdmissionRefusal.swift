@@ -1,23 +1,23 @@
-/// Work that a `ConcurrencyLimiter` has not admitted. It was never begun.
+/// Work that a `ConcurrencyLimiter` has not admitted. The work never began.
 public struct AdmissionRefusal: Error, Sendable, Hashable {
-    /// Why not.
+    /// The reason for the refusal.
     public enum Reason: Sendable, Hashable {
-        /// So many were waiting already, which is the most.
+        /// The queue of waiting callers was full. The value is the queue's capacity.
         case queueIsFull(mostWaiting: Int)
-        /// The limiter was paused, and its policy is to refuse then.
+        /// The limiter was paused, and the policy refuses work while paused.
         case paused
-        /// The limiter stayed paused for longer than its policy lets anybody wait.
+        /// The limiter stayed paused for longer than the policy allows callers to wait.
         case pausedTooLong(Duration)
-        /// The caller did not want to wait any longer.
+        /// The caller's patience ended.
         case waitedTooLong(Duration)
     }
 
-    /// The limiter's name.
+    /// Name of the limiter.
     public var limiter: String
-    /// Why not.
+    /// The reason for the refusal.
     public var reason: Reason
 
-    /// A refusal by the limiter of that name.
+    /// Creates a refusal by the limiter of that name.
     public init(limiter: String, reason: Reason) {
         self.limiter = limiter
         self.reason = reason

@@ -1,44 +1,47 @@
 import Synchronization
 
-/// Lets at most so many pieces of work run at once, fewer when memory is short or the process is in the background (C35, C40, C82).
+/// Limits how many pieces of work run at once, fewer when memory is short or the process is in the background (C35,
+/// C40, C82).
 ///
 ///     let limiter = ConcurrencyLimiter("render", limit: 64)
 ///     manager.lifecycle.pausables.add(limiter)
 ///     let image = try await limiter.run { try await render(page) }
 ///
-/// Callers are admitted in the order of arrival. At the level `warning` half of them may run, at `critical` a quarter, at the ladder's rung `quiesce`
-/// one, in the background `inBackground`; in a paused process nobody is admitted, and after a freeze nobody before the process has found its way
-/// back. What runs is never interrupted, so that more may run for a while after a limit has fallen. By itself, in no set, it always has its full limit.
+/// Callers are admitted in the order of arrival. At the level `warning` half of the limit may run, at `critical` a
+/// quarter, at the ladder's rung `quiesce` one, and in the background `inBackground`. A paused process admits no
+/// callers. After a freeze, no caller is admitted before the process has handled the gap. Running work is never
+/// interrupted, so more may run for a while after a limit has fallen. A limiter that is in no set always has the full
+/// limit.
 ///
-/// Never wait here for what frees memory or for what holds a lock: waiting ends only when others finish (T28). A caller that may not wait for ever
-/// says so with `waitingAtMost:`.
+/// Never wait here for work that frees memory or holds a lock: a wait ends only when other work finishes (T28). Bound
+/// the wait with `waitingAtMost:` if the caller must not wait forever.
 public final class ConcurrencyLimiter: Quiescable, GatedMember {
-    /// What becomes of callers who wait while nobody is admitted (C54).
+    /// The treatment of callers that wait while no work is admitted (C54).
     public enum WhenPaused: Sendable, Hashable {
-        /// They wait on.
+        /// Callers keep waiting.
         case keep
-        /// They get an `AdmissionRefusal`, those who wait at that moment and those who come.
+        /// Callers get an `AdmissionRefusal`, both those that wait when the pause begins and those that come later.
         case refuse
-        /// They wait for so long at most, then they get an `AdmissionRefusal`.
+        /// Callers wait at most this long, and then get an `AdmissionRefusal`.
         case expire(after: Duration)
     }
 
-    /// What a limiter has done and does.
+    /// The counters of a limiter.
     public struct Statistics: Sendable, Hashable {
         /// Pieces of work that run now.
         public var running: Int
-        /// Callers who wait now.
+        /// Callers that wait now.
         public var waiting: Int
-        /// How many may run now.
+        /// Pieces of work that may run now.
         public var limit: Int
         /// Pieces of work begun so far.
         public var admitted: UInt64
-        /// Callers turned away at once so far, or when a pause began.
+        /// Callers refused so far, at once or when a pause began.
         public var refused: UInt64
-        /// Callers who waited in vain so far.
+        /// Callers whose wait expired so far.
         public var expired: UInt64
 
-        /// These numbers, for what else admits work and counts it (`CountingQuiescable`).
+        /// Creates statistics, also for other types that admit and count work (`CountingQuiescable`).
         public init(running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64, expired: UInt64) {
             (self.running, self.waiting, self.limit) = (running, waiting, limit)
             (self.admitted, self.refused, self.expired) = (admitted, refused, expired)
@@ -50,7 +53,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     let gates = GateSlot()
     private let rules: LimiterState<Waiter>.Rules
     private let state: Mutex<LimiterState<Waiter>>
-    /// The time of a limiter in no set, made when a caller first wants to wait for a time.
+    /// The clock of a limiter in no set. Created when a caller first waits with a time limit.
     private let ownAlarms = Mutex<Alarms?>(nil)
 
     private final class Waiter: Sendable {
@@ -60,7 +63,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         }
         private let phase = Mutex(Phase.arriving)
 
-        /// It waits from now on; false if it was cancelled before.
+        /// Starts the wait. Returns false if the waiter was cancelled before.
         func begin(_ ticket: UInt64, _ continuation: CheckedContinuation<Void, any Error>) -> Bool {
             phase.withLock { phase in
                 guard case .arriving = phase else { return false }
@@ -69,7 +72,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
             }
         }
 
-        /// The one to be resumed, to exactly one caller.
+        /// Returns the ticket and continuation to resume, to exactly one caller.
         func finish(_ last: Phase = .over) -> (ticket: UInt64, continuation: CheckedContinuation<Void, any Error>)? {
             phase.withLock { phase in
                 let before = phase
@@ -80,15 +83,16 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         }
     }
 
-    /// A limiter that admits `limit` at once.
+    /// Creates a limiter that admits `limit` pieces of work at once.
     ///
     /// - Parameters:
-    ///   - name: what it is called in reports.
-    ///   - limit: how many run at once, at least 1.
-    ///   - inBackground: how many at most in the background; 0 pauses it there.
-    ///   - mostWaiting: how many wait at most; one more is refused.
-    ///   - whenPaused: what becomes of those who wait while nobody is admitted.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
+    ///   - name: name used in reports.
+    ///   - limit: most pieces of work at once, at least 1.
+    ///   - inBackground: most pieces of work at once in the background; 0 pauses the limiter there.
+    ///   - mostWaiting: most callers that may wait; further callers are refused.
+    ///   - whenPaused: treatment of callers that wait while no work is admitted.
+    ///   - workClass: class of work that the limiter serves. A lease on the class keeps the limiter going
+    ///     (`QuiesceSet.lease`).
     public init(
         _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16, whenPaused: WhenPaused = .keep, workClass: String? = nil
     ) {
@@ -100,14 +104,15 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         state = Mutex(LimiterState(rules))
     }
 
-    /// Runs `body` as soon as there is room for it.
+    /// Runs `body` as soon as there is room.
     ///
     /// - Parameters:
-    ///   - patience: how long to wait at most, by running time (a freeze does not count); `nil` for ever, zero for not at all.
-    ///   - body: the work, in the caller's own task and isolation.
-    /// - Returns: what `body` returns.
-    /// - Throws: what `body` throws; `AdmissionRefusal` if it was not admitted; `CancellationError` if the task was cancelled while waiting.
-    /// - Complexity: O(1) if it is admitted at once: two short locks and a look at the clock, no allocation.
+    ///   - patience: longest wait, in running time (a freeze does not count); `nil` for no limit, zero for no wait.
+    ///   - body: work, run in the caller's own task and isolation.
+    /// - Returns: The result of `body`.
+    /// - Throws: The error of `body`; `AdmissionRefusal` if the work was not admitted; `CancellationError` if the
+    ///   task was cancelled while waiting.
+    /// - Complexity: O(1) if admitted at once: two short locks and a clock read, no allocation.
     public func run<Result>(waitingAtMost patience: Duration? = nil, _ body: () async throws -> Result) async throws -> Result {
         gates.current.notice()
         let isAdmitted = state.withLock { $0.enter(gates.current.extent) }
@@ -116,7 +121,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         return try await body()
     }
 
-    /// What it has done and does.
+    /// The counters of the limiter.
     public var statistics: Statistics {
         state.withLock { state in
             Statistics(
@@ -133,7 +138,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
             try await withCheckedThrowingContinuation { arrive(waiter, $0, patience) }
         } onCancel: {
             guard let (ticket, continuation) = waiter.finish(.cancelled) else { return }
-            // Whoever admits it beside this finds it finished and passes its place on.
+            // A thread that admits this waiter concurrently finds the waiter finished, and passes the place on.
             _ = state.withLock { $0.remove(ticket) }
             continuation.resume(throwing: CancellationError())
         }
@@ -145,7 +150,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
             gate.notice()
             let now = needsTime(patience) ? alarms(at: gate).heartbeat.running : .zero
             let (arrival, isCancelled): (LimiterState<Waiter>.Arrival?, Bool) = state.withLock { state in
-                // Whoever moved it to another set meanwhile has another time too.
+                // If the limiter moved to another set meanwhile, the clock changed too.
                 guard gates.current === gate else { return (nil, false) }
                 let arrival = state.arrive(waiter, gate.extent, patience: patience, at: now)
                 guard case .waits(let ticket, _) = arrival, !waiter.begin(ticket, continuation) else { return (arrival, false) }
@@ -164,7 +169,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
         }
     }
 
-    /// The work is done, or was `unused`: never begun.
+    /// Ends a piece of work. `unused` means that the work never began.
     private func finished(unused: Bool = false) {
         let hasWaiters = state.withLock { $0.leave(unused: unused) }
         if hasWaiters { look() }
@@ -221,7 +226,7 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     func join(_ gate: QuiesceGate) { move(to: gate) { gates.move(to: gate) } }
     func leave(_ gate: QuiesceGate) { move(to: gates.own) { gates.leave(gate) } }
 
-    /// Those who wait for a time go on by the new gate's.
+    /// Moves the waiters with a time limit to the clock of the new gate.
     private func move(to gate: QuiesceGate, _ move: () -> Void) {
         guard state.withLock({ $0.waiting > 0 }) else { return move() }
         let old = gates.current, now = alarms(at: gate).heartbeat.running, offset = now - alarms(at: old).heartbeat.running

@@ -1,13 +1,15 @@
 import Synchronization
 
-/// What has changed and must be made anew: marked as often as it changes, rebuilt once when that may be done (C55, C57).
+/// A set of elements that have changed and must be rebuilt. Marking is cheap and may repeat; one rebuild covers all
+/// marks (C55, C57).
 ///
 ///     let views = DirtySet<Page.ID>("views") { pages in await redraw(pages) }
 ///     manager.lifecycle.pausables.add(views)
 ///     views.mark(page)
 ///
-/// In the background, while paused, and at the ladder's rung `quiesce`, marks are only collected. Otherwise a rebuild begins at once, in a task of its
-/// own; at most one runs at a time, and what is marked meanwhile makes one more. By itself, in no set, it always rebuilds.
+/// In the background, while paused, and at the ladder's rung `quiesce`, marks are only collected. Otherwise a rebuild
+/// begins at once, in a separate task. At most one rebuild runs at a time; marks made meanwhile cause one more. A
+/// dirty set that is in no `QuiesceSet` always rebuilds.
 public final class DirtySet<Element: Hashable & Sendable>: Quiescable, GatedMember {
     private struct State {
         var marked: Set<Element> = []
@@ -21,33 +23,35 @@ public final class DirtySet<Element: Hashable & Sendable>: Quiescable, GatedMemb
     private let state = Mutex(State())
     private let rebuild: @Sendable (Set<Element>) async -> Void
 
-    /// A set in which nothing is marked.
+    /// Creates a set in which no element is marked.
     ///
     /// - Parameters:
-    ///   - name: what it is called in reports.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
-    ///   - rebuild: makes everything anew that was marked.
+    ///   - name: name used in reports.
+    ///   - workClass: class of work that the set serves. A lease on the class keeps the set going
+    ///     (`QuiesceSet.lease`).
+    ///   - rebuild: rebuilds all marked elements.
     public init(_ name: String, workClass: String? = nil, _ rebuild: @escaping @Sendable (Set<Element>) async -> Void) {
         self.name = name
         self.workClass = workClass
         self.rebuild = rebuild
     }
 
-    /// Says that `element` has changed. O(1).
+    /// Marks `element` as changed. O(1).
     public func mark(_ element: Element) { mark(contentsOf: CollectionOfOne(element)) }
 
-    /// Says that all of `elements` have changed.
+    /// Marks all of `elements` as changed.
     public func mark(contentsOf elements: some Sequence<Element>) {
-        // An equal element may be released by this, which must not happen under the lock.
+        // `formUnion` may release an equal element, which must not happen under the lock. The array keeps the
+        // elements alive.
         let marked = Array(elements)
         state.withLock { $0.marked.formUnion(marked) }
         look()
     }
 
-    /// What is marked and has not been taken into a rebuild yet.
+    /// The marked elements that no rebuild has dequeued yet.
     public var marked: Set<Element> { state.withLock { $0.marked } }
 
-    /// Rebuilds begun so far.
+    /// Number of rebuilds begun so far.
     public var rebuilds: UInt64 { state.withLock { $0.rebuilds } }
 
     public func quiesce(to extent: QuiesceExtent) {
@@ -66,7 +70,7 @@ public final class DirtySet<Element: Hashable & Sendable>: Quiescable, GatedMemb
     }
 
     private func rebuildAll() async {
-        // What was marked until the task got to run is taken along.
+        // The first rebuild includes all marks made before the task started to run.
         while let elements = take() { await rebuild(elements) }
     }
 

@@ -1,4 +1,4 @@
-/// How many run, who waits, and who may go on: the decisions of a `ConcurrencyLimiter`.
+/// The decisions of a `ConcurrencyLimiter`: admission, waiting and wake-up.
 struct LimiterState<Waiter> {
     struct Rules {
         var limit: Int
@@ -10,17 +10,17 @@ struct LimiterState<Waiter> {
     enum Arrival {
         case admitted
         case refused(AdmissionRefusal.Reason)
-        /// With the ticket to leave by, and when to `sweep`, if that is new.
+        /// The caller waits. Carries the ticket to leave with, and the next sweep if that is new.
         case waits(ticket: UInt64, sweep: Sweep?)
     }
 
-    /// When to call `sweep`, and with which number: only the last one asked for counts.
+    /// The due time and the number of the next call of `sweep`. Only the number requested last counts.
     struct Sweep: Equatable {
         var number: UInt64
         var due: Duration
     }
 
-    /// Whose wait is over, and when to `sweep`, if that is new.
+    /// The waiters whose wait is over, and the next sweep if that is new.
     struct Settlement {
         var admitted: [Waiter] = []
         var refused: [(waiter: Waiter, reason: AdmissionRefusal.Reason)] = []
@@ -33,7 +33,7 @@ struct LimiterState<Waiter> {
     private(set) var refused: UInt64 = 0
     private(set) var expired: UInt64 = 0
     private var queue = WaitQueue<Waiter>()
-    /// Whether nobody is admitted for longer than the way back from a freeze takes.
+    /// True if no work is admitted for longer than the way back from a freeze takes.
     private var isStopped = false
     private var sweep = Sweep(number: 0, due: .max)
 
@@ -43,7 +43,7 @@ struct LimiterState<Waiter> {
 
     func room(_ extent: QuiesceExtent) -> Int { extent.count(of: rules.limit, inBackground: rules.inBackground) }
 
-    /// Admits the caller at once if there is room and nobody waits.
+    /// Admits the caller at once if there is room and the queue is empty.
     mutating func enter(_ extent: QuiesceExtent) -> Bool {
         guard queue.count == 0, running < room(extent) else { return false }
         running += 1
@@ -51,7 +51,7 @@ struct LimiterState<Waiter> {
         return true
     }
 
-    /// Admits the caller, or lets it wait: at most for `patience`, by a time that is `now` now.
+    /// Admits, refuses or queues the caller. A queued caller waits at most for `patience`, counted from `now`.
     mutating func arrive(_ waiter: Waiter, _ extent: QuiesceExtent, patience: Duration?, at now: Duration) -> Arrival {
         if enter(extent) { return .admitted }
         if queue.count >= rules.mostWaiting { return refuse(.queueIsFull(mostWaiting: rules.mostWaiting)) }
@@ -74,17 +74,18 @@ struct LimiterState<Waiter> {
         return .refused(reason)
     }
 
-    /// One has finished, or never began. Whether anybody waits: then `look`.
+    /// Records that a piece of work has finished, or never began. Returns true if callers wait; the caller then calls
+    /// `look`.
     mutating func leave(unused: Bool) -> Bool {
         running -= 1
         if unused { admitted -= 1 }
         return queue.count > 0
     }
 
-    /// One has changed its mind; `nil` if its wait was over already.
+    /// Removes a waiter that gives up; `nil` if the wait was already over.
     mutating func remove(_ ticket: UInt64) -> Waiter? { queue.remove(ticket) }
 
-    /// Admits as many as there is room for, in the order of arrival; applies the policy when a pause begins.
+    /// Admits as many waiters as there is room for, in the order of arrival. Applies the policy when a pause begins.
     mutating func look(_ extent: QuiesceExtent, at now: Duration) -> Settlement {
         var settlement = Settlement()
         if !extent.isHeld, stops(extent) != isStopped {
@@ -118,7 +119,7 @@ struct LimiterState<Waiter> {
 
     // MARK: Time
 
-    /// Takes out those whose time is up. At most once in `sweepPause`, as it looks at all who wait.
+    /// Removes the waiters whose time is up. At most once in `sweepPause`, as each sweep checks all waiters.
     mutating func sweep(_ number: UInt64, at now: Duration) -> Settlement {
         var settlement = Settlement()
         guard number == sweep.number else { return settlement }
@@ -132,7 +133,7 @@ struct LimiterState<Waiter> {
         return settlement
     }
 
-    /// Time is told by another clock from now on, which shows so much more.
+    /// Switches to another clock, which is ahead by `offset`.
     mutating func moveClock(by offset: Duration) -> Sweep? {
         queue.moveDeadlines(by: offset)
         sweep.due = .max

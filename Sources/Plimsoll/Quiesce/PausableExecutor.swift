@@ -1,16 +1,18 @@
 import Synchronization
 
-/// Runs tasks on the cooperative pool, except while it is paused: then their next steps are kept, in order, and handed over when it goes on.
+/// Runs tasks on the cooperative pool, except while paused. While paused, the next steps of the tasks are queued in
+/// order, and handed over on resume.
 ///
 ///     let executor = PausableExecutor("tenant-42")
 ///     manager.lifecycle.pausables.add(executor)
 ///     await withTaskExecutorPreference(executor) { await serve() }
 ///
-/// A step that runs is not interrupted: a task stops at its next suspension. What is bound to an actor runs where the actor does. While it is paused
-/// its tasks learn of nothing, not of their cancellation either, so nothing that the way into the background waits for may run here (T7).
+/// A running step is not interrupted: a task stops at its next suspension. Code bound to an actor runs where the
+/// actor does. While the executor is paused, tasks receive no events, not even their cancellation. Therefore the way
+/// into the background must not wait for any work that runs here (T7).
 public final class PausableExecutor: TaskExecutor, Quiescable, GatedMember {
     private struct State {
-        /// Kept while it is paused, and while they are being handed over, so that none comes before an earlier one.
+        /// The queued jobs, while paused and during handover, so that no job overtakes an earlier one.
         var jobs: [UnownedJob] = []
         var isHandingOver = false
     }
@@ -21,12 +23,14 @@ public final class PausableExecutor: TaskExecutor, Quiescable, GatedMember {
     private let pausesInBackground: Bool
     private let state = Mutex(State())
 
-    /// An executor that is open until it is in a set that says otherwise.
+    /// Creates an executor that is open until a set pauses the executor.
     ///
     /// - Parameters:
-    ///   - name: what it is called in reports.
-    ///   - pausesInBackground: whether it is paused in the background too, where what must be finished otherwise goes on.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
+    ///   - name: name used in reports.
+    ///   - pausesInBackground: true to pause in the background too, where by default work that must be finished goes
+    ///     on.
+    ///   - workClass: class of work that the executor serves. A lease on the class keeps the executor going
+    ///     (`QuiesceSet.lease`).
     public init(_ name: String, pausesInBackground: Bool = false, workClass: String? = nil) {
         self.name = name
         self.pausesInBackground = pausesInBackground
@@ -34,11 +38,11 @@ public final class PausableExecutor: TaskExecutor, Quiescable, GatedMember {
     }
 
     deinit {
-        // No step is lost, whatever becomes of its executor.
+        // No step is lost when the executor is deallocated.
         for job in state.withLock({ $0.jobs }) { globalConcurrentExecutor.enqueue(ExecutorJob(job)) }
     }
 
-    /// Steps that are kept now.
+    /// Number of queued steps.
     public var waiting: Int { state.withLock { $0.jobs.count } }
 
     public func enqueue(_ job: consuming ExecutorJob) {
@@ -66,7 +70,7 @@ public final class PausableExecutor: TaskExecutor, Quiescable, GatedMember {
         var jobs: [UnownedJob] = []
         while true {
             jobs = state.withLock { state in
-                // Paused again: what is left stays.
+                // Paused again: keep the remaining jobs.
                 guard !isPaused, !state.jobs.isEmpty else {
                     state.isHandingOver = false
                     return []

@@ -1,16 +1,17 @@
-/// What pauses when the process leaves the foreground and gives way when memory is short: a member of a `QuiesceSet`.
+/// A member of a `QuiesceSet`: pauses when the process leaves the foreground, and gives way when memory is short.
 public protocol Quiescable: AnyObject, Sendable {
-    /// What it is called in reports.
+    /// Name used in reports.
     var name: String { get }
 
-    /// The class of work it serves; a lease on that class keeps it going (`QuiesceSet.lease`). `nil` for none.
+    /// The class of work that the member serves; `nil` for none. A lease on the class keeps the member going
+    /// (`QuiesceSet.lease`).
     var workClass: String? { get }
 
-    /// Go on to this extent from now on.
+    /// Applies the extent `extent` from now on.
     ///
-    /// Called by the thread that changes the extent, one call at a time, in the order of the changes, of which some may be left out. It must not
-    /// block, must not wait for what runs, and does nothing if the extent is already the one in force. A member undoes what it did itself and
-    /// nothing else: what somebody had paused by hand stays paused (C39).
+    /// Called by the thread that changes the extent, one call at a time, in the order of the changes; some changes
+    /// may be left out. The call must not block, must not wait for running work, and does nothing if the extent is
+    /// already in force. A member undoes only its own pause: work that was paused by hand stays paused (C39).
     func quiesce(to extent: QuiesceExtent)
 }
 
@@ -18,26 +19,27 @@ extension Quiescable {
     public var workClass: String? { nil }
 }
 
-/// A member that looks at its set's published extent with each admission, so that no two members ever disagree.
+/// A member that reads the published extent of the set at each admission, so that no two members ever disagree.
 protocol GatedMember: Quiescable {
     var gates: GateSlot { get }
 
-    /// It stands at this gate from now on.
+    /// Moves the member to this gate.
     func join(_ gate: QuiesceGate)
 
-    /// It is in no set any more, if it still stood at this gate.
+    /// Removes the member from the set, if the member still uses this gate.
     func leave(_ gate: QuiesceGate)
 
-    /// The extent may have changed: start what may start. Calls no user code.
+    /// Starts pending work, as the extent may have changed. Calls no user code.
     func look()
 }
 
-/// A member whose work, once admitted, goes on: what is to be saved may change until it has ended.
+/// A member whose admitted work goes on after a pause. Until that work has ended, state to be saved may change.
 protocol WorkingMember: GatedMember {
-    /// Whether something runs that was admitted.
+    /// True while admitted work runs.
     var isRunning: Bool { get }
 
-    /// Calls `body` once nothing runs any more, at once if nothing does. On whatever thread; not under a lock.
+    /// Calls `body` once no work runs any more, at once if the member is idle. The call is on any thread and not
+    /// under a lock.
     func whenIdle(_ body: @escaping @Sendable () -> Void)
 }
 

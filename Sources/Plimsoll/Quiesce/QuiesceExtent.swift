@@ -1,58 +1,62 @@
-/// How much may go on: what a quiesce set tells its members.
+/// The amount of work that may go on: the value that a quiesce set gives to members.
 public struct QuiesceExtent: Sendable, Hashable {
-    /// What the life cycle leaves of periodic and new work.
+    /// The limit that the life cycle sets on periodic and new work.
     public enum Profile: UInt8, Sendable, Hashable, CaseIterable {
-        /// Everything goes on.
+        /// All work goes on.
         case foreground
-        /// As little as possible: one piece of work at a time, timers together or not at all (C35).
+        /// As little work as possible: one piece at a time, timers coalesced or stopped (C35).
         case background
-        /// Nothing new is admitted; what runs is finished.
+        /// No new work is admitted; running work is finished.
         case paused
     }
 
-    /// What a shortage of memory leaves of concurrency.
+    /// The share of concurrency that remains when memory is short.
     public enum Share: UInt8, Sendable, Hashable, CaseIterable {
-        /// All of it: memory is not short.
+        /// All of the concurrency: memory is not short.
         case whole
         /// A half, at the level `warning`.
         case half
         /// A quarter, at the level `critical`.
         case quarter
-        /// One piece of work at a time, and what can't be narrowed follows its background profile: the ladder's rung `quiesce`.
+        /// One piece of work at a time, at the ladder's rung `quiesce`. Members that can't be narrowed follow their
+        /// background profile.
         case least
     }
 
-    /// What the life cycle leaves.
+    /// The limit that the life cycle sets.
     public var profile: Profile
-    /// What a shortage of memory leaves of that.
+    /// The share of that limit that remains when memory is short.
     public var share: Share
-    /// Whether it is paused for moments only: from a freeze until the process has found its way back (C17, C60). Then `profile` is `paused`.
+    /// True during a brief pause: from a freeze until the process has handled the gap (C17, C60). Then `profile` is
+    /// `paused`.
     public var isHeld: Bool
 
-    /// An extent of those parts.
+    /// Creates an extent.
     public init(profile: Profile = .foreground, share: Share = .whole, isHeld: Bool = false) {
         self.profile = profile
         self.share = share
         self.isHeld = isHeld
     }
 
-    /// Everything goes on.
+    /// All work goes on.
     public static let open = QuiesceExtent()
-    /// As little as possible goes on.
+    /// As little work as possible goes on.
     public static let background = QuiesceExtent(profile: .background)
-    /// Nothing new is admitted.
+    /// No new work is admitted.
     public static let paused = QuiesceExtent(profile: .paused)
-    /// Everything goes on, with so much of its concurrency.
+    /// Returns an extent in which all work goes on, with this share of concurrency.
     public static func narrowed(to share: Share) -> QuiesceExtent { QuiesceExtent(share: share) }
 
-    /// Whether nothing new is admitted.
+    /// True if no new work is admitted.
     public var isPaused: Bool { profile == .paused }
 
-    /// Whether what can't be narrowed (a timer, a serial queue) should follow its background profile: in the background, and while memory is so
-    /// short that the ladder quiesces.
+    /// True if members that can't be narrowed (a timer, a serial queue) should follow their background profile.
+    ///
+    /// This holds outside the foreground, and while memory is so short that the ladder quiesces.
     public var isQuiet: Bool { profile != .foreground || share == .least }
 
-    /// How many of `limit` may run at once: 0 if paused, else at least 1, in the background at most `inBackground` (0 pauses there too).
+    /// Returns how many of `limit` may run at once: 0 if paused, else at least 1, in the background at most
+    /// `inBackground` (0 pauses there too).
     public func count(of limit: Int, inBackground: Int) -> Int {
         let narrowed =
             switch share {
@@ -70,7 +74,7 @@ public struct QuiesceExtent: Sendable, Hashable {
 }
 
 extension QuiesceExtent: Comparable {
-    /// Whether less goes on by `left` than by `right`.
+    /// Returns true if `left` allows less work than `right`.
     public static func < (left: QuiesceExtent, right: QuiesceExtent) -> Bool { left.rank > right.rank }
 
     private var rank: (UInt8, UInt8, Int) { (profile.rawValue, share.rawValue, isHeld ? 1 : 0) }
@@ -84,7 +88,7 @@ extension QuiesceExtent: CustomStringConvertible {
 }
 
 extension QuiesceExtent {
-    /// In one byte, so that it can be published by one store.
+    /// The extent in one byte, for publication by one atomic store.
     var bits: UInt8 { profile.rawValue | share.rawValue << 2 | (isHeld ? 16 : 0) }
 
     init(bits: UInt8) {

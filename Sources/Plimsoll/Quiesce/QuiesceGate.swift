@@ -1,11 +1,12 @@
 import Synchronization
 
-/// The extents that a set has published: one word, so that they change for all members at once.
+/// The extents that a set has published: one atomic word, so that they change for all members at once.
 final class QuiesceBoard: Sendable {
     private let word = Atomic<UInt16>(0)
 
     func publish(general: QuiesceExtent, leased: QuiesceExtent) {
-        // Releasing, and acquiring below: who sees the new extent sees what was done before it came into force.
+        // Releasing, and acquiring below: a thread that reads the new extent sees the work done before that extent
+        // came into force.
         word.store(UInt16(general.bits) | UInt16(leased.bits) << 8, ordering: .releasing)
     }
 
@@ -15,14 +16,14 @@ final class QuiesceBoard: Sendable {
     }
 }
 
-/// Where the members of one set and class of work look before they admit anything.
+/// The gate that members of one set and class of work check before they admit work.
 final class QuiesceGate: Sendable {
     private let board: QuiesceBoard
-    // Relaxed: it changes under the set's lock, and members are told afterwards.
+    // Relaxed: the count changes under the set's lock, and members are notified afterwards.
     private let leases = Atomic<Int>(0)
-    // Relaxed: numbers that differ, no more.
+    // Relaxed: the numbers only need to differ.
     private let ordinals = Atomic<UInt64>(0)
-    /// The set's time; `nil` for a member by itself.
+    /// The set's alarms; `nil` for a member in no set.
     let alarms: Alarms?
     private let onLate: @Sendable () -> Void
 
@@ -32,27 +33,30 @@ final class QuiesceGate: Sendable {
         self.onLate = onLate
     }
 
-    /// What may go on now: two atomic loads.
+    /// The extent now in force: two atomic loads.
     var extent: QuiesceExtent { board.extent(isLeased: leases.load(ordering: .relaxed) > 0) }
 
-    /// Closes the set if a gap has ended that nobody has noticed yet (C17). Costs a look at the clock; not under a lock.
+    /// Closes the set if a gap has ended that no thread has noticed yet (C17). Costs a clock read; do not call under
+    /// a lock.
     func notice() { if let alarms, alarms.heartbeat.isLate { onLate() } }
 
     func addLease(_ count: Int) { leases.add(count, ordering: .relaxed) }
 
-    /// The number of members that have asked for theirs before.
+    /// Returns the next ordinal: the number of earlier calls.
     func nextOrdinal() -> UInt64 { ordinals.add(1, ordering: .relaxed).oldValue }
 
-    /// For the gate of a member by itself.
+    /// Publishes the extent for the gate of a member in no set.
     func publish(_ extent: QuiesceExtent) { board.publish(general: extent, leased: extent) }
 }
 
-/// The gate at which a member stands: its set's, or its own while it is in none.
+/// The gate that a member uses: the gate of the set, or a private gate while in no set.
 final class GateSlot: Sendable {
     let own: QuiesceGate
-    // Releasing and acquiring: the gate is seen whole. Whoever it points to is in `kept`.
+    // Releasing and acquiring: a reader sees the gate fully initialised. `kept` owns every gate that the pointer may
+    // refer to.
     private let pointer: Atomic<Unmanaged<QuiesceGate>>
-    /// Every gate it ever stood at, since the pointer is read without a lock. Few: a set has one for each class of work.
+    /// Every gate that the member ever used, since the pointer is read without a lock. Few: a set has one for each
+    /// class of work.
     private let kept: Mutex<[QuiesceGate]>
 
     init() {
@@ -78,6 +82,6 @@ final class GateSlot: Sendable {
         }
     }
 
-    /// A member in no set follows whoever tells it; in a set it follows the set.
+    /// Publishes `extent` on the member's own gate. A member in a set follows the set instead.
     func follow(_ extent: QuiesceExtent) { if current === own { own.publish(extent) } }
 }

@@ -1,21 +1,22 @@
-/// What the extent depends on, and how.
+/// The inputs that determine the extent.
 struct QuiesceInputs: Hashable {
-    /// The state of the life cycle; `nil` as long as nobody drives it: a manager that never ran is usable.
+    /// The state of the life cycle; `nil` while the program drives no life cycle. A manager that never ran is usable.
     var state: LifecycleState?
     var level = PressureLevel.normal
-    /// Whether the ladder's rung `quiesce` is in force.
+    /// True while the ladder's rung `quiesce` is in force.
     var isQuiescing = false
-    /// Whether the process is on its way back from a gap.
+    /// True while the process is on the way back from a gap.
     var isClosed = false
-    /// Whether a member has found that a gap has ended which nobody has noticed yet.
+    /// True if a member has found the end of a gap that no thread has handled yet.
     var isLate = false
-    /// Credentials that are being revoked just now (C56).
+    /// Number of credential revocations in progress (C56).
     var revocations = 0
 
-    /// The extent for members with a lease on their class of work, or without.
+    /// Returns the extent for members with or without a lease on their class of work.
     ///
-    /// A lease carries its class through what the life cycle pauses for the sake of others (C34). It opens nothing on the way back from a freeze,
-    /// which is over in moments, nor in a process that has ended, and memory is short for it as for anybody.
+    /// A lease keeps a class of work going when the life cycle pauses others (C34). A lease has no effect on the way
+    /// back from a freeze, which takes only moments, or in a process that has ended. When memory is short, leased
+    /// members are narrowed as all others are.
     func extent(isLeased: Bool) -> QuiesceExtent {
         let share: QuiesceExtent.Share =
             if isQuiescing {

@@ -1,9 +1,9 @@
 import Synchronization
 
 extension QuiesceSet {
-    /// Waits until what paused members had admitted before has ended, at most for `limit` of running time.
+    /// Waits until the work that paused members had admitted has ended, at most for `limit` of running time.
     ///
-    /// - Returns: the names of those that still work then.
+    /// - Returns: The names of the members that still work then.
     func drain(within limit: Duration) async -> [String] {
         let members = pausedWorkers
         guard !members.isEmpty else { return [] }
@@ -15,7 +15,7 @@ extension QuiesceSet {
     }
 }
 
-/// Who is waited for, and who waits.
+/// The members being drained, and the caller that waits for them.
 private final class Drain: Sendable {
     private struct State {
         var working: [Int: String]

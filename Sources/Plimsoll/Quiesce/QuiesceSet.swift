@@ -1,23 +1,25 @@
 import Synchronization
 
-/// What pauses when the process leaves the foreground, goes on when it is back, and gives way when memory is short (C38, C39, C82).
+/// A set of members that pause when the process leaves the foreground, resume afterwards, and give way when memory is
+/// short (C38, C39, C82).
 ///
-/// Members stop at once: they all look at one published extent before they admit anything, so none admits more when another has stopped. Then each
-/// is told in the order of addition, and in the reverse order when more may go on; only what this set paused is resumed. Nothing that runs is
-/// interrupted, and a member added later takes on the extent in force.
+/// All members stop at once: each reads one published extent before it admits work, so no member admits more after
+/// another has stopped. Then each member is notified, in the order of addition, or in the reverse order when more may
+/// go on. The set resumes only members that this set paused. Running work is not interrupted. A member added later
+/// takes on the extent in force.
 ///
 /// | state | extent | members of a leased class |
 /// |---|---|---|
-/// | active, or a life cycle nobody drives | open | open |
+/// | active, or a life cycle that is not driven | open | open |
 /// | inactive, suspended | paused | open |
 /// | background | background | open |
 /// | not running any more | paused | paused |
 /// | on the way back from a freeze | held | held |
 ///
-/// On top of that a shortage of memory narrows all of them to a share.
+/// In addition, a shortage of memory narrows all members to a share.
 ///
-/// Its limits (T39): it reaches what was added to it and nothing else. Other threads of the process, what has been admitted already, and child
-/// processes go on; only the control group knows of those, and only a supervisor can freeze them.
+/// Limits (T39): the set reaches only the members added to it. Other threads of the process, work already admitted,
+/// and child processes go on. Only the control group covers those, and only a supervisor can freeze them.
 public final class QuiesceSet: Sendable {
     private struct Member {
         let id: UInt64
@@ -34,12 +36,12 @@ public final class QuiesceSet: Sendable {
 
     private struct State {
         var inputs = QuiesceInputs()
-        /// In the order of addition, so also of their ids.
+        /// The members in the order of addition, which is also the order of their ids.
         var members: [Member] = []
         var leases: [UInt64: Lease] = [:]
         var nextID: UInt64 = 0
         var gates: [String: QuiesceGate] = [:]
-        /// Whether a thread is telling members: changes made meanwhile are its business too.
+        /// True while a thread notifies members. That thread also delivers changes made meanwhile.
         var isTelling = false
 
         mutating func takeID() -> UInt64 {
@@ -47,21 +49,21 @@ public final class QuiesceSet: Sendable {
             return nextID
         }
 
-        /// The first member from that id on that has been told more than is in force.
+        /// Returns the first member from that id on whose last notified extent exceeds the extent in force.
         func firstNarrowed(from id: UInt64) -> Int? {
             var index = index(from: id)
             while index < members.count, !(members[index].gate.extent < members[index].told) { index += 1 }
             return index < members.count ? index : nil
         }
 
-        /// The last member before that id that has been told less than is in force.
+        /// Returns the last member before that id whose last notified extent is below the extent in force.
         func lastWidened(before id: UInt64) -> Int? {
             var index = index(from: id) - 1
             while index >= 0, !(members[index].gate.extent > members[index].told) { index -= 1 }
             return index >= 0 ? index : nil
         }
 
-        /// The position of the member of that id, or of the next later one.
+        /// Returns the position of the member with that id, or of the next later one.
         func index(from id: UInt64) -> Int {
             var (low, high) = (0, members.count)
             while low < high {
@@ -78,7 +80,7 @@ public final class QuiesceSet: Sendable {
 
     init(alarms: Alarms) { self.alarms = alarms }
 
-    /// A set without a life cycle, which finds its way back from a gap at once.
+    /// Creates a set without a life cycle, which resumes at once after a gap.
     package convenience init(time: Timekeeper) {
         self.init(alarms: Alarms(time: time, heartbeat: Heartbeat(time: time)))
         alarms.whenGapEnds { [weak self] _ in
@@ -89,15 +91,16 @@ public final class QuiesceSet: Sendable {
     }
 
     deinit {
-        // Whoever outlives the set is not paused by it.
+        // A member that outlives the set is not paused by the set.
         for entry in state.withLock({ $0.members }) { Self.free(entry) }
     }
 
     // MARK: Members
 
-    /// Takes `member` in; it is kept until the registration is cancelled, and has gone back to `open` when that returns.
+    /// Adds `member` and keeps it until the registration is cancelled. When the cancellation returns, the member is
+    /// `open` again.
     ///
-    /// Limiters, tickers, knobs and the like stand in one set at a time: the last they were added to.
+    /// Limiters, tickers, knobs and similar members belong to one set at a time: the set they were added to last.
     @discardableResult
     public func add(_ member: some Quiescable) -> Registration {
         let calls = CallGate(), gated = member as? any GatedMember
@@ -132,7 +135,7 @@ public final class QuiesceSet: Sendable {
     }
 
     private func findGate(of workClass: String?, _ state: inout State) -> QuiesceGate {
-        // No class is a class too: one that has no lease.
+        // Members without a class share a gate that never has a lease.
         let key = workClass.map { "=" + $0 } ?? ""
         if let gate = state.gates[key] { return gate }
         let gate = QuiesceGate(board, alarms: alarms) { [weak self] in self?.foundLate() }
@@ -143,21 +146,21 @@ public final class QuiesceSet: Sendable {
     /// The names of the members, in the order of addition.
     public var members: [String] { state.withLock { $0.members.map(\.member) }.map(\.name) }
 
-    /// Those that count what they admit, in the order of addition.
+    /// The members that count the work they admit, in the order of addition.
     package var countingMembers: [any CountingQuiescable] {
         state.withLock { $0.members.map(\.member) }.compactMap { $0 as? any CountingQuiescable }
     }
 
-    /// Those that are paused and still do what they had admitted before, in the order of addition.
+    /// The paused members that still run work admitted before, in the order of addition.
     var pausedWorkers: [any WorkingMember] {
         let members = state.withLock { $0.members.map(\.member) }
         return members.compactMap { $0 as? any WorkingMember }.filter { $0.gates.current.extent.isPaused && $0.isRunning }
     }
 
-    /// Whether nothing was added.
+    /// True if the set has no members.
     var isEmpty: Bool { state.withLock { $0.members.isEmpty } }
 
-    /// What may go on now for members of that class of work: for what admits work itself and is no member.
+    /// Returns the extent for members of that class of work. For code that admits work itself and is no member.
     public func extent(for workClass: String? = nil) -> QuiesceExtent {
         let gate = state.withLock { findGate(of: workClass, &$0) }
         gate.notice()
@@ -166,11 +169,11 @@ public final class QuiesceSet: Sendable {
 
     // MARK: Leases
 
-    /// Keeps members of one class of work going while others are paused, until it is cancelled (C34).
+    /// Keeps members of one class of work going while others are paused, until the registration is cancelled (C34).
     ///
     /// - Parameters:
-    ///   - name: who has declared the need, for reports.
-    ///   - workClass: the only class it admits. Other classes are neither opened nor closed by it.
+    ///   - name: name of the part of the program that needs the work, for reports.
+    ///   - workClass: only class that the lease admits. Other classes are neither opened nor closed.
     public func lease(_ name: String, admitting workClass: String) -> Registration {
         let id = state.withLock { state in
             let id = state.takeID()
@@ -191,17 +194,17 @@ public final class QuiesceSet: Sendable {
         if ended { tell() }
     }
 
-    /// The leases in force, oldest first: who has one, and for which class of work.
+    /// The leases in force, oldest first, each with name and class of work.
     public var leases: [(name: String, workClass: String)] {
         state.withLock { $0.leases.sorted { $0.key < $1.key }.map { ($0.value.name, $0.value.workClass) } }
     }
 
-    // MARK: What the extent follows
+    // MARK: Inputs of the extent
 
-    /// The life cycle is in this state.
+    /// Sets the state of the life cycle.
     package func setState(_ lifecycle: LifecycleState) { change { $0.state = lifecycle } }
 
-    /// Memory is so short; `isQuiescing` from the ladder's rung `quiesce` until the level is normal again.
+    /// Sets the pressure level. `isQuiescing` holds from the ladder's rung `quiesce` until the level is normal again.
     package func setPressure(_ level: PressureLevel, isQuiescing: Bool) {
         change { inputs in
             inputs.level = level
@@ -209,10 +212,10 @@ public final class QuiesceSet: Sendable {
         }
     }
 
-    /// A gap has ended: nobody is admitted until `open`.
+    /// Stops all admission after a gap, until `open` is called.
     package func close() { change { $0.isClosed = true } }
 
-    /// The way back from a gap is done.
+    /// Resumes admission once the way back from a gap is complete.
     package func open() {
         change { inputs in
             inputs.isClosed = false
@@ -220,10 +223,10 @@ public final class QuiesceSet: Sendable {
         }
     }
 
-    /// Credentials are being revoked: nobody is admitted until that has ended.
+    /// Stops all admission until the revocation of credentials has ended.
     func beginRevocation() { change { $0.revocations += 1 } }
 
-    /// They have been.
+    /// Ends one revocation.
     func endRevocation() { change { $0.revocations -= 1 } }
 
     private func change(_ body: (inout QuiesceInputs) -> Void) {
@@ -238,8 +241,9 @@ public final class QuiesceSet: Sendable {
         board.publish(general: inputs.extent(isLeased: false), leased: inputs.extent(isLeased: true))
     }
 
-    /// A member found that a gap has ended before the thread did whose business that is. Until that one has looked, and by then has called `close`,
-    /// nobody is admitted.
+    /// Stops admission when a member notices the end of a gap before the responsible thread does.
+    ///
+    /// Admission stays stopped until that thread has checked the heartbeat; by then the thread has called `close`.
     private func foundLate() {
         let isFirst = state.withLock { state in
             guard !state.inputs.isLate else { return false }
@@ -248,7 +252,7 @@ public final class QuiesceSet: Sendable {
             return true
         }
         guard isFirst else { return }
-        // Due at once, and called after the look at the heartbeat.
+        // Due at once, and called after the check of the heartbeat.
         alarms.set(.deadline, after: .zero) { [weak self] in self?.settleLate() }
     }
 
@@ -259,13 +263,14 @@ public final class QuiesceSet: Sendable {
             return state.members.map(\.member)
         }
         for member in members { (member as? any GatedMember)?.look() }
-        // In case somebody was told meanwhile.
+        // Members may have been notified meanwhile.
         tell()
     }
 
-    // MARK: Telling
+    // MARK: Notifying members
 
-    /// Brings every member to the extent in force, unless a thread is at it: that one goes on until all are.
+    /// Brings every member to the extent in force. If another thread is already notifying, that thread goes on until
+    /// all members are up to date.
     private func tell() {
         let begins = state.withLock { state in
             guard !state.isTelling else { return false }
@@ -279,16 +284,18 @@ public final class QuiesceSet: Sendable {
         }
     }
 
-    /// Whom to tell what: first those that get less, in the order of addition, then those that get more, in reverse; and again from the start until all know.
+    /// The order of notification: first the members that get less, in the order of addition, then those that get
+    /// more, in reverse. Repeats until all members are up to date.
     ///
-    /// Allocates nothing: a shortage of memory is told on this way.
+    /// Allocates nothing, because memory shortages are notified on this path.
     private struct TellingPass {
         private var isNarrowing = true
-        /// The ids not yet looked at on this way through: from here on, or, on the way back, those before.
+        /// The next id to check when narrowing; when widening, only ids below this one remain.
         private var bound: UInt64 = 0
         private var hasTold = false
 
-        /// The next member, marked as told; `nil` when all know, and then whoever makes the next change begins anew.
+        /// Returns the next member, marked as notified. `nil` when all are up to date; the next change then starts a
+        /// new pass.
         mutating func next(in state: inout State) -> (entry: Member, extent: QuiesceExtent)? {
             while true {
                 let index = isNarrowing ? state.firstNarrowed(from: bound) : state.lastWidened(before: bound)

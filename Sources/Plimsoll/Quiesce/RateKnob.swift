@@ -1,26 +1,28 @@
 import Synchronization
 
-/// A rate that goes down with what may go on: samples, frames, log lines or requests to others a second (C38).
+/// A rate that falls with the extent: samples, frames, log lines or outgoing requests per second (C38).
 ///
-/// Whoever works at that rate asks `rate` each time. In the foreground it is `full`, or the share of it that a shortage of memory leaves; in the
-/// background, and at the ladder's rung `quiesce`, `background` at most; in a paused process 0.
+/// Code that works at this rate reads `rate` each time. In the foreground the rate is `full`, or a share of `full`
+/// when memory is short. In the background, and at the ladder's rung `quiesce`, the rate is at most `background`. In
+/// a paused process the rate is 0.
 public final class RateKnob: Quiescable {
     public let name: String
     public let workClass: String?
     /// The rate in the foreground.
     public let full: Double
-    /// The most in the background.
+    /// The highest rate in the background.
     public let background: Double
-    // Relaxed: a number on its own.
+    // Relaxed: a single independent number.
     private let bits: Atomic<UInt64>
 
-    /// A knob at `full` until it is in a set that says otherwise.
+    /// Creates a knob at `full`, until a set lowers the rate.
     ///
     /// - Parameters:
-    ///   - name: what it is called in reports.
-    ///   - full: the rate in the foreground, in whatever unit the caller counts; at least 0.
-    ///   - background: the most in the background, at least 0.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
+    ///   - name: name used in reports.
+    ///   - full: rate in the foreground, in any unit; at least 0.
+    ///   - background: highest rate in the background, at least 0.
+    ///   - workClass: class of work that the knob serves. A lease on the class keeps the rate up
+    ///     (`QuiesceSet.lease`).
     public init(_ name: String, full: Double, background: Double = 0, workClass: String? = nil) {
         precondition(full >= 0 && background >= 0, "rate knob \"\(name)\": full \(full), background \(background); rates are at least 0")
         self.name = name
@@ -33,7 +35,7 @@ public final class RateKnob: Quiescable {
     /// The rate in force, 0 for none: one atomic load, from any thread.
     public var rate: Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
 
-    /// The time from one to the next at a rate in times a second; `nil` for never.
+    /// The time between two events if the rate is in events per second; `nil` for never.
     public var interval: Duration? {
         let rate = rate
         return rate > 0 ? .seconds(1 / rate) : nil

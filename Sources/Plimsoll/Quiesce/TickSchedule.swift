@@ -1,45 +1,47 @@
-/// When a ticker ticks: at the points of its phase, of which it may leave out some but never moves one.
+/// The schedule of a ticker: the points of its phase. A schedule may skip points but never moves one.
 struct TickSchedule: Sendable {
-    /// What a ticker does at a point that it met.
+    /// The decision for a due point.
     enum Decision: Equatable {
         case run(missed: Int)
-        /// Too late, or not now.
+        /// The tick is too late, or ticks are stopped.
         case skip
-        /// At the next common instant, or in its turn among those that make up for something.
+        /// The tick moves to the next common instant, or to a later turn among the ticks that are made up for.
         case postpone(to: Duration)
     }
 
-    /// How far apart ticks are in an extent.
+    /// The distance between ticks in an extent.
     enum Pace: Equatable {
         case full
-        /// At common instants only: whole multiples of this on the machine's clock.
+        /// Ticks only at common instants: whole multiples of this on the machine's clock.
         case coalesced(Duration)
         case stopped
     }
 
     let period: Duration
     let makesUp: Bool
-    /// How long after it could a missed tick is made up for: not the same for all tickers, so that they are no burst.
+    /// Delay before a missed tick is made up for. Differs between tickers, so that they cause no burst.
     private let spread: Duration
-    /// The point that is no tick: from it on they are counted.
+    /// The origin of the phase, itself no tick; points are numbered from here.
     private let origin: Duration
-    /// The number of the last point that ran or that was passed when it did.
+    /// The number of the last point that ran, or that had passed when a tick ran.
     private var last: Int64 = 0
 
-    /// A tick later than this by its clock has missed its point; threads on a busy machine are late by less.
+    /// A tick that is later than this has missed the point, by the ticker's clock. Threads on a busy machine are late
+    /// by less.
     static let tolerance = Heartbeat.tolerance
 
-    /// - Parameter ordinal: how many tickers began before this one.
+    /// - Parameter ordinal: number of tickers that began before this one.
     init(period: Duration, makesUp: Bool, origin: Duration, ordinal: UInt64) {
         self.period = period
         self.makesUp = makesUp
         self.origin = origin
-        // Multiples of the golden ratio, less their whole parts, lie apart whatever their number; in 1/1024 of a tenth of the period.
+        // Multiples of the golden ratio modulo 1 are spread out for any count of tickers. The unit is 1/1024 of a
+        // tenth of the period.
         let share = (ordinal &* 0x9e37_79b9_7f4a_7c15) >> 54
         spread = .nanoseconds(min(period, .seconds(100)).inNanoseconds / 10 * Int64(share) / 1024)
     }
 
-    /// The next point after `now`, as the pace has it; `nil` if it is stopped.
+    /// Returns the next point after `now` at that pace; `nil` if stopped.
     func next(after now: Duration, _ pace: Pace) -> Duration? {
         let point = origin + Self.times(period, number(at: now) + 1)
         switch pace {
@@ -49,13 +51,13 @@ struct TickSchedule: Sendable {
         }
     }
 
-    /// What to wait for after a pause: the next point, or sooner if one that was missed is to be made up for.
+    /// Returns the next due time after a pause: the next point, or sooner to make up for a missed one.
     func resume(at now: Duration, _ pace: Pace) -> Duration? {
         guard let next = next(after: now, pace) else { return nil }
         return pace == .full && makesUp && number(at: now) > last ? min(now + spread, next) : next
     }
 
-    /// What to do at `now` about a tick that was due at `due`.
+    /// Decides at `now` about a tick that was due at `due`.
     mutating func fire(due: Duration, at now: Duration, _ pace: Pace) -> Decision {
         switch pace {
         case .full: break
@@ -73,7 +75,7 @@ struct TickSchedule: Sendable {
         return .run(missed: Int(max(0, number - last - 1)))
     }
 
-    /// The number of the last point at or before `now`.
+    /// Returns the number of the last point at or before `now`.
     private func number(at now: Duration) -> Int64 { (now - origin).inNanoseconds / period.inNanoseconds }
 
     private static func ceiling(_ time: Duration, _ stride: Duration) -> Duration {

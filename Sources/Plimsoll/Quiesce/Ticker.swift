@@ -2,39 +2,42 @@ import Synchronization
 
 /// One run of a ticker's body.
 public struct Tick: Sendable, Hashable {
-    /// How many ticks before this one did not run: the process was frozen or paused, or the run before took too long.
+    /// Number of ticks before this one that did not run: the process was frozen or paused, or the previous run took
+    /// too long.
     public var missed: Int
 }
 
-/// Calls its body every so often, while its set lets it (C38, C39).
+/// Calls a closure periodically, while the set allows (C38, C39).
 ///
 ///     let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
 ///     manager.lifecycle.pausables.add(ticker)
 ///
-/// It ticks once it is in a set, a period after it was added first, and keeps that phase for good: what was missed in a freeze, in a pause or because
-/// the run before took longer is not caught up with, and the next tick comes at the next point (T30). Two runs never overlap. The body runs in an
-/// ordinary task, which is cancelled when the ticker is, or leaves its set.
+/// A ticker ticks only in a set. The first tick comes one period after the addition, and the phase stays fixed. Ticks
+/// missed in a freeze, in a pause or because the previous run took longer are not caught up with; the next tick comes
+/// at the next point (T30). Two runs never overlap. The body runs in an ordinary task, which is cancelled when the
+/// ticker is cancelled or leaves the set.
 public final class Ticker: Quiescable, WorkingMember {
-    /// What it does in the background, and while memory is so short that the ladder quiesces (C35).
+    /// Behaviour in the background, and while memory is so short that the ladder quiesces (C35).
     public enum BackgroundTicks: Sendable, Hashable {
-        /// It does not tick.
+        /// The ticker does not tick.
         case paused
-        /// It ticks at whole multiples of this, at the same instants as other tickers: at the first one after each point of its phase.
+        /// The ticker ticks at whole multiples of this period, at the same instants as other tickers: at the first
+        /// one after each point of the phase.
         case coalesced(every: Duration)
     }
 
     private struct State {
         var schedule: TickSchedule?
-        /// The alarm that is set, and for when.
+        /// The due time, and the alarm that is set.
         var armed: (due: Duration, alarm: Alarms.Alarm)?
-        /// Number of the alarm that is set: any other counts no more.
+        /// Number of the alarm that is set; alarms with any other number are ignored.
         var alarms: UInt64 = 0
-        /// Rises when it is cancelled or moved: what ran or was about to belongs to the past.
+        /// Increases when the ticker is cancelled or moved. Runs that belong to an earlier value are obsolete.
         var membership: UInt64 = 0
         var isRunning = false
         var ticks: UInt64 = 0
         var run: Task<Void, Never>?
-        /// Called when the run in progress has ended.
+        /// Callbacks for the end of the run in progress.
         var waiting: [@Sendable () -> Void] = []
         var isCancelled = false
     }
@@ -48,16 +51,18 @@ public final class Ticker: Quiescable, WorkingMember {
     private let body: @Sendable (Tick) async -> Void
     private let state = Mutex(State())
 
-    /// A ticker that begins when it is added to a set.
+    /// Creates a ticker that begins when added to a set.
     ///
     /// - Parameters:
-    ///   - name: what it is called in reports.
+    ///   - name: name used in reports.
     ///   - period: time from tick to tick, at least a millisecond.
-    ///   - inBackground: what it does in the background.
-    ///   - makesUp: whether one tick that was missed in a freeze or a pause runs soon after, and not at the next point: for what is rare and must not be
-    ///     left out, such as a nightly clean-up. Within a tenth of the period, at most 10 s, so that many are no burst.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
-    ///   - body: what to do.
+    ///   - inBackground: behaviour in the background.
+    ///   - makesUp: true to run one missed tick soon after a freeze or a pause, and not at the next point. For rare
+    ///     work that must not be left out, such as a nightly clean-up. The delay is within a tenth of the period, at
+    ///     most 10 s, so that many tickers cause no burst.
+    ///   - workClass: class of work that the ticker serves. A lease on the class keeps the ticker going
+    ///     (`QuiesceSet.lease`).
+    ///   - body: work of one tick.
     public init(
         _ name: String, every period: Duration, inBackground: BackgroundTicks = .paused, makesUp: Bool = false, workClass: String? = nil,
         _ body: @escaping @Sendable (Tick) async -> Void
@@ -74,7 +79,7 @@ public final class Ticker: Quiescable, WorkingMember {
         self.body = body
     }
 
-    /// It never ticks again; a run in progress is cancelled and not waited for. Idempotent.
+    /// Stops the ticker for good. Cancels a run in progress but does not wait for the end. Idempotent.
     public func cancel() { stop(for: true) }
 
     private func stop(for good: Bool) {
@@ -90,13 +95,13 @@ public final class Ticker: Quiescable, WorkingMember {
         run?.cancel()
     }
 
-    /// Ticks so far.
+    /// Number of ticks so far.
     public var ticks: UInt64 { state.withLock { $0.ticks } }
 
-    /// Whether its body runs now, or is about to.
+    /// True while the body runs, or is about to run.
     public var isRunning: Bool { state.withLock { $0.isRunning } }
 
-    // MARK: In its set
+    // MARK: Membership
 
     func join(_ gate: QuiesceGate) {
         stop(for: false)
@@ -112,13 +117,14 @@ public final class Ticker: Quiescable, WorkingMember {
         stop(for: false)
     }
 
-    /// In a set it follows the set; by itself it does not tick.
+    /// Applies the extent outside a set. In a set the ticker follows the set; outside a set the ticker does not tick.
     public func quiesce(to extent: QuiesceExtent) {
         gates.follow(extent)
         look()
     }
 
-    /// Sets the alarm for the next tick, unless one is set for as early: after any number of interruptions there is one (T38).
+    /// Sets the alarm for the next tick, unless an alarm at least as early is set. After any number of interruptions
+    /// there is one alarm (T38).
     func look() {
         guard let alarms = gates.current.alarms else { return }
         let now = alarms.time.elapsed()
@@ -155,7 +161,7 @@ public final class Ticker: Quiescable, WorkingMember {
             guard state.alarms == number, state.schedule != nil else { return nil }
             state.armed = nil
             let pace = pace
-            // A tick that comes while the last one runs is missed.
+            // A tick that comes while the previous run is in progress is missed.
             let decision = state.isRunning ? .skip : state.schedule?.fire(due: due, at: now, pace)
             let next = if case .postpone(let instant) = decision { instant } else { state.schedule?.next(after: now, pace) }
             if let next { arm(&state, next, from: now, alarms) }
@@ -169,7 +175,7 @@ public final class Ticker: Quiescable, WorkingMember {
 
     // MARK: A run
 
-    /// Whether the end of the run under way is waited for. For tests.
+    /// True while a caller waits for the end of the run in progress. For tests.
     var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
 
     func whenIdle(_ body: @escaping @Sendable () -> Void) {
@@ -182,7 +188,7 @@ public final class Ticker: Quiescable, WorkingMember {
 
     private func run(_ tick: Tick, _ membership: UInt64) {
         let run = Task {
-            // It may have been cancelled, or have left its set, before its task got to run.
+            // The ticker may have been cancelled, or have left the set, before this task started to run.
             if state.withLock({ $0.membership == membership }) { await body(tick) }
             let waiting = state.withLock { state in
                 state.isRunning = false

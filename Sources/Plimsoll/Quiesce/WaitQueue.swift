@@ -1,4 +1,4 @@
-/// Who waits, in the order of arrival, and until when. Whoever leaves early leaves no hole.
+/// A queue of waiters in the order of arrival, with deadlines. A waiter that leaves early leaves no permanent hole.
 struct WaitQueue<Waiter> {
     private struct Place {
         let ticket: UInt64
@@ -10,18 +10,21 @@ struct WaitQueue<Waiter> {
         var due: Duration { min(deadline, pauseDeadline) }
     }
 
-    /// In the order of their tickets; those before `head`, and those without a waiter, have left.
+    /// The places in the order of their tickets. Places before `head`, and places without a waiter, are free.
     private var places: [Place] = []
     private var head = 0
     private var nextTicket: UInt64 = 0
 
-    /// How many wait.
+    /// Number of waiters.
     private(set) var count = 0
 
+    /// Appends a waiter.
+    ///
     /// - Parameters:
-    ///   - deadline: when its patience ends, and how long that was.
-    ///   - pauseDeadline: when it ends if the pause does not end before.
-    /// - Returns: the ticket to leave with.
+    ///   - deadline: time at which the patience ends.
+    ///   - patience: duration of the patience.
+    ///   - pauseDeadline: time at which the wait ends if the pause has not ended before.
+    /// - Returns: The ticket to leave with.
     mutating func append(_ waiter: Waiter, deadline: Duration = .max, patience: Duration? = nil, pauseDeadline: Duration = .max) -> UInt64 {
         defer { nextTicket += 1 }
         places.append(Place(ticket: nextTicket, waiter: waiter, patience: patience, deadline: deadline, pauseDeadline: pauseDeadline))
@@ -29,7 +32,7 @@ struct WaitQueue<Waiter> {
         return nextTicket
     }
 
-    /// The one who has waited longest. Amortised O(1).
+    /// Removes the waiter that has waited longest. Amortised O(1).
     mutating func popFirst() -> Waiter? {
         while head < places.count {
             let waiter = take(head)
@@ -42,7 +45,7 @@ struct WaitQueue<Waiter> {
         return nil
     }
 
-    /// The one with that ticket, unless it has left. O(log n), amortised.
+    /// Removes the waiter with that ticket, unless it has left. O(log n), amortised.
     mutating func remove(_ ticket: UInt64) -> Waiter? {
         var low = head, high = places.count
         while low < high {
@@ -54,7 +57,7 @@ struct WaitQueue<Waiter> {
         return waiter
     }
 
-    /// Those whose time is up, and whether it was the pause that lasted too long. O(n).
+    /// Removes the waiters whose time is up. `isByPause` is true if the pause lasted too long. O(n).
     mutating func removeDue(by now: Duration) -> [(waiter: Waiter, isByPause: Bool, patience: Duration?)] {
         var due: [(waiter: Waiter, isByPause: Bool, patience: Duration?)] = []
         for index in places.indices[head...] where places[index].due <= now {
@@ -65,23 +68,23 @@ struct WaitQueue<Waiter> {
         return due
     }
 
-    /// When the first must be told that its time is up. O(n).
+    /// The time at which the first waiter is due. O(n).
     var nextDue: Duration? {
         let due = places[head...].lazy.filter { $0.waiter != nil }.map(\.due).min()
         return due == .max ? nil : due
     }
 
-    /// A pause has begun: whoever has no end to it yet gets this one. O(n).
+    /// Begins a pause: each waiter without a pause deadline gets this one. O(n).
     mutating func beginPause(until deadline: Duration) {
         for index in places.indices[head...] where places[index].pauseDeadline == .max { places[index].pauseDeadline = deadline }
     }
 
-    /// The pause is over. O(n).
+    /// Ends the pause. O(n).
     mutating func endPause() {
         for index in places.indices[head...] { places[index].pauseDeadline = .max }
     }
 
-    /// Time is told by another clock, which shows so much more. O(n).
+    /// Switches to another clock, which is ahead by `offset`. O(n).
     mutating func moveDeadlines(by offset: Duration) {
         for index in places.indices[head...] {
             if places[index].deadline < .max { places[index].deadline += offset }
@@ -96,7 +99,7 @@ struct WaitQueue<Waiter> {
         return waiter
     }
 
-    /// Drops empty places once they are most.
+    /// Removes free places once they are the majority.
     private mutating func tidy() {
         if count == 0 {
             places.removeAll(keepingCapacity: places.count <= 256)

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Has everything go that belongs to one tenant, account or credential (C56, C67).
+/// Purges all data of one tenant, account or credential (C56, C67).
 final class Revocation: Sendable {
-    /// What happens around it: set by whoever admits requests and delivers events.
+    /// Callbacks around a revocation. Set by the parts that admit requests and deliver events.
     struct Hooks: Sendable {
-        /// Admits nothing new until `open`.
+        /// Stops admission of new requests until `open`.
         var close: @Sendable () -> Void = {}
-        /// Lets it in again.
+        /// Resumes admission.
         var open: @Sendable () -> Void = {}
-        /// Tells those who wait for changes of their credentials.
+        /// Notifies observers of changes of these credentials.
         var post: @Sendable (_ tag: String) -> Void = { _ in }
     }
 
@@ -17,7 +17,7 @@ final class Revocation: Sendable {
     private let secrets: SecretRegistry
     private let heartbeat: Heartbeat
 
-    /// What others put in while it is purged is purged again, so often.
+    /// Maximum number of purges of one purgeable. Entries that others insert during a purge are purged again.
     private static let rounds = 3
 
     init(purgeables: PurgeableRegistry, secrets: SecretRegistry, heartbeat: Heartbeat) {
@@ -39,7 +39,7 @@ final class Revocation: Sendable {
         report.secretsInUse = inUse.map(\.name)
         report.secretsWiped = wiped.filter { secret in !inUse.contains { $0 === secret } }.map(\.name)
         report.took = heartbeat.running - began
-        // Before anything is let in, so that the first request finds everybody told.
+        // Before requests are admitted, so that the first request finds all observers notified.
         hooks.post(tag)
         hooks.open()
         return report
@@ -54,22 +54,22 @@ final class Revocation: Sendable {
     }
 }
 
-/// What went with a tag, and what did not.
+/// The result of a revocation: the purged entries, and those left.
 public struct RevocationReport: Sendable, Hashable {
-    /// The tag.
+    /// The revoked tag.
     public var tag: String
-    /// Entries taken out of each registered holder that knows tags.
+    /// Number of entries removed from each registered purgeable that supports tags.
     public var purged: [String: Int] = [:]
-    /// Entries found afterwards: somebody goes on putting them in.
+    /// Number of entries found afterwards: another task keeps inserting them.
     public var remaining: [String: Int] = [:]
     /// Names of the secrets wiped.
     public var secretsWiped: [String] = []
-    /// Names of secrets that somebody was inside; they go when that ends, and nobody else gets in.
+    /// Names of secrets still in use. They are wiped when that use ends; no new use can begin.
     public var secretsInUse: [String] = []
-    /// How long it took, by running time.
+    /// Running time that the revocation took.
     public var took = Duration.zero
 
-    /// Whether nothing of it is left.
+    /// True if nothing with the tag is left.
     public var isClean: Bool { remaining.values.allSatisfy { $0 == 0 } && secretsInUse.isEmpty }
 
     init(tag: String) { self.tag = tag }
@@ -86,16 +86,17 @@ extension RevocationReport: CustomStringConvertible {
 }
 
 extension Lifecycle {
-    /// Has everything go that bears `tag`: entries of registered caches, loads under way of such, and secrets. Nothing new is admitted meanwhile; then it is
-    /// counted that nothing is left, and whoever waits for changes of credentials is told. Background tasks go on: ending them is their owner's decision.
+    /// Purges everything that bears `tag`: entries of registered caches, their loads in flight, and secrets. Admits no
+    /// new request meanwhile. Then counts what is left, and notifies observers of changes of credentials. Background
+    /// tasks go on: ending them is their owner's decision.
     ///
-    /// Blocks for as long as the holders take; O(entries with that tag) for `PurgeableCache`.
+    /// Blocks until the registered purgeables are done; O(entries with that tag) for `PurgeableCache`.
     @discardableResult
     public func revokeCredentials(tag: String) -> RevocationReport { revocation.revoke(tag) }
 }
 
 extension ResourceManager {
-    /// The same as `lifecycle.revokeCredentials(tag:)`.
+    /// Revokes `tag`, as `lifecycle.revokeCredentials(tag:)` does.
     @discardableResult
     public func revoke(tag: String) -> RevocationReport { lifecycle.revokeCredentials(tag: tag) }
 }

@@ -1,15 +1,18 @@
 import Synchronization
 
 extension Lifecycle {
-    /// Connects a scene: it comes up active or in the background, by `reason` (C95). The process launches if it has not.
+    /// Connects a scene, which comes up active or in the background according to `reason` (C95). Launches the process
+    /// if needed.
     ///
-    /// If a scene of that id is connected, that one is returned: brought to the front for a user's request, and out of suspension for the system's. One that is
-    /// being disconnected is waited for, and another takes its place.
+    /// If a scene with that id is connected, returns that scene. A user's request brings the scene to the front; a
+    /// system request ends a suspension. If the scene is being disconnected, a new scene waits for the end, then
+    /// replaces the former scene.
     ///
     /// - Parameters:
-    ///   - id: what tells it from others; its snapshot is kept under it.
-    ///   - reason: why it comes up, which decides where to.
-    ///   - configure: called before the scene takes its first step, to add handlers, caches and what is to be restored. It must not wait for the scene.
+    ///   - id: unique id; the scene's snapshot is stored under this id.
+    ///   - reason: reason for the connection, which decides the first state.
+    ///   - configure: called before the first step, to add handlers, caches and state to restore. Must not wait for
+    ///     the scene.
     @discardableResult
     public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {
         let made = Scene(id, reason, in: self)
@@ -37,7 +40,7 @@ extension Lifecycle {
         }
         let task = threads.run {
             await self.launchIfNeeded()
-            // What it saves last is what this one restores.
+            // The new scene restores the state that the former one saves last.
             await former?.disconnect(cause: .operator)
             scene.restore()
             _ = try? await scene.settle(.launch, within: self.policy.backgroundDeadline)
@@ -49,7 +52,7 @@ extension Lifecycle {
     /// The connected scenes, by id.
     public var scenes: [Scene] { scenesByID.withLock { Array($0.values) }.sorted { $0.id < $1.id } }
 
-    /// Keeps the process at `state` or above whatever its scenes do, until the registration is cancelled (C94).
+    /// Keeps the process at `state` or above, regardless of the scenes, until the registration is cancelled (C94).
     public func hold(_ state: LifecycleState) -> Registration {
         let id = newID()
         wish.withLock { $0.claims[id] = .init(state: state, isScene: false) }
@@ -61,21 +64,21 @@ extension Lifecycle {
         }
     }
 
-    /// Brings the process where its scenes want it.
+    /// Brings the process to the state that the scenes request.
     func followScenes(_ cause: LifecycleCause) async throws {
         let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }
         guard aim() != unit.engine.target else { return }
         book(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
     }
 
-    /// Brings all scenes where they are meant to be.
+    /// Brings all scenes to their desired states.
     func settleScenes(_ cause: LifecycleCause, within budget: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
         }
     }
 
-    /// A scene has ended.
+    /// Removes a scene that has ended.
     func forget(_ scene: Scene) {
         let gone = scenesByID.withLock { scenes in scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil }
         wish.withLock { $0.claims[scene.claim] = nil }

@@ -1,7 +1,7 @@
 import Synchronization
 
 extension Scene {
-    /// What decides which scene goes first. A value.
+    /// The properties that decide which scene is evicted first. A value.
     struct Candidate: Sendable, Hashable {
         var id: String
         var bytes: ByteCount
@@ -9,7 +9,8 @@ extension Scene {
         var state: LifecycleState
         var hasTasks: Bool
 
-        /// The scenes that may go, in the order of going: idle ones only, the largest first, of equals the one unused for longest (C96, T33).
+        /// Returns the scenes that may be evicted, in the order of eviction. Only idle scenes, the largest first; of
+        /// equals, the one unused for longest (C96, T33).
         static func order(_ candidates: [Candidate]) -> [Candidate] {
             candidates.filter { ($0.state == .background || $0.state == .suspended) && !$0.hasTasks && $0.bytes > .zero }
                 .sorted { ($0.bytes, $0.idle, $1.id) > ($1.bytes, $1.idle, $0.id) }
@@ -22,15 +23,18 @@ extension Scene {
             hasTasks: tasks.hasLiveTasks)
     }
 
-    /// Whether its end was asked for: it goes nowhere else.
+    /// True if disconnection was requested. The scene enters no other state then.
     var isEnding: Bool { contents.withLock { $0.wanted == .notRunning } }
 
-    /// Saves it and lets go of what it holds, unless it was brought to the front or has got work to finish meanwhile; the bytes it let go of, `nil` if it stays.
-    /// It has yet to be disconnected. Blocks.
+    /// Saves the scene and releases the scene's memory, unless meanwhile the scene was brought to the front or has
+    /// started work.
+    ///
+    /// Returns the bytes released; `nil` if the scene stays. The caller must still disconnect the scene. Blocks.
     func evict() -> Int? {
         let bytes = byteCount
         guard mayGo, save(within: lifecycle.policy.backgroundDeadline).isEmpty, !tasks.hasLiveTasks else { return nil }
-        // One of the two comes first: whoever brings it to the front, so that it stays, or this, and it comes back only by being connected again.
+        // Exactly one side wins the lock. Either a request brings the scene to the front, and the scene stays. Or
+        // eviction wins, and the scene comes back only by a new connection.
         let goes = contents.withLock { contents in
             guard contents.wanted > .notRunning, mayGo(contents.wanted) else { return false }
             contents.wanted = .notRunning
@@ -41,22 +45,23 @@ extension Scene {
 
     private var mayGo: Bool { mayGo(contents.withLock { $0.wanted }) }
 
-    /// Whether it is behind the front and nobody brings it there.
+    /// Returns true if the scene is behind the front and no request brings it to the front.
     private func mayGo(_ wanted: LifecycleState) -> Bool {
         wanted > .notRunning && state < .inactive && state > .notRunning && lifecycle.wish.withLock { $0.scene(wanted) } < .inactive
     }
 }
 
-/// The scenes in one state behind the front, as something that gives way: each as a whole.
+/// A purgeable that evicts whole scenes which are in one state behind the front.
 ///
-/// Those that are suspended go before those in the background (C90): they are asked like any cache that is expensive to make again, the others only when memory
-/// is critical. Whoever has everything released, a supervisor or an operator, reaches both.
+/// Suspended scenes go before scenes in the background (C90). Suspended scenes are released like any cache that is
+/// expensive to rebuild; scenes in the background only when memory is critical. A supervisor or an operator that
+/// releases everything reaches both.
 final class SceneEviction: Purgeable {
     let name: String
     let rebuildCost: RebuildCost
     private let state: LifecycleState
     private let scenes: @Sendable () -> [Scene]
-    /// Has a scene that was let go of end in good order.
+    /// Disconnects an evicted scene in good order.
     private let disconnect: @Sendable (Scene) -> Void
 
     init(of state: LifecycleState, scenes: @escaping @Sendable () -> [Scene], disconnect: @escaping @Sendable (Scene) -> Void) {
@@ -72,7 +77,8 @@ final class SceneEviction: Purgeable {
 
     var heldBytes: Int { candidates(scenes()).reduce(ByteCount.zero) { $0 + $1.bytes }.bytes }
 
-    /// Evicts one scene after the other until enough was let go of. A scene whose snapshot cannot be written stays.
+    /// Evicts scenes one after the other until `target` bytes are released. A scene whose snapshot cannot be written
+    /// stays.
     func release(_ target: Int) -> Int {
         let all = scenes()
         var released = ByteCount.zero

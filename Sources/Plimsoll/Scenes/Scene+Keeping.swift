@@ -1,14 +1,17 @@
 import Synchronization
 
-/// What a scene keeps over its end, and what it gives back and erases on its way to the background.
+/// The state that a scene preserves, and the memory and data that a scene releases and erases on the way to the
+/// background.
 extension Scene {
-    /// Keeps the state of this scene: `restore` is given it when a scene of this id is connected again.
+    /// Preserves the state of this scene. `restore` receives the state when a scene of this id is connected again.
     ///
-    /// `snapshot` is saved when the scene leaves the front, on its way to the background, when it is suspended, before it is disconnected, and by every
-    /// checkpoint of the process (C41, C97): from the edge into the background on, a kill at any instant loses nothing (C43). Bytes that are the same as those
-    /// saved last are not written again. A scene whose snapshot cannot be written is not evicted, and its process does not count as saved.
+    /// `snapshot` is saved on leaving the front, on the way to the background, on suspension, and before
+    /// disconnection. Every checkpoint of the process saves the snapshot too (C41, C97). From the edge into the
+    /// background on, a kill at any instant loses nothing (C43). Bytes identical to the last saved ones are not
+    /// written again. A scene whose snapshot cannot be written is not evicted, and the process does not count as
+    /// saved.
     ///
-    /// Call it in `connectScene`'s `configure`. After that the state is restored before this returns.
+    /// Call this method in `connectScene`'s `configure`. A later call restores the state before returning.
     public func preserve(
         in store: any StateStore, snapshot: @escaping @Sendable () throws -> [UInt8], restore: @escaping @Sendable ([UInt8]) throws -> Void
     ) {
@@ -23,15 +26,18 @@ extension Scene {
         if isLate { giveBack(item) }
     }
 
-    /// Runs `scrub` before each snapshot that is taken of this scene behind the front: on its way to the background, when it is suspended and when it is
-    /// disconnected. Each scene is scrubbed by itself.
+    /// Runs `scrub` before each snapshot that is taken of this scene behind the front.
     ///
-    /// It is synchronous on purpose, as `Lifecycle.onScrub` is: when it returns, what it had to erase is gone (C45). The snapshot taken on leaving the front
-    /// comes before it, as the scene may be back in front at once: what must never be written belongs into no snapshot.
+    /// These are the snapshots on the way to the background, on suspension and on disconnection. Each scene is
+    /// scrubbed separately.
+    ///
+    /// `scrub` is synchronous on purpose, as in `Lifecycle.onScrub`: when `scrub` returns, the data is erased (C45).
+    /// The snapshot on leaving the front is taken before scrubbing, as the scene may return to the front at once.
+    /// Data that must never be written does not belong in any snapshot.
     @discardableResult
     public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration { self.scrub.add(name, scrub) }
 
-    /// Gives back what was kept. Blocks for as long as reading takes.
+    /// Restores the preserved state. Blocks while reading.
     func restore() {
         let item = contents.withLock { contents in
             contents.hasRestored = true
@@ -45,13 +51,13 @@ extension Scene {
         lifecycle.book(LifecycleReport(target: aim, failures: ["state of scene \(id) was not restored: \(reason)"]))
     }
 
-    /// Saves its state if that has changed; why that was not done within `budget`. Blocks.
+    /// Saves the scene's state if changed. Returns the failures, also for state not saved within `budget`. Blocks.
     func save(within budget: Duration) -> [PreservationFailure] {
         guard let item = contents.withLock({ $0.preserved }), item.isRestored else { return [] }
         return lifecycle.preservation.save([item], within: budget)
     }
 
-    /// Nothing of it is saved any more: it has ended.
+    /// Stops preserving the scene's state: the scene has ended.
     func forgetState() {
         let item = contents.withLock { contents in
             defer { contents.preserved = nil }
@@ -60,7 +66,7 @@ extension Scene {
         if let item { lifecycle.preservation.remove(scene: item) }
     }
 
-    /// What each holder does on the way to the background.
+    /// The purge handlers of each cache for the way to the background.
     var purges: [FanOut.Handler] {
         contents.withLock { $0.holders }.map { holder in
             FanOut.Handler(name: holder.purgeable.name, origin: "holder of scene \(id)") {
@@ -70,7 +76,7 @@ extension Scene {
         }
     }
 
-    /// Lets go of all its caches; the bytes they said they let go of.
+    /// Releases all caches. Returns the bytes that the caches report as released.
     @discardableResult
     func letGoOfAll() -> Int {
         let holders = contents.withLock { contents in

@@ -1,15 +1,15 @@
 import Synchronization
 
-/// A scene that nobody sees is suspended by itself, in time.
+/// Automatic suspension of scenes that are hidden and unused.
 extension Scene {
-    /// It is hidden from now on: after a while it is suspended.
+    /// Marks the scene as hidden, which starts the time to automatic suspension.
     func hide() {
         let now = lifecycle.alarms.heartbeat.running
         contents.withLock { $0.hiddenSince = now }
         watchIdleness()
     }
 
-    /// It comes to the front, or ends.
+    /// Cancels automatic suspension: the scene comes to the front, or ends.
     func unhide() {
         let alarm = contents.withLock { contents in
             contents.rests = false
@@ -19,13 +19,13 @@ extension Scene {
         alarm?.cancel()
     }
 
-    /// Has it suspended once it was hidden and not used for the policy's time and none of its background tasks is alive.
+    /// Suspends the scene once hidden and unused for the policy's time, with no live background task.
     func watchIdleness() {
         guard let limit = lifecycle.policy.sceneSuspendsAfter, state == .background else { return }
         let now = lifecycle.alarms.heartbeat.running
         let left = contents.withLock { max($0.hiddenSince, $0.lastUsed) } + limit - now
         if left <= .zero {
-            // The last of its tasks to end comes here again.
+            // The end of the last live task calls this method again.
             guard !tasks.hasLiveTasks else { return }
             lifecycle.threads.run { await self.rest() }
             return
@@ -43,7 +43,7 @@ extension Scene {
         _ = try? await follow(.idle, within: lifecycle.policy.backgroundDeadline)
     }
 
-    /// Somebody has something to do with it behind the front: if it is suspended, it goes on in the background.
+    /// Wakes the scene for work behind the front. A suspended scene goes on in the background.
     func wake() async {
         let wanted = contents.withLock { $0.wanted }
         if wanted == .suspended {

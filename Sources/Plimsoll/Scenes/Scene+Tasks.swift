@@ -1,5 +1,5 @@
 extension Scene {
-    /// As `ResourceManager.beginBackgroundTask`, on the allowance of this scene.
+    /// Begins a background task as `ResourceManager.beginBackgroundTask` does, on the allowance of this scene.
     public func beginBackgroundTask(
         _ name: String, file: StaticString = #fileID, line: UInt = #line,
         onExpiration: @escaping @Sendable (BackgroundTask, ExpirationReason) -> Void
@@ -7,9 +7,9 @@ extension Scene {
         tasks.begin(name, file, line, handler: .blocking(tasks.carryingContext(onExpiration)))
     }
 
-    /// As `ResourceManager.withBackgroundTask`, on the allowance of this scene.
+    /// Runs `body` as a background task as `ResourceManager.withBackgroundTask` does, on the allowance of this scene.
     ///
-    /// - Throws: what `body` throws, or `BackgroundTaskRefusal` if it may not begin.
+    /// - Throws: The error of `body`, or `BackgroundTaskRefusal` if the task may not begin.
     public func withBackgroundTask<Result: Sendable>(
         _ name: String, file: StaticString = #fileID, line: UInt = #line,
         _ body: @escaping @Sendable (BackgroundTask) async throws -> Result,
@@ -21,10 +21,11 @@ extension Scene {
     /// The background tasks of this scene, oldest first.
     public var backgroundTasks: [BackgroundTaskStatus] { tasks.statuses }
 
-    /// Time this scene may go on in the background; `nil` while it is in front, where it is not counted.
+    /// The time that this scene may go on in the background. `nil` while in front, where time is not counted.
     public var backgroundTimeRemaining: Duration? { tasks.allowanceLeft }
 
-    /// Calls `body` with each memory warning while this scene is active, on the manager's delivery thread: one of the four routes (C78).
+    /// Registers `body` for memory warnings while this scene is active, on the manager's delivery thread: one of the
+    /// four routes (C78).
     @discardableResult
     public func onMemoryWarning(_ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
         lifecycle.observeWarnings("scene \(id)") { [weak self] event in

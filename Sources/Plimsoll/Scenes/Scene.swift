@@ -1,16 +1,17 @@
 import Synchronization
 
-/// A part of the process with a life cycle of its own: a tenant, a shard, a session, a listener, a worker (C93).
+/// A part of the process with a separate life cycle: a tenant, a shard, a session, a listener, a worker (C93).
 ///
-/// A scene has its own state, handlers, deadlines, background tasks with their own allowance, and caches; the process is where the greatest of its scenes is
-/// (C94). A scene that stays in the background is suspended after a while (`LifecyclePolicy.sceneSuspendsAfter`). In the background or suspended it may be
-/// disconnected at any time to make room, its snapshot written first (C96).
+/// A scene has its own state, handlers, deadlines, caches, and background tasks with their own allowance. The state
+/// of the process is the greatest of the scenes' states (C94). A scene that stays in the background is suspended
+/// after a while (`LifecyclePolicy.sceneSuspendsAfter`). A scene in the background or suspended may be disconnected
+/// at any time to make room; the snapshot is written first (C96).
 public final class Scene: Sendable {
-    /// Why a scene is connected: where it comes up (C95).
+    /// The reason for connecting a scene, which decides the first state (C95).
     public enum Reason: String, Sendable, Hashable {
-        /// Somebody waits for it: it comes up active.
+        /// A user waits for the scene, which comes up active.
         case userRequest
-        /// Something is to be done with it: it comes up in the background.
+        /// The system has work for the scene, which comes up in the background.
         case systemRequest
     }
 
@@ -20,13 +21,13 @@ public final class Scene: Sendable {
         var holders: [Holder] = []
         var declared: [@Sendable () -> Int] = []
         var preserved: PreservedItem?
-        /// Whether what was kept has been given back: what is kept from now on is given back at once.
+        /// True once preserved state has been restored. State that is preserved later is restored at once.
         var hasRestored = false
         var connecting: Task<Void, Never>?
-        /// Whether it was hidden for so long that it is suspended until somebody wants it.
+        /// True if the scene was hidden so long that the scene stays suspended until the next request.
         var rests = false
         var hiddenSince = Duration.zero
-        /// Looks whether it is to rest.
+        /// The alarm that checks if the scene is to be suspended.
         var restAlarm: Alarms.Alarm?
     }
 
@@ -36,19 +37,20 @@ public final class Scene: Sendable {
         var purgesOnBackground: Bool
     }
 
-    /// What tells it from others.
+    /// The unique id of the scene.
     public let id: String
-    /// Why it was connected.
+    /// The reason for which the scene was connected.
     public let reason: Reason
-    /// Runs tasks that prefer it (`Task(executorPreference:)`), except while the scene is suspended: then they stop at their next suspension point (C97).
+    /// Runs tasks that prefer this executor (`Task(executorPreference:)`), except while the scene is suspended. Then
+    /// the tasks stop at their next suspension point (C97).
     public let executor: PausableExecutor
-    /// Background tasks of its own.
+    /// The background tasks of this scene.
     let tasks: BackgroundTaskRegistry
-    /// What is erased before its state is saved.
+    /// The data that is erased before the scene's state is saved.
     let scrub: ScrubSet
     let unit: LifecycleUnit
     let lifecycle: Lifecycle
-    /// Under which the process counts what it wants.
+    /// The id under which the process counts the state that the scene requests.
     let claim: UInt64
     let contents: Mutex<Contents>
 
@@ -73,15 +75,15 @@ public final class Scene: Sendable {
         tasks.detach()
     }
 
-    /// The state in force: one atomic load, from any thread.
+    /// The current state: one atomic load, from any thread.
     public var state: LifecycleState { unit.engine.current }
 
-    /// Returns once it has come up.
+    /// Returns once the scene has come up.
     public func connected() async { await contents.withLock { $0.connecting }?.value }
 
     // MARK: Taking part
 
-    /// Takes part in its steps, as `Lifecycle.observe` does in those of the process (C97).
+    /// Registers handlers for the steps of the scene, as `Lifecycle.observe` does for those of the process (C97).
     @discardableResult
     public func observe(
         _ name: String, file: StaticString = #fileID, line: UInt = #line,
@@ -94,7 +96,8 @@ public final class Scene: Sendable {
             name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground, onForeground: onForeground)
     }
 
-    /// Called when it is disconnected: cleans up what it shared with others. Its snapshot has been written by then.
+    /// Registers a handler that is called on disconnection, to clean up state shared with others. The snapshot has
+    /// been written by then.
     @discardableResult
     public func onDisconnect(
         _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
@@ -102,13 +105,15 @@ public final class Scene: Sendable {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .terminate)
     }
 
-    // MARK: What it holds
+    // MARK: Memory
 
-    /// Registers a cache of this scene with the manager; let go of entirely when the scene is disconnected.
+    /// Registers a cache of this scene with the manager. The cache is released entirely when the scene is
+    /// disconnected.
     ///
     /// - Parameters:
-    ///   - purgeable: what holds memory and can let go of it.
-    ///   - purgesOnBackground: whether it lets go of everything on this scene's way to the background: for what is kept for speed only (C87).
+    ///   - purgeable: object that holds memory and can release memory.
+    ///   - purgesOnBackground: true to release the whole cache on this scene's way to the background, for caches kept
+    ///     for speed only (C87).
     @discardableResult
     public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false) -> Registration {
         let registration = lifecycle.registrar(purgeable)
@@ -116,43 +121,45 @@ public final class Scene: Sendable {
         return registration
     }
 
-    /// Declares memory that a disconnection frees besides its caches, so that the largest is found. May be asked on any thread.
+    /// Declares memory, besides the caches, that a disconnection frees, so that the largest scene is found.
+    /// `byteCount` may be called on any thread.
     public func declare(byteCount: @escaping @Sendable () -> Int) { contents.withLock { $0.declared.append(byteCount) } }
 
-    /// What a disconnection would free, as its holders say.
+    /// The bytes that a disconnection would free, as reported by the purgeables.
     public var byteCount: Int {
         let (holders, declared) = contents.withLock { ($0.holders.map(\.purgeable), $0.declared) }
-        // Saturating: a purgeable may say anything.
+        // Saturating: a purgeable may report any number.
         return (holders.map(\.heldBytes) + declared.map { $0() }).reduce(ByteCount.zero) { $0 + ByteCount(max(0, $1)) }.bytes
     }
 
-    /// Says that it was used: of scenes as large as each other the one unused for longest goes first.
+    /// Marks the scene as used now. Of scenes of equal size, the one unused for longest is evicted first.
     public func touch() {
         let now = lifecycle.alarms.heartbeat.running
         contents.withLock { $0.lastUsed = now }
     }
 
-    // MARK: Going somewhere
+    // MARK: Changing state
 
-    /// Brings it to the front, and the process with it, as far as the process is not held below.
+    /// Brings the scene to the front, and the process too, unless the process is held below.
     ///
-    /// - Throws: `LifecycleError` once it is disconnected.
+    /// - Throws: `LifecycleError` once the scene is disconnected.
     @discardableResult
     public func enterForeground(cause: LifecycleCause) async throws -> LifecycleReport { try await go(.active, cause) }
 
-    /// Puts it into the background; the process follows if it was the last in front.
+    /// Puts the scene into the background. The process follows if this was the last scene in front.
     ///
-    /// - Throws: `LifecycleError` once it is disconnected.
+    /// - Throws: `LifecycleError` once the scene is disconnected.
     @discardableResult
     public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport { try await go(.background, cause) }
 
-    /// Suspends it: it must not run until it is brought back.
+    /// Suspends the scene: no code of the scene may run until the scene is brought back.
     ///
-    /// - Throws: `LifecycleError` once it is disconnected.
+    /// - Throws: `LifecycleError` once the scene is disconnected.
     @discardableResult
     public func suspend(cause: LifecycleCause) async throws -> LifecycleReport { try await go(.suspended, cause) }
 
-    /// Ends it: its snapshot is written, `onDisconnect` called, its caches let go of. Idempotent, and final: from the call on the scene goes nowhere else.
+    /// Ends the scene: writes the snapshot, calls `onDisconnect` handlers and releases the caches. Idempotent and
+    /// final: from this call on, the scene enters no other state.
     @discardableResult
     public func disconnect(cause: LifecycleCause) async -> LifecycleReport {
         (try? await go(.notRunning, cause)) ?? LifecycleReport(target: .notRunning)
@@ -173,14 +180,14 @@ public final class Scene: Sendable {
         return try await settle(cause, within: lifecycle.policy.backgroundDeadline)
     }
 
-    /// Where it is meant to be.
+    /// The desired state of the scene.
     var aim: LifecycleState {
         let (wanted, rests) = contents.withLock { ($0.wanted, $0.rests) }
         let aim = lifecycle.wish.withLock { $0.scene(wanted) }
         return rests && aim == .background ? .suspended : aim
     }
 
-    /// Goes where it is meant to be: after the process on the way up, before it on the way down.
+    /// Moves the scene to the desired state: after the process on the way up, before the process on the way down.
     func settle(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let rises = aim > state
         if rises { try await lifecycle.followScenes(cause) }
@@ -189,7 +196,7 @@ public final class Scene: Sendable {
         return report
     }
 
-    /// Goes where it is meant to be, the process being where it is.
+    /// Moves the scene to the desired state, without moving the process.
     func follow(_ cause: LifecycleCause, within budget: Duration) async throws -> LifecycleReport {
         let report = try await unit.engine.request(cause, within: budget) { self.aim }
         if state == .notRunning { lifecycle.forget(self) }

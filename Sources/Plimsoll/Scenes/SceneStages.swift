@@ -1,8 +1,8 @@
 import Synchronization
 
-/// What the steps of a scene consist of besides its handlers' part.
+/// The stages of a scene's steps besides the handlers.
 struct SceneStages: Sendable {
-    /// The scene, which is made after its stages.
+    /// A reference to the scene, which is created after these stages.
     final class Owner: Sendable {
         private let scene = Mutex<WeakScene?>(nil)
         func set(_ scene: Scene) { self.scene.withLock { $0 = WeakScene(scene: scene) } }
@@ -31,19 +31,20 @@ struct SceneStages: Sendable {
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
         case (.active, .inactive): [saveFirst]
-        // Memory is given back first, what may not be seen is erased, and only then its state is saved: the last word of what holds if it is killed (C43).
+        // Release memory first, then erase secrets, and only then save state. The saved state is the final one if the
+        // process is killed (C43).
         case (.inactive, .background): [purge, scrub, save, stage { tasks.enterBackground() }, hide]
         case (.notRunning, .background): [stage { tasks.enterBackground() }, hide]
         case (.suspended, .background): [hide]
-        // What it did in the background is saved as well, once nothing of it begins any more.
+        // The changes made in the background are saved too, once no new work of the scene can begin.
         case (_, .suspended): [stage { tasks.suspended(true) }, stage { executor.quiesce(to: .paused) }, scrub, save]
-        // Whoever still waits in its executor may come to an end.
+        // Tasks that still wait in the scene's executor may run to their end.
         case (_, .notRunning): [letGo, stage { tasks.close() }, stage { executor.quiesce(to: .open) }]
         default: []
         }
     }
 
-    /// Something that takes no time.
+    /// Returns a stage that takes no time.
     private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
         { _ in
             body()
@@ -51,7 +52,7 @@ struct SceneStages: Sendable {
         }
     }
 
-    /// Something that blocks its thread.
+    /// Returns a stage that blocks a thread.
     private func blocking(_ body: @escaping @Sendable (Scene, LifecycleContext) -> FanOut.Outcome) -> LifecycleEngine.Stage {
         { context in
             guard let scene = scene.value else { return FanOut.Outcome() }
@@ -73,7 +74,7 @@ struct SceneStages: Sendable {
         }
     }
 
-    /// Its memory that the background does not need (C87, C97).
+    /// Purges the scene's memory that the background does not need (C87, C97).
     private func purge(_ context: LifecycleContext) async -> FanOut.Outcome {
         guard let scene = scene.value else { return FanOut.Outcome() }
         let lifecycle = scene.lifecycle
@@ -90,7 +91,7 @@ struct SceneStages: Sendable {
         }
     }
 
-    /// On leaving the front, for the first time: `save` does it again on the way into the background.
+    /// Saves on leaving the front, provisionally: `save` repeats the work on the way into the background.
     private var saveFirst: LifecycleEngine.Stage {
         blocking { scene, context in
             var outcome = FanOut.Outcome(isProvisional: true)

@@ -1,21 +1,22 @@
 import CPlimsollMemory
 import CPlimsollProcess
 
-/// Whether others may look into this process.
+/// Protection of this process against inspection by other processes.
 public enum ProcessPrivacy {
-    /// Allows or forbids core dumps of this process, and attaching to it by others of the same user (`PR_SET_DUMPABLE`, prctl(2)).
+    /// Allows or forbids core dumps of this process, and attaching by other processes of the same user
+    /// (`PR_SET_DUMPABLE`, prctl(2)).
     ///
-    /// Forbidden, the files below `/proc/self` belong to root: an unprivileged process can then no longer open those that only their owner may read, such as
-    /// `environ` and `mem`. An `exec` allows it again.
+    /// While forbidden, the files below `/proc/self` belong to root. An unprivileged process can then no longer open
+    /// those that only their owner may read, such as `environ` and `mem`. An `exec` allows dumps again.
     ///
-    /// - Returns: whether the kernel did it.
+    /// - Returns: true if the kernel accepted the setting.
     @discardableResult
     public static func setDumpable(_ isDumpable: Bool) -> Bool { plimsoll_set_dumpable(isDumpable) == 0 }
 
-    /// Whether it may be dumped now.
+    /// True if the process may be dumped now.
     public static var isDumpable: Bool { plimsoll_is_dumpable() }
 
-    /// The line `secrets` of the capabilities. Probed by doing it.
+    /// The line `secrets` of the capabilities. Probed by allocating a secret.
     package static var signal: Capabilities.Signal {
         let dumps = isDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
         guard let slot = SecretArena.shared.take(1) else {

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// Data that is there at times only: an encrypted volume, a key ring, a sealed secret store (C69).
+/// Data that is available only at times: an encrypted volume, a key ring, a sealed secret store (C69).
 ///
-/// Whoever mounts and unmounts it says so by `unseal()` and `seal()`; whoever needs it works within `withProtectedData`, and hears of changes by `observe`. It
-/// begins unsealed.
+/// The code that mounts and unmounts the data calls `unseal()` and `seal()`. Code that needs the data works within
+/// `withProtectedData`, and receives changes through `observe`. Starts unsealed.
 public final class ProtectedData: Sendable {
     private final class Observer: Sendable {
         let body: @Sendable (Bool) -> Void
@@ -14,7 +14,8 @@ public final class ProtectedData: Sendable {
     private struct State {
         var isAvailable = true
         var observers: [Observer] = []
-        /// Changes that the observers have not heard of yet, and whether somebody is telling them: in order, whoever makes them.
+        /// Changes not yet delivered to the observers. `isTelling` is true while a thread delivers. Changes are
+        /// delivered in order, on one thread at a time.
         var untold: [Bool] = []
         var isTelling = false
         var waiting: [UInt64: CheckedContinuation<Bool, Never>] = [:]
@@ -27,10 +28,10 @@ public final class ProtectedData: Sendable {
 
     init(alarms: Alarms) { self.alarms = alarms }
 
-    /// Whether it is there.
+    /// True if the data is available.
     public var isAvailable: Bool { state.withLock { $0.isAvailable } }
 
-    /// Has `secret` wiped when the data is sealed, beyond what `lifecycle.keep(_:)` does.
+    /// Wipes `secret` when the data is sealed, in addition to the wipes that `lifecycle.keep(_:)` does.
     ///
     /// - Returns: the same secret.
     @discardableResult
@@ -40,9 +41,10 @@ public final class ProtectedData: Sendable {
         return secret
     }
 
-    /// The data is not there any more: secrets kept here are wiped, then observers are told, on this thread. Idempotent.
+    /// Marks the data as unavailable: wipes the secrets kept here, then calls the observers, on this thread.
+    /// Idempotent.
     ///
-    /// - Returns: names of secrets that somebody is still inside; they go when that ends.
+    /// - Returns: names of secrets still in use. They are wiped when that use ends.
     @discardableResult
     public func seal() -> [String] {
         change(to: false)
@@ -51,14 +53,14 @@ public final class ProtectedData: Sendable {
         return inUse
     }
 
-    /// The data is there again: observers are told, on this thread, and those who wait go on. Idempotent.
+    /// Marks the data as available: calls the observers, on this thread, and resumes waiting tasks. Idempotent.
     public func unseal() {
         let waiting = change(to: true)
         tell()
         for continuation in waiting { continuation.resume(returning: true) }
     }
 
-    /// Calls `body` with whether the data is there, at each change, in order, one call at a time.
+    /// Registers `body`, called with the availability at each change, in order, one call at a time.
     @discardableResult
     public func observe(_ body: @escaping @Sendable (_ isAvailable: Bool) -> Void) -> Registration {
         let observer = Observer(body)
@@ -71,12 +73,13 @@ public final class ProtectedData: Sendable {
         }
     }
 
-    /// Runs `body` if the data is there.
+    /// Runs `body` if the data is available.
     ///
     /// - Parameters:
-    ///   - patience: running time to wait for it; by default none.
+    ///   - patience: running time to wait for the data; by default none.
     ///   - body: the work.
-    /// - Throws: what `body` throws; `ProtectedDataError` if it is not there by then; `CancellationError` if the task was cancelled meanwhile.
+    /// - Throws: errors of `body`; `ProtectedDataError` if the data is not available by then; `CancellationError` if
+    ///   the task was cancelled meanwhile.
     public func withProtectedData<Result>(waiting patience: Duration = .zero, _ body: () async throws -> Result) async throws -> Result {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
@@ -99,7 +102,8 @@ public final class ProtectedData: Sendable {
         }
     }
 
-    /// Tells what is untold, unless another thread, or an observer further up on this one, is at it: then that one does.
+    /// Delivers waiting changes. Returns at once if another thread, or an observer further up on this one, is
+    /// delivering: that one continues.
     private func tell() {
         guard
             state.withLock({ state in
@@ -151,8 +155,8 @@ public final class ProtectedData: Sendable {
     private func giveUp(_ number: UInt64) { state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: false) }
 }
 
-/// Protected data that is not there.
+/// The error thrown when protected data is not available.
 public struct ProtectedDataError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked, and why not.
+    /// The request that failed, and the reason.
     public var description: String
 }

@@ -1,31 +1,32 @@
-/// What was erased before the memory of this process could be seen, and what was not.
+/// The result of a scrub: data erased before the memory of this process could be seen, and data left.
 public struct ScrubReport: Sendable, Hashable {
-    /// What was about to happen.
+    /// The reason for a scrub.
     public enum Reason: String, Sendable, Hashable, CaseIterable {
         /// The process goes to the background, from which it may be frozen without notice.
         case background
-        /// It did something while in the background, after which it is erased anew (C46).
+        /// The process woke up in the background, and data is erased anew (C46).
         case wake
-        /// It is about to be frozen.
+        /// The process is about to be frozen.
         case freeze
-        /// Somebody is about to copy its memory: a core dump, CRIU, a virtual machine's snapshot. Secrets kept in the background go too.
+        /// The memory of the process is about to be copied: a core dump, CRIU, a snapshot of a virtual machine. Secrets
+        /// kept in the background are wiped too.
         case snapshot
     }
 
-    /// What was about to happen.
+    /// The reason for the scrub.
     public var reason: Reason
-    /// Hooks that came to their end, in the order in which they were added.
+    /// Hooks that finished, in the order in which they were added.
     public var ran: [String] = []
-    /// Hooks that had not by the end of the budget: what they were to erase may still be there.
+    /// Hooks that had not finished by the end of the budget: their data may not be erased.
     public var overran: [String] = []
-    /// Secrets that had contents and have none now.
+    /// Number of secrets that had contents and are now wiped.
     public var wiped = 0
-    /// Secrets that somebody was still inside; they go when that ends.
+    /// Names of secrets still in use. They are wiped when that use ends.
     public var inUse: [String] = []
-    /// How long it took, by running time.
+    /// Running time that the scrub took.
     public var took = Duration.zero
 
-    /// Whether everything was erased. If not, take no snapshot.
+    /// True if everything was erased. If false, take no snapshot.
     public var isClean: Bool { overran.isEmpty && inUse.isEmpty }
 
     init(reason: Reason) { self.reason = reason }
@@ -41,18 +42,21 @@ extension ScrubReport: CustomStringConvertible {
 }
 
 extension Lifecycle {
-    /// Runs `scrub` last on the way to the background, after each wake-up there, before a freeze and before a snapshot.
+    /// Registers `scrub`, which runs last on the way to the background, after each wake-up there, before a freeze and
+    /// before a snapshot.
     ///
-    /// It is synchronous on purpose: when it returns, what it had to erase is gone. Work that it only schedules comes too late and counts for nothing (C45).
-    /// All scrub hooks run beside each other on threads of the library's own; one that takes longer than a second for all of them is named in the report.
+    /// The call is synchronous on purpose: when `scrub` returns, the data must be erased. Work that `scrub` only
+    /// schedules comes too late and does not count (C45). All scrub hooks run concurrently on threads of the library.
+    /// They share a budget of one second; hooks that exceed the budget are named in the report.
     ///
     /// - Complexity: O(1); cancelling is O(hooks).
     @discardableResult
     public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration { self.scrub.add(name, scrub) }
 
-    /// Has `secret` wiped on the way to the background unless it `keepsInBackground`, before every snapshot, and when one of its tags is revoked.
+    /// Wipes `secret` on the way to the background unless the secret `keepsInBackground`, before every snapshot, and
+    /// when one of its tags is revoked.
     ///
-    /// It does not keep the secret alive: one that nobody holds any more is wiped as it goes.
+    /// Does not keep the secret alive: a secret is also wiped when the last reference is released.
     ///
     /// - Returns: the same secret.
     @discardableResult
@@ -61,17 +65,18 @@ extension Lifecycle {
         return secret
     }
 
-    /// Erases what may not be seen, secrets kept in the background included. Call it, and look at the result, before anything copies this process's memory: a
-    /// core dump on demand, CRIU, a snapshot of the virtual machine.
+    /// Erases all sensitive data, including secrets kept in the background. Call this method, and check the result,
+    /// before the memory of this process is copied: a core dump on demand, CRIU, a snapshot of the virtual machine.
     ///
-    /// Blocks the calling thread, at most for about `budget` of running time; not for the cooperative pool.
+    /// Blocks the calling thread, at most for about `budget` of running time. Do not call on the cooperative pool.
     public func prepareForSnapshot(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.snapshot, within: budget) }
 
-    /// Erases anew what a wake-up in the background has brought back: whoever freezes this process has it called before (C46). Secrets kept in the background stay.
+    /// Erases the data that a wake-up in the background has brought back. Call before freezing this process (C46).
+    /// Secrets kept in the background stay.
     ///
     /// Blocks as `prepareForSnapshot(within:)` does.
     public func prepareForFreeze(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.freeze, within: budget) }
 
-    /// What the last scrub did; `nil` before the first.
+    /// The report of the last scrub; `nil` before the first.
     public var lastScrub: ScrubReport? { scrub.last }
 }

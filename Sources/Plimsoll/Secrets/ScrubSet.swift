@@ -1,8 +1,9 @@
 import Synchronization
 
-/// What is erased before somebody else may see the memory of this process.
+/// The hooks and secrets to erase before another process may see the memory of this one.
 ///
-/// Hooks first, beside each other under one budget; then the secrets, on the calling thread, so that no hook that hangs keeps them.
+/// Hooks run first, concurrently, under one budget. Then the secrets are wiped on the calling thread, so that a stuck
+/// hook can't delay that.
 final class ScrubSet: Sendable {
     fileprivate final class Hook: Sendable {
         let name: String
@@ -15,7 +16,7 @@ final class ScrubSet: Sendable {
         }
     }
 
-    /// Time for all hooks together, and for whoever is inside a secret to leave.
+    /// Time for all hooks together, and for readers of secrets to finish.
     static let budget = Duration.seconds(1)
 
     let secrets = SecretRegistry()
@@ -61,7 +62,7 @@ final class ScrubSet: Sendable {
         return report
     }
 
-    /// Those of `secrets` that somebody is still inside at the end of `budget`.
+    /// Returns those of `secrets` that are still in use at the end of `budget`.
     private func awaitLeaving(_ secrets: [Secret], _ parker: Parker, within budget: Duration) -> [Secret] {
         var left = secrets.filter(\.isInUse)
         guard !left.isEmpty, budget > .zero else { return left }
@@ -79,7 +80,7 @@ final class ScrubSet: Sendable {
     }
 
     private final class Flag: Sendable {
-        // Relaxed: a fact on its own; the parker's mutex orders it before the look.
+        // Relaxed: the flag guards no other data. The parker's mutex orders the store before the load.
         private let raised = Atomic<Bool>(false)
         var isRaised: Bool { raised.load(ordering: .relaxed) }
         func raise() { raised.store(true, ordering: .relaxed) }
@@ -87,7 +88,7 @@ final class ScrubSet: Sendable {
 }
 
 extension ScrubSet.Hook {
-    /// Not again while an earlier call of it goes on.
+    /// Runs the hook, unless an earlier call is still running.
     fileprivate func run() { _ = gate.call(body) }
     fileprivate var isStillRunning: Bool { gate.isBusy }
 }

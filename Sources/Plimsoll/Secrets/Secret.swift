@@ -1,39 +1,43 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Bytes that are to be nowhere else, and nowhere at all when the process is not in use: a key, a password, a token.
+/// Bytes that must exist nowhere else, and nowhere at all while the process is not in use: a key, a password, a token.
 ///
 ///     let key = lifecycle.keep(try Secret("signing key", byteCount: 32) { bytes in readKey(into: &bytes) })
 ///     let signature = key.withBytes { bytes in sign(message, bytes) }     // nil once it was wiped
 ///     try key.refill { bytes in readKey(into: &bytes) }
 ///
-/// They lie in pages of their own, apart from the heap, which no core dump contains, which a forked child reads as zeros, and which are not swapped out as
-/// far as the limit on locked memory allows (`protection`). `lifecycle.keep(_:)` has them wiped on the way to the background.
+/// The bytes are in separate pages, apart from the heap. No core dump contains these pages, and a forked child reads
+/// them as zeros. They are not swapped out as far as the limit on locked memory allows (`protection`).
+/// `lifecycle.keep(_:)` wipes the secret on the way to the background.
 ///
-/// *Copies*: what a Swift value has held stays on the heap after the value is gone. An array that grows or is written to while shared leaves its
-/// old storage behind, a `String` copies itself into C strings and into `NSString`s, and text of up to 15 bytes lies in registers and on the stack. So
-/// let the closure read straight into the buffer (`read`, a cipher's output, `withUnsafeMutableBytes`), hand the bytes on in place, and compare with
-/// `isEqual(to:)`. Where something hands out an array all the same, `init(_:consuming:)` erases it.
+/// *Copies*: the contents of a Swift value stay on the heap after the value is gone. An array that grows, or is written
+/// to while shared, leaves the old storage behind. A `String` copies the text into C strings and into `NSString`s, and
+/// text of up to 15 bytes is in registers and on the stack. So let the closure read straight into the buffer (`read`, a
+/// cipher's output, `withUnsafeMutableBytes`). Pass the bytes on in place, and compare with `isEqual(to:)`. For APIs
+/// that return an array all the same, `init(_:consuming:)` erases the array.
 ///
-/// *Threads*: any may use it. Whoever is inside `withBytes` sees the bytes unchanged to the end; a wipe takes effect when the last one leaves.
+/// *Threads*: any thread may use a secret. Code inside `withBytes` sees the bytes unchanged to the end; a wipe takes
+/// effect when the last reader leaves.
 ///
 /// *Forks*: in a child every secret made before is wiped.
 public final class Secret: Sendable {
-    /// How reports name it; never its contents.
+    /// The name used in reports; never the contents.
     public let name: String
-    /// Number of its bytes.
+    /// Number of bytes.
     public let byteCount: Int
-    /// Names under which it is revoked, for example of a tenant.
+    /// Tags by which the secret is revoked, for example the name of a tenant.
     public let tags: [String]
-    /// Whether it survives the way to the background: for what background work itself needs. A snapshot wipes it all the same.
+    /// True if the secret survives the way to the background, because background work needs the secret. A snapshot
+    /// wipes the secret all the same.
     public let keepsInBackground: Bool
-    /// Whether the array it was made from was shared, so that its bytes are still on the heap.
+    /// True if the source array was shared, so that the bytes are still on the heap.
     public let hasStrayCopy: Bool
 
     private struct State {
         var isFilled = false
         var isFilling = false
-        /// To be wiped as soon as nobody is inside.
+        /// True if the secret is to be wiped when the last reader leaves.
         var isCondemned = false
         var readers = 0
         var waiting: [Parker] = []
@@ -43,15 +47,15 @@ public final class Secret: Sendable {
     private let state = Mutex(State())
     private let process = ForkGuard.process
 
-    /// A secret of `byteCount` bytes that `fill` writes.
+    /// Creates a secret of `byteCount` bytes that `fill` writes.
     ///
     /// - Parameters:
-    ///   - name: how reports name it.
+    ///   - name: the name used in reports.
     ///   - byteCount: 0 or more bytes. Up to 4096 take the next power of two of at least 64; more take whole pages.
-    ///   - tags: names under which it is revoked.
-    ///   - keepsInBackground: whether it survives the way to the background.
-    ///   - fill: gets `byteCount` zero bytes to write. If it throws, what it wrote is wiped.
-    /// - Throws: what `fill` throws, or `SecretError` if no memory can be mapped.
+    ///   - tags: tags by which the secret is revoked.
+    ///   - keepsInBackground: true to keep the secret on the way to the background.
+    ///   - fill: gets `byteCount` zero bytes to write. If `fill` throws, the bytes are wiped.
+    /// - Throws: errors of `fill`, or `SecretError` if no memory can be mapped.
     public convenience init(
         _ name: String = "secret", byteCount: Int, tags: [String] = [], keepsInBackground: Bool = false,
         fill: (inout MutableRawSpan) throws -> Void
@@ -60,14 +64,15 @@ public final class Secret: Sendable {
         try refill(fill)
     }
 
-    /// A secret of the bytes of an array, which is erased and left empty.
+    /// Creates a secret from the bytes of an array. The array is erased and left empty.
     ///
-    /// An array that others share cannot be erased: then its bytes stay on the heap, and `hasStrayCopy` says so.
+    /// A shared array cannot be erased: the bytes stay on the heap, and `hasStrayCopy` is true.
     public convenience init(_ name: String = "secret", consuming bytes: inout [UInt8], tags: [String] = [], keepsInBackground: Bool = false) throws {
         let shared = bytes.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
         let slot = try Self.slot(bytes.count, for: name)
         bytes.withUnsafeBytes { source in UnsafeMutableRawBufferPointer(start: slot.start, count: source.count).copyMemory(from: source) }
-        // Writing to a shared array makes a copy first: then this is another address, and it is the copy that is erased.
+        // Copy-on-write: writing to a shared array makes a copy first. Then the address differs, and only the copy is
+        // erased.
         let own = bytes.withUnsafeMutableBytes { source in
             if let start = source.baseAddress { plimsoll_secret_wipe(start, source.count) }
             return UInt(bitPattern: source.baseAddress)
@@ -104,26 +109,29 @@ public final class Secret: Sendable {
 
     // MARK: Use
 
-    /// What the kernel granted for its pages.
+    /// The protection that the kernel granted for the pages.
     public var protection: SecretProtection { slot.protection }
 
-    /// Whether it has no contents: it was wiped, or this is a forked child.
+    /// True if the secret has no contents, after a wipe or in a forked child.
     public var isWiped: Bool {
         guard ForkGuard.isProcess(process) else { return true }
         return state.withLock { !$0.isFilled || $0.isCondemned }
     }
 
-    /// Runs `body` with the bytes; `nil`, without running it, once they were wiped. They stay until it returns.
+    /// Runs `body` with the bytes. Returns `nil`, without running `body`, once the secret was wiped. The bytes stay
+    /// until `body` returns.
     public func withBytes<Value, Problem: Error>(_ body: (RawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
         guard enter() else { return nil }
         defer { leave() }
         return try body(UnsafeRawBufferPointer(start: slot.start, count: byteCount).bytes)
     }
 
-    /// Whether both have the same bytes. Takes a time that depends on nothing but their number; false if one was wiped.
+    /// Returns true if both secrets have the same bytes; false if one was wiped. The time depends only on the number of
+    /// bytes.
     public func isEqual(to other: Secret) -> Bool { other.withBytes { isEqual(to: $0) } ?? false }
 
-    /// Whether its bytes are those. Takes a time that depends on nothing but their number; false if it was wiped.
+    /// Returns true if the secret has these bytes; false if the secret was wiped. The time depends only on the number
+    /// of bytes.
     public func isEqual(to bytes: RawSpan) -> Bool {
         guard bytes.byteCount == byteCount, enter() else { return false }
         defer { leave() }
@@ -151,13 +159,16 @@ public final class Secret: Sendable {
 
     // MARK: Wiping
 
-    /// Writes zeros over it. Idempotent.
+    /// Overwrites the bytes with zeros. Idempotent.
     ///
-    /// - Returns: whether it is gone now. If not, somebody is inside `withBytes`: no other gets in, and it goes when the last one leaves.
+    /// - Returns: true if the bytes are erased now. If false, a reader is inside `withBytes`. No other reader can
+    ///   enter, and the last one to leave erases the bytes.
     @discardableResult
     public func wipe() -> Bool { wipe(telling: nil) }
 
-    /// - Parameter parker: whom to wake when it goes later.
+    /// Wipes the secret as `wipe()` does.
+    ///
+    /// - Parameter parker: unparked when the bytes are erased later.
     func wipe(telling parker: Parker?) -> Bool {
         guard ForkGuard.isProcess(process) else { return true }
         let (isGone, waiting) = state.withLock { state in
@@ -170,7 +181,7 @@ public final class Secret: Sendable {
         return isGone
     }
 
-    /// Under the lock, which is held over one pass through the bytes.
+    /// Erases the bytes. Called under the lock, which is held for one pass over the bytes.
     private func erase(_ state: inout State) -> [Parker] {
         slot.wipe()
         (state.isFilled, state.isCondemned) = (false, false)
@@ -178,10 +189,11 @@ public final class Secret: Sendable {
         return state.waiting
     }
 
-    /// Has `fill` write it anew: after a wipe, or to replace it by another of the same length.
+    /// Has `fill` write the bytes anew: after a wipe, or to replace the secret by another of the same length.
     ///
-    /// - Parameter fill: gets `byteCount` zero bytes. If it throws, what it wrote is wiped.
-    /// - Throws: what `fill` throws; `SecretError` if somebody uses it now, if it was wiped meanwhile, or in a forked child.
+    /// - Parameter fill: gets `byteCount` zero bytes. If `fill` throws, the bytes are wiped.
+    /// - Throws: errors of `fill`; `SecretError` if the secret is in use, was wiped meanwhile, or was made before a
+    ///   fork.
     public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
         guard ForkGuard.isProcess(process) else { throw SecretError("secret \(name) was made before the process forked; make another in the child") }
         try state.withLock { state in
@@ -215,23 +227,23 @@ public final class Secret: Sendable {
         return isFilled
     }
 
-    /// Whether it was to be wiped and is not yet, as somebody is inside.
+    /// True if a wipe was requested but waits for a reader to leave.
     var isInUse: Bool { ForkGuard.isProcess(process) && state.withLock { $0.isCondemned } }
 
-    /// Where its bytes are. For tests.
+    /// The address of the bytes. For tests.
     package var address: UnsafeRawPointer { UnsafeRawPointer(slot.start) }
 }
 
 extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// Its name and length.
+    /// The name and the length.
     public var description: String { "secret \(name), \(byteCount) bytes\(isWiped ? ", wiped" : "")" }
     public var debugDescription: String { description }
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// A secret that cannot be made, or cannot be used as asked.
+/// An error of making or using a secret.
 public struct SecretError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked of which secret, why not, and what to do.
+    /// The request and the secret, the reason for the failure, and the remedy.
     public var description: String
 
     init(_ description: String) { self.description = description }

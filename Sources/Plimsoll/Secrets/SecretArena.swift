@@ -1,23 +1,23 @@
 import CPlimsollMemory
 import Synchronization
 
-/// A stretch of memory for one secret.
-// Unchecked: an address is shared like any number; the secret that owns the stretch guards what is at it.
+/// A block of memory for one secret.
+// Unchecked: an address is shared like any number. The secret that owns the block guards the bytes there.
 struct SecretSlot: @unchecked Sendable {
     let start: UnsafeMutableRawPointer
-    /// Bytes it has room for.
+    /// Number of bytes in the block.
     let capacity: Int
     let protection: SecretProtection
-    /// The slab it is cut from; `nil` for a mapping of its own.
+    /// The slab of this block; `nil` for a separate mapping.
     fileprivate let slab: UInt?
 
     func wipe() { plimsoll_secret_wipe(start, capacity) }
 }
 
-/// Memory for secrets: pages of their own, away from the heap, that small secrets of about one size share.
+/// Allocates memory for secrets in separate pages, away from the heap. Small secrets of about one size share pages.
 ///
-/// What is free is zero. A slab has 32 KiB in slots of one size from 64 to 4096 bytes, between two pages that nobody may touch; larger
-/// secrets get a mapping each.
+/// Free memory is zero. A slab has 32 KiB in slots of one size from 64 to 4096 bytes, between two inaccessible guard
+/// pages. Larger secrets get a mapping each.
 final class SecretArena: Sendable {
     static let shared = SecretArena()
 
@@ -26,10 +26,10 @@ final class SecretArena: Sendable {
         let protection: SecretProtection
     }
 
-    /// The slabs of one size of slot.
+    /// The slabs of one slot size.
     fileprivate struct SizeClass {
         var slabs: [UInt: Slab] = [:]
-        /// Those with a free slot.
+        /// Slabs with a free slot.
         var open: Set<UInt> = []
     }
 
@@ -38,13 +38,13 @@ final class SecretArena: Sendable {
     private static let leastSlab = 32 << 10
 
     private let classes = Mutex([SizeClass](repeating: SizeClass(), count: 7))
-    /// In a forked child the lock may be held by a thread that is not there.
+    /// In a forked child the lock may be held by a thread that does not exist there.
     private let process = ForkGuard.process
 
-    /// Whole pages.
+    /// Returns the size of a slab, in whole pages.
     fileprivate static func slabBytes() -> Int { max(leastSlab, plimsoll_page_size()) }
 
-    /// Room for `byteCount` bytes, all zero; `nil` if nothing can be mapped.
+    /// Allocates a block for `byteCount` bytes, all zero; returns `nil` if no memory can be mapped.
     ///
     /// - Complexity: O(1); every 8th to 512th call maps a slab.
     func take(_ byteCount: Int) -> SecretSlot? {
@@ -54,7 +54,7 @@ final class SecretArena: Sendable {
         return classes.withLock { classes in classes[number].take(size) }
     }
 
-    /// Erases it and takes it back.
+    /// Erases the block and frees it.
     func give(_ slot: SecretSlot) {
         guard let slab = slot.slab else {
             plimsoll_secret_unmap(slot.start, slot.capacity)
@@ -81,7 +81,7 @@ final class SecretArena: Sendable {
         return (start, SecretProtection(rawValue: UInt8(granted)))
     }
 
-    /// Bytes mapped in slabs.
+    /// Number of bytes mapped in slabs.
     var slabBytes: Int { classes.withLock { $0.reduce(0) { $0 + $1.slabs.count * Self.slabBytes() } } }
 }
 
@@ -101,7 +101,8 @@ extension SecretArena.SizeClass {
         return SecretSlot(start: start + Int(number) * size, capacity: size, protection: slabs[base]?.protection ?? [], slab: base)
     }
 
-    /// An empty slab goes unless it is the last with room: so that one secret that comes and goes maps nothing each time.
+    /// Frees a slot. An empty slab is unmapped unless no other slab has a free slot. So a secret that comes and goes
+    /// does not map a slab each time.
     fileprivate mutating func give(_ slot: SecretSlot, _ base: UInt) {
         let bytes = SecretArena.slabBytes()
         slabs[base]?.free.append(UInt16((UInt(bitPattern: slot.start) - base) / UInt(slot.capacity)))

@@ -1,17 +1,18 @@
 import CPlimsollMemory
 
-/// How the memory of a secret is kept from others, as far as the kernel granted it.
+/// The protection of a secret's memory, as far as the kernel granted it.
 public struct SecretProtection: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
-    /// From its bits.
+    /// Creates a set from raw bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// No core dump contains it (`MADV_DONTDUMP`, Linux 3.4).
+    /// No core dump contains the memory (`MADV_DONTDUMP`, Linux 3.4).
     public static let leftOutOfDumps = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_NOT_DUMPED))
     /// A forked child reads zeros (`MADV_WIPEONFORK`, Linux 4.14).
     public static let zeroInChildren = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_ZERO_IN_CHILDREN))
-    /// It is never written to swap (`mlock`). `RLIMIT_MEMLOCK` bounds how much a process may lock: 8 MiB since Linux 5.16, 64 KiB before.
+    /// The memory is never written to swap (`mlock`). `RLIMIT_MEMLOCK` bounds the bytes a process may lock: 8 MiB since
+    /// Linux 5.16, 64 KiB before.
     public static let locked = SecretProtection(rawValue: UInt8(PLIMSOLL_SECRET_LOCKED))
 
     private static let names: [(SecretProtection, String)] = [
@@ -20,6 +21,6 @@ public struct SecretProtection: OptionSet, Sendable, Hashable {
 }
 
 extension SecretProtection: CustomStringConvertible {
-    /// What is granted, comma separated; `"none"` for nothing.
+    /// The granted protections, comma separated; `"none"` for the empty set.
     public var description: String { isEmpty ? "none" : Self.names.filter { contains($0.0) }.map(\.1).joined(separator: ", ") }
 }

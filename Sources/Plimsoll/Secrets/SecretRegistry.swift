@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The secrets that are looked after, as long as somebody else holds them.
+/// Weak references to the registered secrets.
 final class SecretRegistry: Sendable {
     private struct Kept {
         weak var secret: Secret?
@@ -8,12 +8,14 @@ final class SecretRegistry: Sendable {
 
     private struct State {
         var secrets: [Kept] = []
-        /// At so many the dead are thrown out.
+        /// The count at which dead references are removed.
         var sweepAt = 64
     }
 
     private let state = Mutex(State())
 
+    /// Registers `secret`.
+    ///
     /// - Complexity: O(1), amortized.
     func add(_ secret: Secret) {
         state.withLock { state in
@@ -26,10 +28,10 @@ final class SecretRegistry: Sendable {
 
     var all: [Secret] { state.withLock { $0.secrets.compactMap(\.secret) } }
 
-    /// Wipes those that match.
+    /// Wipes the secrets that match.
     ///
-    /// - Parameter parker: whom to wake for each that goes later.
-    /// - Returns: those that had contents, and which of them somebody is still inside.
+    /// - Parameter parker: unparked for each secret that is erased later.
+    /// - Returns: the secrets that had contents, and those of them still in use.
     func wipe(telling parker: Parker? = nil, where matches: (Secret) -> Bool) -> (wiped: [Secret], inUse: [Secret]) {
         let full = all.filter { !$0.isWiped && matches($0) }
         let inUse = full.filter { !$0.wipe(telling: parker) }

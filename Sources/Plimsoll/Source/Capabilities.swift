@@ -1,33 +1,33 @@
-/// Which signals a source has, probed by using them, and why it lacks the others.
+/// Signals available to a source, probed by using them, and the reasons why others are missing.
 public struct Capabilities: Sendable, Hashable, Codable {
-    /// The best footing available, in falling order of how much is known.
+    /// The best footing available, in falling order of available information.
     public enum Footing: String, Sendable, Hashable, Codable {
-        /// The service manager's variables name what to watch.
+        /// The service manager's variables name the files to watch.
         case announced
-        /// The own control group with limits and stall.
+        /// The process's own control group, with limits and stall.
         case ownGroup
         /// The machine as a whole.
         case machine
         /// Events of the group only.
         case events
-        /// Nothing wakes us; files are read at intervals.
+        /// No event source works; files are polled.
         case polling
-        /// Nothing is known.
+        /// No information is available.
         case inert
     }
 
     /// One signal.
     public struct Signal: Sendable, Hashable, Codable {
-        /// What it is, for example `"usage"` or `"stall trigger"`.
+        /// Name of the signal, for example `"usage"` or `"stall trigger"`.
         public var name: String
-        /// Whether it works.
+        /// True if the signal works.
         public var isLive: Bool
-        /// The file it comes from, or the reason why there is none.
+        /// The file that the signal comes from, or the reason why there is none.
         public var detail: String
-        /// What an operator can do about it; `nil` if nothing need or can be done.
+        /// Remedy for an operator; `nil` if none is needed or possible.
         public var remedy: String?
 
-        /// A signal as probed.
+        /// Creates a signal as probed.
         public init(_ name: String, isLive: Bool, _ detail: String, remedy: String? = nil) {
             self.name = name
             self.isLive = isLive
@@ -38,24 +38,24 @@ public struct Capabilities: Sendable, Hashable, Codable {
 
     /// The best footing.
     public var footing: Footing
-    /// All signals, live ones and dead ones, in the order of the straight line from the kernel to a level.
+    /// All signals, live and dead, in the order of processing from the kernel to a level.
     public var signals: [Signal]
 
-    /// What was probed.
+    /// Creates capabilities as probed.
     public init(footing: Footing, signals: [Signal]) {
         self.footing = footing
         self.signals = signals
     }
 
-    /// The signal of that name.
+    /// Returns the signal of that name.
     public subscript(name: String) -> Signal? { signals.first { $0.name == name } }
 
-    /// These and one more, which the source can't know of.
+    /// Returns these capabilities and one more signal, unknown to the source.
     package func adding(_ signal: Signal) -> Capabilities { Capabilities(footing: footing, signals: signals + [signal]) }
 }
 
 extension Capabilities: CustomStringConvertible {
-    /// A line a signal: name, live or dead, where from or why not.
+    /// One line per signal: name, live or dead, and the file or the reason.
     public var description: String {
         signals.reduce("footing: \(footing.rawValue)") { $0 + "\n\($1.isLive ? "live" : "dead")  \($1.name): \($1.detail)" }
     }

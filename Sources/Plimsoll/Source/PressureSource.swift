@@ -1,26 +1,29 @@
-/// Where readings come from. The manager's thread calls `read` and `wait` in turn; the rest may be called from any thread.
+/// A source of pressure readings. The manager's thread calls `read` and `wait` in turn. Other members may be called
+/// from any thread.
 public protocol PressureSource: Sendable {
-    /// Which signals are live, and why the others are not.
+    /// Live signals, and the reasons why the others are missing.
     var capabilities: Capabilities { get }
 
-    /// What is to be seen now, stamped `at`. Allocates nothing once the source is warm.
+    /// Returns a reading of the present state, stamped `at`. Allocates nothing once the source is warm.
     ///
-    /// - Throws: if nothing can be read at all. A single missing signal is a `nil` in the reading, not an error.
+    /// - Throws: an error if nothing can be read at all. A single missing signal is a `nil` in the reading, not
+    ///   an error.
     func read(at: Duration) throws(PressureSourceError) -> PressureReading
 
-    /// Blocks the calling thread until something happens or `limit` has passed.
+    /// Blocks the calling thread until an event occurs or `limit` has passed.
     func wait(atMost limit: Duration)
 
-    /// Ends a `wait`, the present one or else the next.
+    /// Ends a `wait`: the present one, or else the next.
     func wake()
 
-    /// Resident memory of this process and usage of its group, for measuring what an action brought.
+    /// Returns the resident memory of this process and the usage of its group, to measure the effect of an action.
     func footprint() -> Footprint
 
-    /// Whether a usage above the warning margin of `thresholds` ends a `wait` by itself, so that nobody need look often far from it.
+    /// True if a usage above the warning margin of `thresholds` ends a `wait` by itself, so that polling far below
+    /// the margin can be slow.
     var rings: Bool { get }
 
-    /// What else of the process's surroundings can be watched; `nil` for nothing.
+    /// A source for other changes of the process's environment; `nil` for none.
     var environment: (any EnvironmentSource)? { get }
 }
 
@@ -28,25 +31,25 @@ extension PressureSource {
     public var environment: (any EnvironmentSource)? { nil }
 }
 
-/// What a process and its group occupy at one instant.
+/// Memory of a process and its group at one instant.
 public struct Footprint: Sendable, Hashable, Codable {
     /// Resident memory of this process (`/proc/self/statm`).
     public var resident: ByteCount
-    /// Usage of its group where the tightest limit sits; zero if unknown.
+    /// Usage of the group that has the tightest limit; zero if unknown.
     public var usage: ByteCount
 
-    /// Both numbers.
+    /// Creates a footprint of both numbers.
     public init(resident: ByteCount = .zero, usage: ByteCount = .zero) {
         self.resident = resident
         self.usage = usage
     }
 }
 
-/// Nothing could be read.
+/// An error that tells that nothing could be read.
 public struct PressureSourceError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked of which file, and why it failed.
+    /// The operation, the file, and the reason of the failure.
     public var description: String
 
-    /// An error with that explanation.
+    /// Creates an error with that explanation.
     public init(_ description: String) { self.description = description }
 }

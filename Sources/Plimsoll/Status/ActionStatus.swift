@@ -1,41 +1,41 @@
-/// An action that was taken, or would have been.
+/// An action that was carried out, or would have been.
 public struct ActionStatus: Sendable, Hashable, Codable {
-    /// The event it belongs to.
+    /// Identifier of the event that led to the action.
     public var eventID: UInt64
-    /// What it was (`ActionKind`).
+    /// Kind of the action (`ActionKind`).
     public var action: String
     /// `live`, `dry run` or `simulated`.
     public var mode: String
-    /// The level it was taken at.
+    /// Level at which the action began.
     public var level: String
-    /// Who wanted it: `pressure`, `background` or `operator`.
+    /// Initiator: `pressure`, `background` or `operator`.
     public var origin: String
-    /// Why, comma separated; `none` for nothing.
+    /// Evidence behind the level, comma separated; `none` if there is none.
     public var evidence: String
-    /// When it began, on the manager's clock.
+    /// Time at which the action began, on the manager's clock.
     public var beganSeconds: Double
-    /// How long it took.
+    /// Duration of the action.
     public var tookSeconds: Double
-    /// What holders were to let go of; zero for all they could, or if it frees nothing.
+    /// Bytes requested from purgeables; zero for a request without limit, or for an action that frees no memory.
     public var askedBytes: Int
-    /// What they said they let go of, but for volatile memory.
+    /// Bytes that purgeables report as released, without volatile memory.
     public var releasedBytes: Int
-    /// The same of volatile memory.
+    /// Bytes of volatile memory that purgeables report as released.
     public var releasedVolatileBytes: Int
-    /// Volatile memory that the kernel was found to have taken.
+    /// Volatile memory found to be reclaimed by the kernel.
     public var takenBytes: Int
-    /// The process's resident set before it.
+    /// The process's resident set before the action.
     public var residentBeforeBytes: Int
-    /// The process's resident set after it.
+    /// The process's resident set after the action.
     public var residentAfterBytes: Int
-    /// Usage of the group before it.
+    /// Usage of the group before the action.
     public var usageBeforeBytes: Int
-    /// Usage of the group after it.
+    /// Usage of the group after the action.
     public var usageAfterBytes: Int
     /// `done`, `dry run`, or `refused: …` and `overran: …` with a reason or names.
     public var outcome: String
 
-    /// `report` in words and numbers.
+    /// Creates a status from `report`.
     public init(_ report: ActionReport) {
         (eventID, action, mode) = (report.eventID, ActionKind(report.action).rawValue, ActionMode(report).rawValue)
         (level, origin, evidence) = ("\(report.level)", report.origin.rawValue, "\(report.evidence)")

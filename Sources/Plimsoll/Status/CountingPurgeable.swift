@@ -1,9 +1,9 @@
-/// A holder that counts what is done with it, as caches do: a manager's status shows it.
+/// A purgeable with statistics, like a cache, for a manager's status.
 public protocol CountingPurgeable: Purgeable {
-    /// What it has done and holds. Called from any thread, now and then.
+    /// Current statistics. Called from any thread, occasionally.
     var statistics: CacheStatistics { get }
 
-    /// The most it holds; `nil` for no limit.
+    /// Maximum of the held bytes; `nil` for no limit.
     var holdsAtMost: ByteCount? { get }
 }
 
@@ -15,15 +15,17 @@ extension VolatileCache: CountingPurgeable {
     public var holdsAtMost: ByteCount? { limit }
 }
 
-/// What admits work and counts it, as limiters do: a manager's status shows it if it is in the quiesce set.
+/// A member of the quiesce set with statistics, like a limiter. A manager's status shows the statistics of such
+/// members.
 public protocol CountingQuiescable: Quiescable {
-    /// What it has done and does. Called from any thread, now and then; a status waits for it, so it must not wait for others.
+    /// Current statistics. Called from any thread, occasionally. The status waits for the result, so the getter
+    /// must not block.
     var statistics: ConcurrencyLimiter.Statistics { get }
 
-    /// The same by priority; `nil`, as it is unless implemented, where work has none.
+    /// Requests by priority; `nil` by default, and if requests have no priority.
     var requests: RequestCounts? { get }
 
-    /// Turned away a second since memory became short; `nil` while it is plentiful, and unless implemented.
+    /// Requests refused a second since memory became short; `nil` by default, and while memory is plentiful.
     var refusedPerSecond: Double? { get }
 }
 
@@ -36,17 +38,18 @@ extension ConcurrencyLimiter: CountingQuiescable {}
 
 /// Requests admitted and refused so far, by priority. Numbers only grow.
 public struct RequestCounts: Sendable, Hashable, Codable {
-    /// Admitted, by priority: `sheddable`, `normal` and `critical`.
+    /// Admitted requests, by priority: `sheddable`, `normal` and `critical`.
     public var admitted: [String: UInt64] = [:]
-    /// Refused, by priority and then reason: `concurrency`, `arrivals` and `paused`.
+    /// Refused requests, by priority and then reason: `concurrency`, `arrivals` and `paused`.
     public var refused: [String: [String: UInt64]] = [:]
-    /// Of those admitted, the ones that are served whatever the level and would have been refused.
+    /// Admitted requests that would have been refused, but are served at any level.
     public var exempted: UInt64 = 0
 
-    /// None yet.
+    /// Creates counts of zero.
     public init() {}
 
-    /// Refused of one priority, for whatever reason; saturating, as a status may be another process's.
+    /// Returns the refused requests of one priority, for all reasons. Saturating, because a status may come from
+    /// another process.
     public func refused(_ priority: String) -> UInt64 {
         refused[priority, default: [:]].values.reduce(0) { sum, count in
             let (sum, overflow) = sum.addingReportingOverflow(count)

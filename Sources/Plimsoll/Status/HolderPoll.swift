@@ -1,20 +1,22 @@
 import Synchronization
 
-/// Asks holders what they hold. Their own code may block: whoever wants to know waits a while, and then makes do with what they said last.
+/// Asks purgeables for their status. Application code may block: a caller waits a limited time, and then uses the
+/// last answers.
 final class HolderPoll: Sendable {
-    /// How long others' code is waited for, all of it together.
+    /// Total time to wait for application code.
     static let patience = Duration.seconds(1)
-    /// So many threads at most are inside such code for this; until one of them is back, nobody else is asked.
+    /// Maximum number of threads inside application code for polls. While all are busy, a poll skips application
+    /// code.
     static let most = 4
 
     private let alarms: Alarms
     private let threads: HandlerThreads
-    // Relaxed: a count on its own; it orders nothing.
+    // Relaxed: an independent count that orders no other memory access.
     private let asking = Atomic<Int>(0)
 
     init(alarms: Alarms, threads: HandlerThreads) { (self.alarms, self.threads) = (alarms, threads) }
 
-    /// Has each say what it holds, unless it is being called already.
+    /// Asks each purgeable for its status, unless a call into that purgeable is under way.
     func ask(_ entries: [PurgeableRegistry.Entry]) {
         let time = alarms.time
         for entry in entries where entry.isPrompt { entry.ask(at: time.elapsed()) }
@@ -32,16 +34,16 @@ final class HolderPoll: Sendable {
     }
 }
 
-/// What a holder said of itself.
+/// The status that a purgeable reported.
 struct HolderAnswer: Sendable {
     var held = ByteCount.zero
-    /// `nil` if it has none of the kind.
+    /// Held volatile bytes; `nil` if the purgeable has no volatile memory.
     var volatileHeld: ByteCount?
     var limit: ByteCount?
     var cache: CacheStatus?
 }
 
-/// A holder of this library, none of whose answers waits for anybody else's code.
+/// A purgeable of this library that answers without waiting for application code.
 package protocol PromptPurgeable: Purgeable {}
 
 extension PurgeableCache: PromptPurgeable {}

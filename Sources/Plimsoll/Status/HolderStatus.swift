@@ -1,56 +1,57 @@
 import Synchronization
 
-/// Something registered that can let go of memory.
+/// The status of a registered purgeable.
 public struct HolderStatus: Sendable, Hashable, Codable {
-    /// Its name; others may have the same.
+    /// Name of the purgeable; not necessarily unique.
     public var name: String
-    /// The group it belongs to, names joined by slashes; empty for none.
+    /// Group path, names joined by slashes; empty for none.
     public var group: String
-    /// The tags it was registered with.
+    /// Tags given at registration.
     public var tags: [String]
     /// `trivial`, `cheap`, `expensive` or `precious`.
     public var rebuildCost: String
-    /// Whether it is asked under pressure.
+    /// True if the purgeable is asked under pressure.
     public var releasesUnderPressure: Bool
-    /// Bytes it holds.
+    /// Held bytes.
     public var heldBytes: Int
-    /// Of them in pages that the kernel may take; `nil` if it has none of the kind.
+    /// Held bytes in volatile pages, which the kernel may reclaim; `nil` if the purgeable has no volatile memory.
     public var volatileBytes: Int?
-    /// Its limit; `nil` for none, or one that isn't known.
+    /// Limit in bytes; `nil` for none, or if the limit is not known.
     public var limitBytes: Int?
-    /// Nanoseconds to make a byte of it again, as observed; `nil` if that isn't known.
+    /// Observed rebuild time in nanoseconds a byte; `nil` if not known.
     public var rebuildNanosecondsPerByte: Double?
-    /// What it has counted; `nil` if it doesn't count.
+    /// Cache statistics; `nil` if the purgeable keeps none.
     public var cache: CacheStatus?
-    /// For how long its own code has not returned from a call, if that is a second or more; the numbers are those it told last.
+    /// Time for which the purgeable's code has not returned from a call, if a second or more. The other numbers are
+    /// then those of the last answer.
     public var unansweredSeconds: Double?
 }
 
-/// What a cache has counted since it was made (`CacheStatistics`).
+/// Statistics of a cache since creation (`CacheStatistics`).
 public struct CacheStatus: Sendable, Hashable, Codable {
-    /// Held now.
+    /// Entries in the cache now.
     public var entries: Int
     /// Look-ups that found a value.
     public var hits: Int
-    /// Look-ups that found none.
+    /// Look-ups that found no value.
     public var misses: Int
-    /// Entries that left for others, at the limit.
+    /// Entries evicted at the limit.
     public var evictions: Int
-    /// Entries that left as their time was over.
+    /// Entries removed because their lifetime ended.
     public var expired: Int
-    /// Entries that left as memory was asked for.
+    /// Entries purged because memory was requested.
     public var purged: Int
-    /// Entries whose pages the kernel took.
+    /// Entries lost because the kernel reclaimed their pages.
     public var droppedByKernel: Int
-    /// Values that another took the place of.
+    /// Values replaced by a newer value.
     public var replaced: Int
-    /// Inserts that were refused for their cost or for want of room.
+    /// Inserts rejected for their cost or for lack of headroom.
     public var rejected: Int
-    /// Loads of missing values that brought one.
+    /// Loads of missing values that succeeded.
     public var loads: Int
     /// Loads that failed.
     public var loadFailures: Int
-    /// Time that successful loads took together.
+    /// Total time of successful loads.
     public var loadSeconds: Double
 
     init(_ statistics: CacheStatistics) {
@@ -60,12 +61,13 @@ public struct CacheStatus: Sendable, Hashable, Codable {
         (loads, loadFailures, loadSeconds) = (statistics.loads, statistics.loadFailures, statistics.loadTime.inSeconds)
     }
 
-    /// Share of look-ups that found a value, in `0...1`; zero before the first.
+    /// Share of look-ups that found a value, in `0...1`; zero before the first look-up.
     public var hitRatio: Double { hits == 0 && misses == 0 ? 0 : Double(hits) / (Double(hits) + Double(misses)) }
 }
 
 extension HolderStatus {
-    /// What `entry` said last; before it said anything, what it held when it was last asked for memory.
+    /// Creates a status from the last answer of `entry`. Without an answer, the held bytes are those of the last
+    /// request for memory.
     init(_ entry: PurgeableRegistry.Entry, at now: Duration) {
         let said = entry.answer.withLock { $0 } ?? HolderAnswer(held: ByteCount(entry.held.load(ordering: .relaxed)))
         name = entry.name
@@ -74,7 +76,7 @@ extension HolderStatus {
         rebuildCost = "\(entry.rebuildCost)"
         releasesUnderPressure = entry.isReleasable
         (heldBytes, volatileBytes, limitBytes, cache) = (said.held.bytes, said.volatileHeld?.bytes, said.limit?.bytes, said.cache)
-        // A holder may tell any number; JSON has none for this one.
+        // A purgeable may return any number; JSON cannot express infinity.
         rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
         let inside = entry.gate.timeInside(at: now)
         unansweredSeconds = inside < HolderPoll.patience ? nil : inside.inSeconds

@@ -1,70 +1,70 @@
-/// What a manager has counted since it was made. Numbers only grow.
+/// Counts of a manager since creation. Numbers only grow.
 public struct ManagerCounts: Sendable, Hashable, Codable {
-    /// Changes of level, by where to and why.
+    /// Changes of level, by new level and evidence.
     public var transitions: [Transition]
-    /// What was left out of what others were to be told, by reason.
+    /// Events and reports that were not delivered, by reason.
     public var dropped: [Dropped]
-    /// Actions, by what they were, mode and outcome.
+    /// Actions, by kind, mode and outcome.
     public var actions: [Action]
-    /// Releases carried out, whoever wanted them.
+    /// Releases carried out, for any initiator.
     public var releases: Releases
 
-    /// Changes of level to one level on one kind of evidence; a change on several kinds counts for each.
+    /// Changes of level to one level on one kind of evidence. A change on several kinds counts for each kind.
     public struct Transition: Sendable, Hashable, Codable {
-        /// The level.
+        /// The new level.
         public var to: String
         /// A name of `PressureEvidence`; `none` for a fall.
         public var source: String
-        /// How often.
+        /// Number of changes.
         public var count: Int
     }
 
-    /// Events that were not told.
+    /// Events that were not delivered.
     public struct Dropped: Sendable, Hashable, Codable {
-        /// `superseded`: a newer one came before delivery; `rested`: the level was announced a short while ago; `overwritten`: a listener was too slow for the
-        /// journal.
+        /// `superseded`: a newer event came before delivery. `rested`: the level was announced a short while ago.
+        /// `overwritten`: a listener was too slow for the journal.
         public var reason: String
-        /// How many.
+        /// Number of events.
         public var count: Int
     }
 
     /// Actions of one kind, mode and outcome.
     public struct Action: Sendable, Hashable, Codable {
-        /// What they were (`ActionKind`).
+        /// Kind of the actions (`ActionKind`).
         public var action: String
         /// `live`, `dry run` or `simulated`.
         public var mode: String
         /// `done`, `refused` or `overran`.
         public var outcome: String
-        /// How many.
+        /// Number of actions.
         public var count: Int
     }
 
-    /// What releases asked for and brought.
+    /// Requests and measured effects of releases.
     public struct Releases: Sendable, Hashable, Codable {
-        /// How many.
+        /// Number of releases.
         public var count = 0
-        /// How long they took together.
+        /// Total duration.
         public var seconds = 0.0
-        /// How many took no longer than each of `bounds`, then how many took longer.
+        /// Number of releases up to each of `bounds`, then the number of longer ones.
         public var byDuration = [Int](repeating: 0, count: Releases.bounds.count + 1)
-        /// What holders were to let go of.
+        /// Bytes requested from purgeables.
         public var askedBytes = 0
-        /// What they said they let go of, but for volatile memory.
+        /// Bytes that purgeables report as released, without volatile memory.
         public var releasedBytes = 0
-        /// The same of volatile memory.
+        /// Bytes of volatile memory that purgeables report as released.
         public var releasedVolatileBytes = 0
-        /// Volatile memory that the kernel was found to have taken.
+        /// Volatile memory found to be reclaimed by the kernel.
         public var takenBytes = 0
-        /// Measured falls of the resident set, where it fell.
+        /// Sum of the measured falls of the resident set, without increases.
         public var residentFallBytes = 0
-        /// Measured falls of the group's usage, where it fell.
+        /// Sum of the measured falls of the group's usage, without increases.
         public var usageFallBytes = 0
 
-        /// Seconds, rising.
+        /// Upper bounds of the duration histogram in seconds, ascending.
         public static let bounds = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
 
-        /// None yet.
+        /// Creates counts of zero.
         public init() {}
     }
 }
@@ -77,7 +77,7 @@ public enum ActionKind: String, Sendable, Hashable, CaseIterable {
     case makeRoom = "make room"
     case noticeDrops = "notice drops"
 
-    /// That of `action`.
+    /// Returns the kind of `action`.
     public init(_ action: PressureAction) {
         self =
             switch action {
@@ -106,7 +106,7 @@ public enum ActionKind: String, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// How an action was meant.
+/// The mode of an action.
 public enum ActionMode: String, Sendable, Hashable, CaseIterable {
     case live
     case dryRun = "dry run"

@@ -1,83 +1,89 @@
-/// All that a manager knows at one instant, for people and programs outside: what an admin endpoint, a page or a scraper shows.
+/// A snapshot of all that a manager knows, for people and programs outside: an admin endpoint, a page or a scraper.
 ///
-/// Plain values in base units (bytes, seconds, shares from 0 to 1) under names that stay: a line of JSON of it is read by programs of other versions, which find
-/// what they know and pass over the rest. Names of levels, states and actions are text for the same reason.
+/// Plain values in base units (bytes, seconds, shares from 0 to 1) under stable names. Programs of other versions
+/// read the JSON form: they use the fields they know and ignore the rest. Names of levels, states and actions are
+/// text for the same reason.
 public struct ManagerStatus: Sendable, Hashable, Codable {
-    /// The instant, on the manager's clock; what else is in seconds of a clock is on it too.
+    /// Time of the snapshot, on the manager's clock. Other times in seconds use the same clock.
     public var atSeconds: Double
     /// The level in force: `normal`, `warning` or `critical`.
     public var level: String
-    /// Whether the policy only decides and reports.
+    /// True if actions are only decided and reported.
     public var isDryRun: Bool
-    /// Memory as the loop saw it last; `nil` before its first look.
+    /// Memory at the loop's last reading; `nil` before the first reading.
     public var memory: MemoryStatus?
-    /// What is registered, in the order in which it is asked.
+    /// Registered purgeables, in the order of asking.
     public var holders: [HolderStatus]
     /// Background tasks.
     public var tasks: TasksStatus
-    /// What the process is doing.
+    /// Life-cycle state of the process.
     public var lifecycle: LifecycleStatus
-    /// What admits work, in the order of addition.
+    /// Admission controls, in the order of addition.
     public var admissions: [AdmissionStatus]
-    /// What has been counted since the manager was made.
+    /// Counts since the manager was created.
     public var counts: ManagerCounts
     /// The last actions, oldest first.
     public var actions: [ActionStatus]
     /// The best footing available (`Capabilities.Footing`).
     public var footing: String
-    /// Which signals are live, and why the others are not.
+    /// The signals, each live or with the reason why not.
     public var signals: [Capabilities.Signal]
 }
 
-/// Memory at the last look of the loop.
+/// Memory at the loop's last reading.
 public struct MemoryStatus: Sendable, Hashable, Codable {
-    /// When that was.
+    /// Time of the reading.
     public var atSeconds: Double
-    /// Which kind of limit is the tightest: `maximum`, `high`, `machine` or `none`.
+    /// Kind of the tightest limit: `maximum`, `high`, `machine` or `none`.
     public var boundary: String
-    /// The tightest limit; `nil` where none is known.
+    /// The tightest limit; `nil` if no limit is known.
     public var limitBytes: Int?
     /// Usage at which the level `warning` begins; `nil` without a limit.
     public var warningLineBytes: Int?
-    /// Usage at which `critical` begins.
+    /// Usage at which the level `critical` begins; `nil` without a limit.
     public var criticalLineBytes: Int?
-    /// What is charged where the limit sits.
+    /// Usage charged where the limit applies.
     public var usageBytes: Int
-    /// `usageBytes` less inactive page cache: what orchestrators look at.
+    /// `usageBytes` less inactive page cache: the figure that orchestrators use.
     public var workingSetBytes: Int
-    /// What can still be allocated; `nil` without a limit.
+    /// Bytes that can still be allocated; `nil` without a limit.
     public var availableBytes: Int?
     /// The process's resident set.
     public var residentBytes: Int
-    /// What registered caches on the heap hold by their own count.
+    /// Bytes held by registered caches on the heap, by their own accounting.
     public var chargedBytes: Int
-    /// What registered holders of volatile memory have mapped.
+    /// Bytes mapped by registered purgeables as volatile memory.
     public var volatileBytes: Int
-    /// Volatile memory that the kernel has taken since the group was made; `nil` where it isn't counted.
+    /// Volatile memory that the kernel has reclaimed since the group was created; `nil` if the kernel does not
+    /// count.
     public var lazyFreedBytes: Int?
-    /// Time in which at least one task stalled on memory, since the group was made; `nil` where the kernel keeps none.
+    /// Time in which at least one task stalled on memory, since the group was created; `nil` if the kernel keeps no
+    /// such time.
     public var stallSomeSeconds: Double?
-    /// Time in which all tasks did.
+    /// Time in which all tasks stalled on memory, under the same conditions.
     public var stallFullSeconds: Double?
-    /// `memory.events` of the group; `nil` where the kernel keeps none.
+    /// `memory.events` of the group; `nil` if the kernel keeps none.
     public var events: PressureReading.EventCounts?
-    /// What this look alone said, as `level`.
+    /// Level of this reading alone, in the form of `level`.
     public var observed: String
-    /// The level that looks support now, without the hold: work is shed by it. `nil` from a version that does not tell.
+    /// The level that readings support now, without the hold; load is shed by this level. `nil` from a version
+    /// without the field.
     public var present: String?
-    /// When the level in force falls a step if looks are clear of its line from now on, on the manager's clock; `nil` while the last look supports it, and from a version that does not tell.
+    /// Time at which the level in force falls a step, if readings stay clear of its line from now on; on the
+    /// manager's clock. `nil` while the last reading supports the level, and from a version without the field.
     public var heldUntilSeconds: Double?
-    /// The evidence that last supported a level that is held, comma separated; `nil` as `heldUntilSeconds`.
+    /// The evidence that last supported a held level, comma separated; `nil` under the conditions of
+    /// `heldUntilSeconds`.
     public var heldFor: String?
-    /// Why, comma separated; `none` for nothing.
+    /// Evidence behind the level, comma separated; `none` if there is none.
     public var evidence: String
     /// Bytes to free.
     public var shortfallBytes: Int
-    /// What caches may still take before the line is met; `nil` where no limit is known.
+    /// Bytes that caches may still take before usage reaches the line; `nil` if no limit is known.
     public var roomBytes: Int?
-    /// Growth of what cannot be reclaimed that lasts, or of which nothing says that it will end.
+    /// Growth of unreclaimable memory that lasts, or that shows no sign of ending.
     public var growthBytesPerSecond: Int
-    /// The largest burst of late, for which caches leave room. `nil` from a version that does not tell.
+    /// Largest recent burst, for which caches leave headroom. `nil` from a version without the field.
     public var burstBytes: Int?
     /// Time until the limit at that growth; `nil` when not growing.
     public var timeLeftSeconds: Double?
@@ -85,78 +91,79 @@ public struct MemoryStatus: Sendable, Hashable, Codable {
     public var stallShare: Double
 }
 
-/// Background tasks, scenes' included.
+/// Background tasks, including those of scenes.
 public struct TasksStatus: Sendable, Hashable, Codable {
-    /// Running.
+    /// Running tasks.
     public var running: Int
-    /// Of them, those that have been asked to stop.
+    /// Running tasks that have been asked to stop.
     public var expiring: Int
-    /// Ended without having been asked to stop, so far.
+    /// Tasks that ended without having been asked to stop, so far.
     public var ended: Int
-    /// Ended after they were asked, within their time.
+    /// Tasks that ended in time after they were asked to stop.
     public var expired: Int
-    /// Not ended by the end of their time.
+    /// Tasks that had not ended by their deadline.
     public var givenUp: Int
-    /// Dropped without an end.
+    /// Tasks dropped without an end.
     public var leaked: Int
-    /// Refused at their beginning.
+    /// Tasks that were refused.
     public var refused: Int
-    /// Time the process may go on in the background; `nil` in the foreground.
+    /// Time left for the process in the background; `nil` in the foreground.
     public var allowanceLeftSeconds: Double?
-    /// The oldest that run, at most `ManagerStatus.mostTasks`.
+    /// The oldest running tasks, at most `ManagerStatus.mostTasks`.
     public var oldest: [TaskStatus]
 }
 
-/// A background task that runs.
+/// A running background task.
 public struct TaskStatus: Sendable, Hashable, Codable {
-    /// Its name; others may have the same.
+    /// Name of the task; not necessarily unique.
     public var name: String
-    /// Time since it began.
+    /// Time since the task began.
     public var ageSeconds: Double
-    /// Units of work done; `nil` if it never said.
+    /// Completed units of work; `nil` if the task never reported progress.
     public var completed: Int?
-    /// Units of work in all; `nil` if it never said.
+    /// Total units of work; `nil` if the task never reported progress.
     public var total: Int?
-    /// Whether it has been asked to stop.
+    /// True if the task has been asked to stop.
     public var isExpiring: Bool
-    /// File and line of the call that began it.
+    /// File and line of the call that began the task.
     public var origin: String
 }
 
-/// What the process is doing.
+/// Life-cycle state of the process.
 public struct LifecycleStatus: Sendable, Hashable, Codable {
     /// `notRunning`, `suspended`, `background`, `inactive` or `active`.
     public var state: String
-    /// How far its launch is: `starting`, `restoring`, `warming` or `complete`.
+    /// Stage of the launch: `starting`, `restoring`, `warming` or `complete`.
     public var stage: String
-    /// Whether it should be sent work.
+    /// True if the process should receive work.
     public var isReady: Bool
-    /// Why not.
+    /// The reason if the process is not ready.
     public var reason: String?
-    /// What still loads, with the share done.
+    /// Parts that are still loading, each with the share done.
     public var warming: [String: Double]
     /// Number of scenes.
     public var scenes: Int
 }
 
-/// Something that admits work and gives way when memory is short.
+/// An admission control, which gives way when memory is short.
 public struct AdmissionStatus: Sendable, Hashable, Codable {
-    /// Its name; others may have the same.
+    /// Name of the admission control; not necessarily unique.
     public var name: String
-    /// What runs now.
+    /// Requests running now.
     public var running: Int
-    /// What waits now.
+    /// Requests waiting now.
     public var waiting: Int
-    /// How many may run now; `Int.max` for no limit.
+    /// Current concurrency limit; `Int.max` for no limit.
     public var limit: Int
-    /// Admitted so far.
+    /// Requests admitted so far.
     public var admitted: UInt64
-    /// Turned away at once so far.
+    /// Requests refused at once so far.
     public var refused: UInt64
-    /// Turned away a second since memory became short; `nil` while it is plentiful, and from what does not tell.
+    /// Requests refused a second since memory became short; `nil` while memory is plentiful, and if the member does
+    /// not report a rate.
     public var refusedPerSecond: Double?
-    /// Given up waiting so far.
+    /// Requests that gave up waiting so far.
     public var expired: UInt64
-    /// The same by priority; `nil` where work has none.
+    /// Counts by priority; `nil` if requests have no priority.
     public var requests: RequestCounts?
 }

@@ -1,6 +1,6 @@
-/// A holder whose limit may be set while it is used: by an operator, through a manager.
+/// A purgeable with a limit that an operator may change at any time through a manager.
 public protocol ResizablePurgeable: CountingPurgeable {
-    /// Holds no more than `limit` from now on, and lets go of what exceeds it. Called from any thread.
+    /// Sets the limit, and evicts the excess. Called from any thread.
     func resize(to limit: ByteCount)
 }
 
@@ -13,9 +13,9 @@ extension VolatileCache: ResizablePurgeable {
 }
 
 extension ResourceManager {
-    /// Sets the limit of the registered cache of that name. On the calling thread, which lets go of what exceeds it.
+    /// Sets the limit of the registered cache named `name`. Evicts the excess on the calling thread.
     ///
-    /// - Throws: `ResourceManagerError` if none, or more than one, has that name, or its limit can't be set.
+    /// - Throws: `ResourceManagerError` if no cache or more than one has that name, or if the limit cannot be set.
     public func setLimit(_ limit: ByteCount, ofCacheNamed name: String) throws(ResourceManagerError) {
         let entries = parts.purgeables.snapshot
         let named = entries.filter { $0.name == name }
@@ -34,11 +34,12 @@ extension ResourceManager {
         cache.resize(to: limit)
     }
 
-    /// Limits the caches of these names, registered now or later, whose limits can be set; others stay as they are. On the calling thread.
+    /// Sets the limits of the caches with these names, registered now or later, if their limits can be set. Other
+    /// caches stay unchanged. Runs on the calling thread.
     package func setLimits(_ limits: [String: ByteCount]) { parts.purgeables.setLimits(limits) }
 }
 
 extension PurgeableRegistry.Entry {
-    /// Does nothing if its limit can't be set.
+    /// Sets the limit, if the purgeable supports that.
     func resize(to limit: ByteCount) { (purgeable as? any ResizablePurgeable)?.resize(to: limit) }
 }

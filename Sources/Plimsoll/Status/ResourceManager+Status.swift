@@ -1,18 +1,20 @@
 import Synchronization
 
 extension ManagerStatus {
-    /// More tasks than this are counted, not listed.
+    /// Maximum number of listed tasks. Further tasks are only counted.
     public static let mostTasks = 64
 }
 
 extension ResourceManager {
-    /// All that is known now: what is held, what is done, what was done and why.
+    /// A snapshot of the manager's knowledge: held memory, ongoing work, and past actions with their evidence.
     ///
-    /// It may be asked at any rate and at any level: nothing on the path that frees memory waits for it, but for a few short locks, and nothing there allocates for
-    /// it. Each holder is asked for its bytes, unless it is being called just then; one whose code does not return within a second is named
-    /// (`HolderStatus.unansweredSeconds`). What it said last stands for it then.
+    /// May be read at any rate and at any level. The path that frees memory waits for a status only at a few short
+    /// locks, and allocates nothing for a status. Each purgeable is asked for its bytes, unless a call into that
+    /// purgeable is under way. A purgeable whose code does not return within a second is marked
+    /// (`HolderStatus.unansweredSeconds`); the status then shows the last answer.
     ///
-    /// - Complexity: O(holders), and O(background tasks that run) but for a million of them no more than for some hundred.
+    /// - Complexity: O(purgeables), plus O(running background tasks) up to a bound: a million tasks cost no more
+    ///   than some hundred.
     public var status: ManagerStatus {
         let entries = parts.purgeables.snapshot
         parts.poll.ask(entries)
@@ -28,7 +30,8 @@ extension ResourceManager {
             footing: capabilities.footing.rawValue, signals: capabilities.signals)
     }
 
-    /// The status, for tasks: holders that don't answer at once are waited for by a thread that isn't of the cooperative pool.
+    /// Returns the status, for callers in a task. A thread outside the cooperative pool waits for purgeables that
+    /// may block.
     package func takeStatus() async -> ManagerStatus {
         guard parts.purgeables.snapshot.contains(where: { !$0.isPrompt }) else { return status }
         return await withCheckedContinuation { continuation in
@@ -36,22 +39,23 @@ extension ResourceManager {
         }
     }
 
-    /// What has been counted since the manager was made.
+    /// Counts since the manager was created.
     public var counts: ManagerCounts {
         parts.journal.tally.counts(superseded: parts.observers.superseded, overwritten: parts.journal.overwritten)
     }
 
-    /// That part of the status alone. No holder is asked.
+    /// The memory part of the status. Asks no purgeable.
     package var memoryStatus: MemoryStatus? {
         parts.lastTurn.withLock { $0 }.map { MemoryStatus($0.reading, $0.assessment, policy.thresholds) }
     }
 
-    /// The number of background tasks that have ended so far, those of present scenes included. A changed number means that there may be something to save.
+    /// Number of background tasks that have ended so far, those of present scenes included. A changed number means
+    /// that there may be something to save.
     package var endedTasks: UInt64 {
         parts.lifecycle.scenes.reduce(UInt64(parts.tasks.tally.ended)) { $0 &+ UInt64($1.tasks.tally.ended) }
     }
 
-    /// That part of the status alone.
+    /// The background-task part of the status.
     package var tasksStatus: TasksStatus {
         let books = [parts.tasks] + parts.lifecycle.scenes.map(\.tasks)
         let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
@@ -98,7 +102,7 @@ extension AdmissionStatus {
         (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
         (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
         requests = member.requests
-        // A member may tell any number; JSON has none for this one.
+        // A member may return any number; JSON cannot express infinity.
         refusedPerSecond = member.refusedPerSecond.flatMap { $0.isFinite ? $0 : nil }
     }
 }

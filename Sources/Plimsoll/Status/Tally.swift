@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Counts what happens to a manager. Counting allocates nothing: there is a place for everything that can be counted from the beginning.
+/// Counts a manager's events and actions. Counting allocates nothing: a preallocated place exists for each
+/// countable combination.
 final class Tally: Sendable {
     private struct State {
         var transitions = ContiguousArray(repeating: 0, count: PressureLevel.allCases.count * Tally.sources.count)
@@ -30,17 +31,17 @@ final class Tally: Sendable {
         }
     }
 
-    /// What a change of level may follow from; the last stands for a fall.
+    /// Kinds of evidence for a change of level; the last stands for a fall.
     private static let sources: [PressureEvidence] = [
         .headroom, .growth, .stall, .limitEvents, .limitLowered, .announced, .simulated, [],
     ]
 
-    // Numbers, as `allCases` is an array made anew each time.
+    // Literals, because `allCases` builds a new array each time.
     private static let modes = 3, outcomes = 3
 
     private let state = Mutex(State())
 
-    /// The level changed to that, on that evidence.
+    /// Counts a change to `level` on `evidence`.
     func moved(to level: PressureLevel, _ evidence: PressureEvidence) {
         state.withLock { state in
             let row = Int(level.rawValue) * Self.sources.count
@@ -49,7 +50,7 @@ final class Tally: Sendable {
         }
     }
 
-    /// A level was not announced, as it was a short while ago.
+    /// Counts a level that was not announced because of the rest time.
     func rested() { state.withLock { $0.rested += 1 } }
 
     func add(_ report: ActionReport) {
@@ -61,7 +62,7 @@ final class Tally: Sendable {
         }
     }
 
-    /// All of it; `superseded` and `overwritten` are counted by those who drop.
+    /// Returns all counts. `superseded` and `overwritten` are counted by the registries that drop events.
     func counts(superseded: Int, overwritten: Int) -> ManagerCounts {
         let state = state.withLock { $0 }
         var transitions: [ManagerCounts.Transition] = []

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// One run of `withBackgroundTask`: its work is cancelled and its handler called from whichever thread the sweep runs on, so that neither needs a
-/// cooperative pool that the work itself may have filled (T7).
+/// One run of `withBackgroundTask`. The thread that runs the sweep cancels the work and resumes the handler.
+/// Neither needs the cooperative pool, which the work itself may have filled (T7).
 final class BackgroundScope: Sendable {
     private struct State {
         var reason: ExpirationReason?
-        /// The work is done: there is nothing left to stop.
+        /// True once the work is done, with nothing left to stop.
         var isOver = false
-        /// The handler has come to its end, or is not waited for any longer.
+        /// True once the handler has ended, or the scope no longer waits for the handler.
         var isHandled = false
         /// Cancels the work, from any thread.
         var cancelWork: (@Sendable () -> Void)?
@@ -18,8 +18,8 @@ final class BackgroundScope: Sendable {
 
     private let state = Mutex(State())
 
-    /// Runs the work so that it can be cancelled without what surrounds it: in a task of its own, with the task-local values of this call, which is
-    /// cancelled with its caller.
+    /// Runs `body` in a task of its own, so that `body` can be cancelled separately. The task has the task-local
+    /// values of this call, and is cancelled with the caller.
     func run<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result {
         let work = Task { @concurrent in try await body() }
         let isLate = state.withLock { state in
@@ -34,8 +34,8 @@ final class BackgroundScope: Sendable {
         }
     }
 
-    /// Calls `handler` once the work must stop. It sees the task-local values of this call, and is bounded: at the end of the grace it is cancelled,
-    /// and nobody waits for it any longer (T8).
+    /// Calls `handler` once the work must stop, with the task-local values of this call. At the end of the grace,
+    /// the handler is cancelled, and the scope stops waiting for the handler (T8).
     func whenExpired(on threads: HandlerThreads, _ handler: @escaping @Sendable (ExpirationReason) async -> Void) {
         let task = Task(executorPreference: threads) { @concurrent [self] in
             guard let reason = await expiry() else { return }
@@ -58,7 +58,7 @@ final class BackgroundScope: Sendable {
         }
     }
 
-    /// The work must stop. Runs what the application does when it is cancelled.
+    /// Asks the work to stop. Runs the application's cancellation handlers.
     func expire(_ reason: ExpirationReason) {
         let handler: CheckedContinuation<ExpirationReason?, Never>?? = state.withLock { state in
             guard state.reason == nil, !state.isOver else { return nil }
@@ -71,7 +71,7 @@ final class BackgroundScope: Sendable {
         state.withLock { $0.cancelWork }?()
     }
 
-    /// The work is done; waits for the handler if it was called.
+    /// Records that the work is done. Waits for the handler if the handler was called.
     func leave() async {
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             let (waits, handler) = state.withLock { state in
@@ -97,7 +97,7 @@ final class BackgroundScope: Sendable {
         scope?.resume()
     }
 
-    /// The grace is over.
+    /// Stops waiting for the handler and cancels the handler, at the end of the grace.
     func giveUp() {
         handled()
         state.withLock { $0.handler }?.cancel()

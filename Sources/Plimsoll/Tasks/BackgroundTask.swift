@@ -1,97 +1,98 @@
 import Synchronization
 
-/// Why background work must stop.
+/// The reason why background work must stop.
 public enum ExpirationReason: String, Sendable, Hashable, CaseIterable {
     /// Memory stayed critical.
     case pressure
-    /// The time a process has in the background was spent.
+    /// The process has used up its time in the background.
     case allowance
     /// The process is being shut down.
     case shutdown
     /// The machine is about to sleep.
     case hostSleep
-    /// An operator asked for it.
+    /// An operator requested the stop.
     case `operator`
 }
 
-/// A piece of work that should be allowed to finish: what it is called, how far it is, and whether it still may run.
+/// A piece of work that should be allowed to finish, with a name, progress, and permission to run.
 ///
-/// It ends exactly once, by `end()` or by expiring, whichever comes first; ending it again does nothing. A task that is
-/// dropped while active is ended and reported as leaked with the place where it was begun.
+/// A task ends exactly once, by `end()` or by expiration, whichever comes first. Ending a task again has no effect.
+/// A task that is dropped while active is ended and reported as leaked, with the place where the task was begun.
 public final class BackgroundTask: Sendable {
-    // Several of these may stand for one task: the one that `begin` returned, and the one its handler is given.
+    // Several objects may stand for one task: the object that `begin` returned, and the one passed to the handler.
     let record: BackgroundTaskRecord
 
     init(_ record: BackgroundTaskRecord) { self.record = record }
 
     deinit { if record.phase == .active { record.shard.end(record, isDropped: true) } }
 
-    /// What the work is called in reports.
+    /// Name of the work in reports.
     public var name: String { record.name }
 
-    /// Whether it has neither ended nor been given up. True while its expiration handler runs.
+    /// True until the task has ended or was given up. Also true while the expiration handler runs.
     public var isActive: Bool { record.phase < .ended }
 
-    /// Why it was never active, and what to do; `nil` if it was.
+    /// The reason why the task was never active, and advice; `nil` if the task was active.
     public var refusal: String? { record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.book).description } }
 
-    /// What is left to it: of the grace while it is asked to stop, of the unit's allowance while that is in the background.
-    /// `nil` in the foreground, where no time is counted, and once it has ended.
+    /// Time left for the task. During expiration, this is the rest of the grace; in the background, the rest of the
+    /// unit's allowance. `nil` in the foreground, where no time is counted, and once the task has ended.
     public var timeRemaining: Duration? { record.shard.book?.timeRemaining(record) }
 
-    /// Says how far the work is, for reports.
+    /// Sets the progress of the work, for reports.
     public func progress(completed: Int, total: Int) { record.setProgress(completed, total) }
 
-    /// The work is done. Idempotent; from any thread, also from within the expiration handler.
+    /// Ends the task when the work is done. Idempotent; callable from any thread, also from within the expiration
+    /// handler.
     ///
     /// - Complexity: O(1); takes a lock that only tasks begun on the same thread share.
     public func end() { if isActive { record.shard.end(record) } }
 }
 
 extension BackgroundTask: Hashable {
-    /// Whether both stand for the same piece of work.
+    /// Returns true if both objects stand for the same piece of work.
     public static func == (left: BackgroundTask, right: BackgroundTask) -> Bool { left.record === right.record }
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(record)) }
 }
 
-/// What is known of one background task. A value for reports.
+/// A snapshot of one background task, for reports.
 public struct BackgroundTaskStatus: Sendable, Hashable {
-    /// What the work is called.
+    /// Name of the work.
     public var name: String
-    /// Time since it was begun.
+    /// Time since the task began.
     public var age: Duration
-    /// Units of work done and to do; `nil` if it never said.
+    /// Completed and total units of work; `nil` if the task never reported progress.
     public var progress: (completed: Int, total: Int)? {
         total > 0 ? (completed, total) : nil
     }
-    /// Whether it has been asked to stop.
+    /// True if the task has been asked to stop.
     public var isExpiring: Bool
-    /// File and line of the call that began it.
+    /// File and line of the call that began the task.
     public var origin: String
 
     var completed: Int
     var total: Int
 }
 
-/// A background task that may not begin.
+/// A refusal to begin a background task.
 public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Why a task may not begin.
+    /// The reason why a task may not begin.
     public enum Cause: UInt8, Sendable, Hashable, CaseIterable {
         /// The manager has been shut down, or is being shut down.
         case shutdown
         /// The unit is suspended.
         case suspended
-        /// Those that run are just being asked to stop.
+        /// The running tasks are being asked to stop.
         case expiring
-        /// The unit's time in the background is spent.
+        /// The unit's time in the background is used up.
         case allowanceSpent
-        /// As many run as may run at once.
+        /// The maximum number of tasks is running.
         case tooMany
     }
 
-    /// Why not.
+    /// The reason.
     public var cause: Cause
-    /// Which task, why not, and what to do.
+    /// The name of the task, the reason, and advice.
     public var description: String
 
     init(_ cause: Cause, of name: String, by book: BackgroundTaskRegistry?) {

@@ -1,7 +1,8 @@
 import Synchronization
 
-/// What is kept of one task: 120 bytes, so that a million of them take no more than a cache would.
-// Unchecked: `handler`, `refusal` before the task is published, and the two links are guarded by the lock of `shard`; the rest is constant or atomic.
+/// The state of one task: 120 bytes, so that a million tasks take no more memory than a cache would.
+// Unchecked: `handler`, `refusal` before the task is published, and the two links are guarded by the lock of
+// `shard`; the rest is constant or atomic.
 final class BackgroundTaskRecord: @unchecked Sendable {
     enum Phase: UInt8, Comparable {
         case active, expiring, ended, givenUp
@@ -10,14 +11,14 @@ final class BackgroundTaskRecord: @unchecked Sendable {
     }
 
     enum Handler: Sendable {
-        /// The application's; may block.
+        /// A handler of the application; may block.
         case blocking(@Sendable (BackgroundTask, ExpirationReason) -> Void)
         /// Work in a scope of its own.
         case scope(BackgroundScope)
     }
 
     let name: String
-    /// Gone once it has been called or can't be any more.
+    /// `nil` once the handler was called, or can no longer be called.
     var handler: Handler?
     private let phaseBits = Atomic<UInt8>(Phase.active.rawValue)
     var refusal: BackgroundTaskRefusal.Cause?
@@ -27,7 +28,7 @@ final class BackgroundTaskRecord: @unchecked Sendable {
     let begun: Duration
     var older: Unmanaged<BackgroundTaskRecord>?
     var newer: Unmanaged<BackgroundTaskRecord>?
-    // Relaxed: numbers for a report, each for itself.
+    // Relaxed: numbers for a report, independent of each other.
     private let completed = Atomic<Int>(0)
     private let total = Atomic<Int>(0)
 
@@ -40,10 +41,10 @@ final class BackgroundTaskRecord: @unchecked Sendable {
         self.shard = shard
     }
 
-    // Acquiring and releasing: what the work wrote before it ended is seen by whoever learns that it ended.
+    // Acquire and release ordering: writes of the work before its end are visible to any thread that sees the end.
     var phase: Phase { Phase(rawValue: phaseBits.load(ordering: .acquiring)) ?? .ended }
 
-    /// Called under the shard's lock alone, which is what lets exactly one of ended and expired win (T4).
+    /// Changes the phase. Called only under the shard's lock, so that exactly one of ended and expired wins (T4).
     func enter(_ phase: Phase) { phaseBits.store(phase.rawValue, ordering: .releasing) }
 
     func setProgress(_ done: Int, _ all: Int) {
@@ -58,8 +59,9 @@ final class BackgroundTaskRecord: @unchecked Sendable {
     }
 }
 
-/// Records linked to each other, oldest first. It keeps each of them alive; whoever takes one out gets that reference.
-// Unchecked: part of the state of a shard, guarded by its lock.
+/// A doubly linked list of records, oldest first. Owns a reference to each record; removal passes that reference to
+/// the caller.
+// Unchecked: part of the state of a shard, guarded by the shard's lock.
 struct BackgroundTaskList: @unchecked Sendable {
     private(set) var oldest: Unmanaged<BackgroundTaskRecord>?
     private var newest: Unmanaged<BackgroundTaskRecord>?
@@ -81,7 +83,7 @@ struct BackgroundTaskList: @unchecked Sendable {
         return first
     }
 
-    /// Takes `record` out if it is an end of this list, or in the middle of whichever list.
+    /// Removes `record` if the record is at an end of this list, or in the middle of any list.
     mutating func remove(_ record: BackgroundTaskRecord) {
         let (older, newer) = (record.older, record.newer)
         if let older {
@@ -99,7 +101,7 @@ struct BackgroundTaskList: @unchecked Sendable {
     private func isFirst(_ record: BackgroundTaskRecord) -> Bool { oldest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
     private func isLast(_ record: BackgroundTaskRecord) -> Bool { newest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
 
-    /// Puts all of `other` behind its own.
+    /// Appends all records of `other`, and empties `other`.
     mutating func append(contentsOf other: inout BackgroundTaskList) {
         guard let first = other.oldest else { return }
         if let newest {

@@ -1,13 +1,14 @@
 import Synchronization
 
-/// Asking all tasks to stop, and what comes of it.
+/// Expiration of all tasks.
 extension BackgroundTaskRegistry {
-    /// Asks every running task to stop: all handlers at once, under one deadline (T6). What has not ended by then is given up.
+    /// Asks every running task to stop: all handlers in parallel, under one deadline (T6). Tasks that have not
+    /// ended by then are given up.
     ///
     /// - Parameters:
-    ///   - grace: by running time. If tasks are being asked already the earlier deadline holds.
-    ///   - done: gets the names of those given up, on whichever thread finds the end.
-    ///   - condition: asked within the lock; false for no sweep.
+    ///   - grace: by running time. If tasks are being asked already, the earlier deadline holds.
+    ///   - done: receives the names of the tasks given up, on the thread that detects the end.
+    ///   - condition: called within the lock; false for no sweep.
     /// - Returns: the number of tasks asked.
     @discardableResult
     func expire(
@@ -20,7 +21,8 @@ extension BackgroundTaskRegistry {
             let isNew = gate.sweep(reason, until: running + grace, done: done)
             decree(gate, condemning: true)
             guard let number = gate.sweep?.number else { return nil }
-            // An alarm takes a thread, which for nothing is too much. A sweep that began without tasks has none yet.
+            // An alarm takes a thread, which is too much for no tasks. So a sweep that began without tasks has no
+            // alarm yet.
             if isNew || gate.sweep?.alarm == nil, gate.offers > 0 || tally.count > 0 {
                 let left = max(.zero, (gate.sweep?.deadline ?? running) - running)
                 gate.sweep?.alarm?.cancel()
@@ -47,14 +49,14 @@ extension BackgroundTaskRegistry {
         switch handler {
         case .blocking(let body):
             let task = BackgroundTask(record)
-            // Work that came to its own end meanwhile has nothing left to save.
+            // Work that ended on its own meanwhile has nothing left to save.
             return { if record.phase != .ended { body(task, reason) } }
         case .scope(let scope): return { scope.expire(reason) }
         case nil: return nil
         }
     }
 
-    /// The last of some tasks has ended: the sweep may be over, or the unit idle.
+    /// Completes the sweep or reports the unit as idle, after the last of some tasks has ended.
     func settle() {
         let (ended, isIdle, waiting) = gate.withLock { gate in
             let tally = tally
@@ -78,10 +80,10 @@ extension BackgroundTaskRegistry {
         if isIdle { tell(\.whenIdle) }
     }
 
-    /// Whether any task that was asked to stop still runs.
+    /// True if any task that was asked to stop still runs.
     var isExpiring: Bool { tally.expiring > 0 }
 
-    /// Gives up what is still expiring, now.
+    /// Gives up all tasks that are still expiring, now.
     ///
     /// - Returns: the names of the tasks given up.
     func giveUpStragglers() -> [String] { giveUp(nil) }
@@ -99,10 +101,11 @@ extension BackgroundTaskRegistry {
                 while case let some = shard.giveUpSome(), !some.isEmpty { stragglers += some }
             }
             let ended: (sweep: TaskGate.Sweep, offers: Int)? = gate.withLock { gate in
-                // A caller who joined meanwhile has condemned more tasks: the earlier deadline holds for them too, and
-                // that has come. Tasks are condemned under this lock, so none is overlooked.
+                // A caller that joined meanwhile has condemned more tasks. The earlier deadline holds for them too,
+                // and has passed. Tasks are condemned under this lock, so none is missed.
                 guard shards.allSatisfy({ !$0.isExpiring }) else { return nil }
-                // Not the copy of the beginning: who joined meanwhile waits in this one.
+                // Use the current sweep, not the initial copy: callers that joined meanwhile wait in the current
+                // one.
                 let ended = gate.sweep ?? sweep
                 gate.sweep = nil
                 decree(gate)
@@ -118,7 +121,8 @@ extension BackgroundTaskRegistry {
     ) -> [String] {
         let left = stragglers.compactMap(\.handler)
         if !left.isEmpty {
-            // Cancelling a scope's handler runs the application's code, and so may releasing what a handler captured.
+            // Cancelling a scope's handler runs application code. Releasing the captures of a handler may do so
+            // too.
             threads.run { for case .scope(let scope) in left { scope.giveUp() } }
         }
         var names = stragglers.map(\.record).sorted { $0.begun < $1.begun }.map(\.name)
@@ -130,7 +134,7 @@ extension BackgroundTaskRegistry {
 
     private func finish(_ sweep: TaskGate.Sweep, _ names: [String]) {
         sweep.alarm?.cancel()
-        // Before those who wait go on: the report of a shutdown has these names.
+        // Before the waiting callers continue: the report of a shutdown contains these names.
         if !names.isEmpty { tellGivenUp(sweep.reason, names) }
         for done in sweep.waiting { done(names) }
         tell(\.whenOpened)
@@ -138,12 +142,14 @@ extension BackgroundTaskRegistry {
 
     // MARK: Waiting for the end
 
-    /// Asks every running task to stop, blocks until none of them runs, at most for `grace`, and gives up the rest.
+    /// Asks every running task to stop, blocks for at most `grace` until no task runs, and gives up the rest.
     ///
     /// - Parameters:
-    ///   - isExtended: whether time is asked for: before the wait begins and again whenever half of it has passed, while a task lives.
-    ///   - allowsOwnEnd: whether tasks are asked only when their own time in the shutdown under way is over (`close(askingAfter:within:)`).
-    /// - Returns: the names of those given up.
+    ///   - isExtended: true to request more time while a task is alive: before the wait, and whenever half of that
+    ///     time has passed.
+    ///   - allowsOwnEnd: true to ask tasks only after their own time in the current shutdown is over
+    ///     (`close(askingAfter:within:)`).
+    /// - Returns: the names of the tasks given up.
     func expireAndWait(
         _ reason: ExpirationReason, within grace: Duration, isExtended: Bool = false, allowsOwnEnd: Bool = false
     ) -> [String] {
@@ -152,11 +158,11 @@ extension BackgroundTaskRegistry {
         let deadline = heartbeat.running + grace
         let extend = isExtended ? timeIsNeeded : nil
 
-        /// When to ask again.
+        /// Requests time, and returns the time of the next request.
         func ask(_ left: Duration) -> Duration? {
             guard let extend, left > .zero, hasLiveTasks else { return nil }
             extend(left)
-            // Halves of halves come to nothing in the end.
+            // Bounded below, because halving repeatedly approaches zero.
             let pause = max(left / 2, Self.leastPause)
             alarms.set(.deadline, after: pause) { parker.unpark() }
             return heartbeat.running + pause
@@ -165,8 +171,8 @@ extension BackgroundTaskRegistry {
         var next = ask(grace)
         var waits = allowsOwnEnd && awaitOwnEnd(before: deadline) { parker.unpark() }
         if !waits { expire(reason, within: grace) { outcome.set($0) } }
-        // An alarm gives up what is left; should it not come, this thread does, and returns in any case. A freeze counts as
-        // no more than the pause it fell into.
+        // An alarm gives up the remaining tasks. If the alarm fails to come, this thread gives them up, and returns
+        // in any case. A freeze counts no more than the pause during which the freeze occurred.
         var waited = Duration.zero
         while true {
             if waits, !isInOwnTime || !hasLiveTasks {
@@ -184,9 +190,10 @@ extension BackgroundTaskRegistry {
         }
     }
 
-    // MARK: Their own end
+    // MARK: Time to end without a request
 
-    /// Nothing begins any more. What runs may come to its own end for `patience`; then it is asked to stop, and given up `grace` after this call.
+    /// Refuses new tasks from now on. Running tasks may end on their own for `patience`. Then they are asked to
+    /// stop, and given up `grace` after this call.
     func close(askingAfter patience: Duration, within grace: Duration) {
         let running = alarms.heartbeat.running
         gate.withLock { gate in
@@ -199,7 +206,7 @@ extension BackgroundTaskRegistry {
         if patience <= .zero { endOwnTime() }
     }
 
-    /// Asks those that run to stop now, if a shutdown has left them their own time.
+    /// Asks the running tasks to stop now, if a shutdown had left them time to end on their own.
     func endOwnTime() {
         let ended = gate.withLock { $0.ownEnd.take() }
         guard let ended else { return }
@@ -212,7 +219,7 @@ extension BackgroundTaskRegistry {
 
     private var isInOwnTime: Bool { gate.withLock { $0.ownEnd != nil } }
 
-    /// Has `done` called when no task runs any more or those that do are asked.
+    /// Registers `done` to be called when no task runs any more, or when the running tasks are asked to stop.
     ///
     /// - Returns: false if tasks have no time of their own, or none that ends before `deadline`.
     private func awaitOwnEnd(before deadline: Duration, _ done: @escaping @Sendable () -> Void) -> Bool {
@@ -223,10 +230,10 @@ extension BackgroundTaskRegistry {
         }
     }
 
-    /// So many are named where all are counted.
+    /// Maximum number of names in a report that counts all tasks.
     private static var mostNamed: Int { 8 }
 
-    /// How long after its grace a sweep is waited for.
+    /// Time to wait for a sweep after its grace.
     private static var patience: Duration { .seconds(1) }
 
     private static var leastPause: Duration { .milliseconds(500) }
@@ -245,9 +252,9 @@ extension BackgroundTaskRegistry {
         }
     }
 
-    // MARK: Edges
+    // MARK: Transitions
 
-    /// The unit has gone into the background: its allowance begins to run (C28). Does nothing there.
+    /// Moves the unit to the background and starts the allowance (C28). No effect if already there.
     func enterBackground() {
         let running = alarms.heartbeat.running
         gate.withLock { gate in
@@ -264,8 +271,8 @@ extension BackgroundTaskRegistry {
         gate.allowanceAlarm = alarms.set(.deadline, after: left) { [self] in allowanceIsSpent(stay) }
     }
 
-    /// The process runs again after `gap`, which in the background gives back as much of the allowance (C33). Short; calls
-    /// nobody but who waits for tasks to be allowed.
+    /// Restores allowance after a freeze of length `gap`, if the unit is in the background (C33). Does not block,
+    /// and calls only listeners that wait for tasks to be allowed.
     func gapEnded(_ gap: RunningGap) {
         let running = alarms.heartbeat.running
         let isRenewed = gate.withLock { gate in
@@ -287,7 +294,8 @@ extension BackgroundTaskRegistry {
             })
     }
 
-    /// The unit is back: the allowance is whole again, and tasks may begin even while others overrun it.
+    /// Moves the unit to the foreground and restores the full allowance. Tasks may begin even while others overrun
+    /// the allowance.
     func enterForeground() {
         let isBack = gate.withLock { gate in
             guard gate.enterForeground() else { return false }
@@ -299,7 +307,7 @@ extension BackgroundTaskRegistry {
         if isBack { tell(\.whenOpened) }
     }
 
-    /// While suspended nothing may begin (T5).
+    /// Sets if the unit is suspended. No task may begin while suspended (T5).
     func suspended(_ isSuspended: Bool) {
         gate.withLock { gate in
             gate.isSuspended = isSuspended
@@ -308,7 +316,7 @@ extension BackgroundTaskRegistry {
         if !isSuspended { tell(\.whenOpened) }
     }
 
-    /// From now on nothing may begin, for good.
+    /// Refuses new tasks from now on, permanently.
     func close() {
         gate.withLock { gate in
             gate.isClosed = true
@@ -318,10 +326,10 @@ extension BackgroundTaskRegistry {
 
     var isInBackground: Bool { gate.withLock { $0.inBackgroundSince != nil } }
 
-    /// Whether a task could begin now, as far as the unit goes.
+    /// True if the unit's state permits a task to begin now.
     var mayBegin: Bool { gate.withLock { $0.refusal == nil } }
 
-    /// What is left of the allowance; `nil` in the foreground.
+    /// Rest of the allowance; `nil` in the foreground.
     var allowanceLeft: Duration? {
         let running = alarms.heartbeat.running
         return gate.withLock { $0.allowanceLeft(of: limits.allowance, at: running) }

@@ -3,29 +3,31 @@ import Synchronization
 
 /// The background tasks of a unit (the process, or a scene), their allowance, and their expiration.
 ///
-/// Tasks are kept in shards by the thread that begins them, so that threads do not meet. What holds for all of them lies in `gate`, which only
-/// edges and sweeps touch; each change of it is decreed to every shard within its lock. Locks are taken in that order, and nobody's code runs under one.
+/// Tasks are sharded by the thread that begins them, so that threads do not contend. State common to all tasks lies
+/// in `gate`, which only transitions and sweeps touch. Each change of the gate is propagated to every shard within
+/// the gate's lock. Locks are taken in that order, and no application code runs under a lock.
 final class BackgroundTaskRegistry: Sendable {
     struct Limits: Sendable {
         /// The unit's time in the background.
         var allowance = Duration.seconds(30)
-        /// How long tasks have once that is spent.
+        /// Time that tasks have after the allowance is used up.
         var grace = Duration.seconds(5)
-        /// More tasks than this at once are a leak, not work.
+        /// Maximum number of concurrent tasks. More indicate a leak, not work.
         var capacity = 1 << 20
     }
 
-    /// What others are told. Called on whichever thread finds out, without a lock; they must not keep it.
+    /// Callbacks of other components. Called on the thread that detects the event, without a lock. The callbacks
+    /// must not block.
     struct Listeners: Sendable {
         /// The last task has ended in the background: the unit could be suspended.
         var whenIdle: (@Sendable () -> Void)?
-        /// Tasks may begin that may not have begun before.
+        /// Tasks may begin that might have been refused before.
         var whenOpened: (@Sendable () -> Void)?
-        /// These had not ended by the end of their grace and were given up.
+        /// The named tasks had not ended by the end of their grace, and were given up.
         var whenGivenUp: (@Sendable (ExpirationReason, [String]) -> Void)?
-        /// A shutdown asks tasks to stop: the names of the oldest, and how many there are.
+        /// A shutdown asks tasks to stop. Receives the names of the oldest tasks, and the number of tasks.
         var whenAsked: (@Sendable ([String], Int) -> Void)?
-        /// A shutdown waits for tasks, and needs so much time. May take its time.
+        /// A shutdown waits for tasks, and needs that much time. This callback may be slow.
         var whenTimeIsNeeded: (@Sendable (Duration) -> Void)?
     }
 
@@ -36,18 +38,19 @@ final class BackgroundTaskRegistry: Sendable {
     let gate = Mutex(TaskGate())
     private let listeners = Mutex(Listeners())
     private let time: Timekeeper
-    /// How many tasks may begin that no shard has room for yet. Relaxed: a count, given out in portions.
+    /// Number of tasks that may begin beyond the capacity assigned to shards. Relaxed: a count, assigned in
+    /// portions.
     private let room: Atomic<Int>
     let handovers: HandoverDesk
-    // Releasing when it is set and acquiring when it is asked, so that whoever sees it set finds the carrier.
+    // Released on store and acquired on load, so that a thread that reads true also finds the carrier.
     private let carries = Atomic<Bool>(false)
     private let carrier = AtomicLazyReference<ContextCarrier>()
     private let dropped = Mutex<[BackgroundTaskStatus]>([])
     private static let mostLeaks = 64
 
     /// - Parameters:
-    ///   - handovers: where work goes that is handed over; the process's, for scenes.
-    ///   - width: how many threads may begin tasks without meeting; a power of two.
+    ///   - handovers: destination of handed-over work; for scenes, that of the process.
+    ///   - width: number of threads that may begin tasks without contention; a power of two.
     init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(), handovers: HandoverDesk? = nil, width: Int = 16) {
         self.time = time
         self.alarms = alarms
@@ -59,18 +62,18 @@ final class BackgroundTaskRegistry: Sendable {
         for shard in shards { shard.book = self }
     }
 
-    /// The bounds in force. A leaf lock: may be read under the gate's.
+    /// The limits in force. A leaf lock: may be read under the gate's lock.
     var limits: Limits { currentLimits.withLock { $0 } }
 
     var capacity: Int { limits.capacity }
 
-    /// Sets other bounds, which hold for tasks that begin and for allowances that begin to run from now on.
+    /// Sets new limits, which apply to tasks that begin and allowances that start from now on.
     func setLimits(_ limits: Limits) {
         let former = currentLimits.withLock { current in
             defer { current = limits }
             return current
         }
-        // May fall below zero where more tasks run than may now: none begins until enough have ended.
+        // May become negative if more tasks run than now allowed: no task begins until enough have ended.
         room.wrappingAdd(limits.capacity - former.capacity, ordering: .relaxed)
     }
 
@@ -80,8 +83,8 @@ final class BackgroundTaskRegistry: Sendable {
     func tellAsked(_ names: [String], _ count: Int) { listeners.withLock { $0.whenAsked }?(names, count) }
     var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
 
-    /// Its owner is gone: from now on tasks end by themselves. Shards and book keep each other alive until then; a weak reference would make each
-    /// count of references to this object slower.
+    /// Breaks the reference cycle when the owner is gone; tasks then end without the registry. Shards and registry
+    /// retain each other until then, because a weak reference would slow every reference count of this object.
     func detach() { for shard in shards { shard.book = nil } }
 
     // MARK: One task
@@ -94,7 +97,7 @@ final class BackgroundTaskRegistry: Sendable {
         if refusal == .tooMany, makeRoom(in: shard) { refusal = shard.begin(record) }
         if let refusal {
             if refusal == .tooMany { shard.countRefused() }
-            // Nobody else knows it yet.
+            // No other thread has a reference to the record yet.
             record.refusal = refusal
             record.enter(.ended)
             record.handler = nil
@@ -102,7 +105,7 @@ final class BackgroundTaskRegistry: Sendable {
         return BackgroundTask(record)
     }
 
-    /// Gives `shard` room for some more, in need what others have and do not use.
+    /// Assigns more capacity to `shard`. If none is left, reclaims unused capacity of other shards first.
     private func makeRoom(in shard: BackgroundTaskShard) -> Bool {
         var count = takeRoom()
         if count == 0 {
@@ -124,7 +127,8 @@ final class BackgroundTaskRegistry: Sendable {
         return 0
     }
 
-    /// Wraps `handler` so that it sees what surrounds this call, if somebody wants that; costs one load if nobody does.
+    /// Wraps `handler` so that it runs with the context of this call, if context capture is on. Costs one load
+    /// otherwise.
     func carryingContext(
         _ handler: @escaping @Sendable (BackgroundTask, ExpirationReason) -> Void
     ) -> @Sendable (BackgroundTask, ExpirationReason) -> Void {
@@ -133,7 +137,7 @@ final class BackgroundTaskRegistry: Sendable {
         return { task, reason in restore { handler(task, reason) } }
     }
 
-    /// False if somebody has before.
+    /// Sets the context capture. Returns false if one was set before.
     func carryContext(_ capture: @escaping ContextCarrier.Capture) -> Bool {
         let mine = ContextCarrier(capture)
         defer { carries.store(true, ordering: .releasing) }
@@ -151,19 +155,19 @@ final class BackgroundTaskRegistry: Sendable {
         }
     }
 
-    // MARK: All of them
+    // MARK: All tasks
 
     var tally: BackgroundTaskShard.Tally {
         shards.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
     }
 
-    /// Whether any task has neither ended nor been given up, or handed over work that is not accepted yet.
+    /// True if any task has neither ended nor been given up, or if handed-over work is not accepted yet.
     var hasLiveTasks: Bool { gate.withLock { $0.offers } > 0 || shards.contains { $0.tally.count > 0 } }
 
-    /// Oldest first.
+    /// Status of all tasks, oldest first.
     var statuses: [BackgroundTaskStatus] { statuses(atMost: .max) }
 
-    /// The oldest, at most so many.
+    /// Returns the status of the oldest tasks, at most `most`.
     func statuses(atMost most: Int) -> [BackgroundTaskStatus] {
         let now = time.elapsed()
         let records = shards.flatMap { $0.records(atMost: most) }.enumerated()
@@ -171,7 +175,7 @@ final class BackgroundTaskRegistry: Sendable {
         return sorted.prefix(most).map { $0.element.status(at: now) }
     }
 
-    /// The last tasks dropped without end, oldest first.
+    /// The last tasks dropped without an end, oldest first.
     var leaks: [BackgroundTaskStatus] { dropped.withLock { $0 } }
 
     func leaked(_ record: BackgroundTaskRecord) {
@@ -182,16 +186,16 @@ final class BackgroundTaskRegistry: Sendable {
         }
     }
 
-    /// Says in every shard what holds from now on.
+    /// Propagates the state of the gate to every shard.
     func decree(_ gate: TaskGate, condemning: Bool = false) {
         let refusal = gate.refusal, isWatched = gate.inBackgroundSince != nil || gate.ownEnd != nil
         for shard in shards { shard.decree(refusal, isWatched: isWatched, condemning: condemning) }
     }
 }
 
-/// What carries that which surrounds a begin to its handler.
+/// Carries the context of the call that begins a task to the handler.
 final class ContextCarrier: Sendable {
-    /// Captures, and returns what runs its argument with what was captured.
+    /// Captures the context. Returns a function that runs its argument with the captured context.
     typealias Capture = @Sendable () -> @Sendable (_ body: () -> Void) -> Void
 
     let capture: Capture

@@ -1,34 +1,36 @@
 import Synchronization
 
-/// The tasks begun by some of the threads, under a lock of their own.
+/// The tasks begun by some of the threads, under one lock.
 ///
-/// Whether a task may begin is asked within that lock, and changed within it, so that a sweep and a begin can't miss each other (T5).
+/// The permission to begin is both checked and changed within that lock, so that a sweep and a `begin` cannot miss
+/// each other (T5).
 final class BackgroundTaskShard: Sendable {
     typealias Record = BackgroundTaskRecord
 
-    /// All of it guarded by the lock.
+    /// All fields are guarded by the lock.
     private struct State {
         var active = BackgroundTaskList()
-        /// Those a sweep has counted out but not yet reached.
+        /// Tasks that a sweep has selected but not reached yet.
         var condemned = BackgroundTaskList()
         var expiring = BackgroundTaskList()
         var count = 0
         var expiringCount = 0
-        /// Ended or given up so far; of those, asked to stop before they ended, given up, and dropped; and refused.
+        /// Number of tasks that have left so far. The next three count parts of them: those that ended after being
+        /// asked to stop, given up, and dropped. The last counts refusals.
         var ended: UInt64 = 0
         var expired: UInt64 = 0
         var givenUp: UInt64 = 0
         var leaked: UInt64 = 0
         var refused: UInt64 = 0
-        /// How many more may begin before room is asked for.
+        /// Number of tasks that may begin before more capacity must be requested.
         var room = 0
         var refusal: BackgroundTaskRefusal.Cause?
-        /// Whether the book wants to know when none is left.
+        /// True if the registry wants a notification when no task is left.
         var isWatched = false
-        /// Gone with its owner: tasks may outlive their manager.
+        /// `nil` once the owner is gone: tasks may outlive their manager.
         var book: BackgroundTaskRegistry?
 
-        /// What is the same for all that leave; the handler is to be released after the lock.
+        /// Common steps for every task that leaves. The caller must release the returned handler after the lock.
         mutating func leave(_ record: Record, _ phase: Record.Phase) -> Record.Handler? {
             record.enter(phase)
             count -= 1
@@ -40,10 +42,10 @@ final class BackgroundTaskShard: Sendable {
     }
 
     private let state = Mutex(State())
-    // A cache line, so that no two shards' locks share one.
+    // Padding of a cache line, so that the locks of two shards never share one.
     private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0, 0)
 
-    /// Whose tasks these are; `nil` once it is gone.
+    /// Registry of these tasks; `nil` once the registry is gone.
     var book: BackgroundTaskRegistry? {
         get { state.withLock { $0.book } }
         set { state.withLock { $0.book = newValue } }
@@ -51,7 +53,7 @@ final class BackgroundTaskShard: Sendable {
 
     // MARK: One task
 
-    /// Takes `record` in, or says why not. `.tooMany` says that room must be asked for.
+    /// Adds `record`, or returns the reason for a refusal. On `.tooMany`, the caller must request more capacity.
     func begin(_ record: Record) -> BackgroundTaskRefusal.Cause? {
         state.withLock { state in
             if let refusal = state.refusal {
@@ -66,7 +68,8 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
-    /// Ends `record` unless it has ended; one that is dropped only if nobody has asked it to stop, as then its handler's work may go on without it.
+    /// Ends `record` unless already ended. A dropped task is ended only if not asked to stop yet, because otherwise
+    /// its handler may still be at work.
     func end(_ record: Record, isDropped: Bool = false) {
         typealias Left = (handler: Record.Handler?, tells: Bool, book: BackgroundTaskRegistry?)
         let left: Left? = state.withLock { state in
@@ -85,25 +88,25 @@ final class BackgroundTaskShard: Sendable {
             let tells = phase == .expiring && state.expiringCount == 0 || state.isWatched && state.count == 0
             return (handler, tells, tells || isDropped ? state.book : nil)
         }
-        // The handler and what it captures are released here, after the lock.
+        // The handler and its captures are released here, after the lock.
         guard let left else { return }
         if isDropped { left.book?.leaked(record) }
         if left.tells { left.book?.settle() }
         Unmanaged.passUnretained(record).release()
     }
 
-    // MARK: All of them
+    // MARK: All tasks
 
     struct Tally {
         var count = 0
         var expiring = 0
-        /// All that have left.
+        /// All tasks that have left.
         var ended: UInt64 = 0
-        /// Of them asked to stop first, given up, dropped.
+        /// Parts of `ended`: asked to stop first, given up, dropped.
         var expired: UInt64 = 0
         var givenUp: UInt64 = 0
         var leaked: UInt64 = 0
-        /// Never begun.
+        /// Tasks that were never begun.
         var refused: UInt64 = 0
 
         static func += (sum: inout Tally, other: Tally) {
@@ -125,13 +128,14 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
-    /// Whether any task is being asked to stop, or is to be.
+    /// True if any task is being asked to stop, or is selected for that.
     var isExpiring: Bool { state.withLock { $0.expiringCount > 0 || !$0.condemned.isEmpty } }
 
-    /// One that was refused for want of room in all shards.
+    /// Counts a task refused for lack of capacity in all shards.
     func countRefused() { state.withLock { $0.refused += 1 } }
 
-    /// From now on tasks begin or are refused like that; with `condemning`, those there are are to be asked to stop.
+    /// Sets the refusal for tasks that begin from now on. With `condemning`, selects all active tasks to be asked
+    /// to stop.
     func decree(_ refusal: BackgroundTaskRefusal.Cause?, isWatched: Bool, condemning: Bool) {
         state.withLock { state in
             state.refusal = refusal
@@ -140,7 +144,8 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
-    /// Some of the condemned, each with its handler, expiring from now on. Few at a time: others want the lock.
+    /// Moves some of the selected tasks to the expiring ones, and returns each with the handler. Few at a time, to
+    /// limit the time under the lock.
     func expireSome() -> [(Record, Record.Handler?)] {
         state.withLock { state in
             var some: [(Record, Record.Handler?)] = []
@@ -150,14 +155,14 @@ final class BackgroundTaskShard: Sendable {
                 state.expiringCount += 1
                 record.enter(.expiring)
                 some.append((record, record.handler))
-                // A scope is told of its end as well.
+                // A scope stays, because the scope is also notified when given up.
                 if case .blocking = record.handler { record.handler = nil }
             }
             return some
         }
     }
 
-    /// Some of those that have been asked to stop and have not, given up, each with what is left of its handler.
+    /// Gives up some of the tasks that were asked to stop, and returns each with the rest of its handler.
     func giveUpSome() -> [(Record, Record.Handler?)] {
         state.withLock { state in
             var some: [(Record, Record.Handler?)] = []
@@ -181,7 +186,7 @@ final class BackgroundTaskShard: Sendable {
 
     private static let few = 256
 
-    /// Oldest first, of those asked to stop before those not; at most so many of each.
+    /// Returns the records, oldest first. Tasks asked to stop come before others, at most `most` of each kind.
     func records(atMost most: Int = .max) -> [Record] {
         state.withLock { state in
             var records: [Record] = []
@@ -197,11 +202,11 @@ final class BackgroundTaskShard: Sendable {
         }
     }
 
-    // MARK: Room
+    // MARK: Capacity
 
     func addRoom(_ count: Int) { state.withLock { $0.room += count } }
 
-    /// Gives up what it has not used.
+    /// Returns the unused capacity of this shard, and sets the capacity to zero.
     func takeRoom() -> Int {
         state.withLock { state in
             defer { state.room = 0 }

@@ -1,15 +1,15 @@
 import Synchronization
 
-/// Handlers that are called beside each other on threads of their own and waited for, no longer than a deadline.
+/// Calls handlers in parallel on threads of their own, and waits for them until a deadline.
 final class BoundedCalls: Sendable {
-    /// Something to call.
+    /// A handler to call.
     typealias Body = @Sendable () async throws -> Void
 
-    /// How one of them ended.
+    /// The outcome of one call.
     enum Outcome: Sendable, Hashable {
         case done
         case failed(String)
-        /// Not, so far.
+        /// The call has not ended so far.
         case late
     }
 
@@ -24,7 +24,8 @@ final class BoundedCalls: Sendable {
 
     private init(_ count: Int) { state = Mutex(State(outcomes: Array(repeating: .late, count: count), left: count)) }
 
-    /// Calls `bodies` and blocks until all have returned or `budget` of running time is spent. Not for the alarms' thread nor the cooperative pool.
+    /// Calls `bodies` and blocks until all have returned or `budget` of running time has passed. Do not call on the
+    /// alarms' thread or in the cooperative pool.
     static func run(
         _ bodies: [Body], within budget: Duration, alarms: Alarms, threads: HandlerThreads
     ) -> [Outcome] {
@@ -42,7 +43,7 @@ final class BoundedCalls: Sendable {
         return calls.wait(budget, alarms)
     }
 
-    /// The same for bodies that cannot wait for anything but by blocking: they need no thread of the cooperative pool whatever they do.
+    /// Calls blocking bodies in the same way. Synchronous bodies never need a thread of the cooperative pool.
     static func run(blocking bodies: [@Sendable () -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads) -> [Outcome] {
         let calls = BoundedCalls(bodies.count)
         for (index, body) in bodies.enumerated() {

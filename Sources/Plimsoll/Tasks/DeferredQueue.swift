@@ -1,14 +1,14 @@
-/// What has been asked for and is not done, by id.
+/// Requests that are not finished yet, by id.
 struct DeferredQueue {
     struct Ask {
         let id: String
-        /// Tells a request from the one it replaced.
+        /// Distinguishes a request from the one it replaced.
         let order: UInt64
-        /// By the machine's time.
+        /// Due time by the machine's time.
         var due: Duration
-        /// By the time of day, for the next start.
+        /// Due time by the time of day, for the next start.
         var dueWall: Duration
-        /// How long it was to wait.
+        /// Original delay of the request.
         var delay: Duration
         let level: PressureLevel
         var attempts = 0
@@ -21,7 +21,7 @@ struct DeferredQueue {
 
     private static let firstRetry = Duration.seconds(30)
     private static let lastRetry = Duration.seconds(3600)
-    /// After a refusal that nobody announces the end of.
+    /// Delay after a refusal whose end is not announced.
     private static let refusedRetry = Duration.seconds(1)
     private static let mark = "PLIMSOLL-DEFERRED"
 
@@ -30,17 +30,17 @@ struct DeferredQueue {
         asks[id] = Ask(id: id, order: order, due: now + delay, dueWall: wall + delay, delay: delay, level: level)
     }
 
-    /// Whether there was one.
+    /// Removes the request. Returns true if there was one.
     mutating func remove(_ id: String) -> Bool { asks.removeValue(forKey: id) != nil }
 
-    /// First what is due first, among equals what was asked for first.
+    /// The requests by due time, then by the order of the requests.
     ///
     /// - Complexity: O(n log n); requests are few.
     var inOrder: [Ask] { asks.values.sorted { ($0.due, $0.order) < ($1.due, $1.order) } }
 
     func nextDue(after now: Duration) -> Duration? { asks.values.lazy.map(\.due).filter { $0 > now }.min() }
 
-    /// A run has ended; does nothing to a request that was replaced meanwhile.
+    /// Records the end of a run. No effect on a request that was replaced meanwhile.
     mutating func ended(_ ask: Ask, _ outcome: Outcome, now: Duration, wall: Duration) {
         guard var current = asks[ask.id], current.order == ask.order else { return }
         switch outcome {
@@ -56,7 +56,8 @@ struct DeferredQueue {
         asks[ask.id] = current
     }
 
-    /// Requests of an earlier run. A time of day that was set meanwhile makes none wait longer than it was to at first.
+    /// Adds the requests of an earlier run. A changed time of day makes no request wait longer than its original
+    /// delay.
     mutating func takeOver(_ old: [Ask], now: Duration, wall: Duration) {
         for ask in old where asks[ask.id] == nil {
             order += 1

@@ -1,23 +1,25 @@
 import Synchronization
 
-/// What is known of one deferred task. A value for reports.
+/// A snapshot of one deferred task, for reports.
 public struct DeferredTaskStatus: Sendable, Hashable {
-    /// What it was scheduled as.
+    /// Id under which the task was scheduled.
     public var id: String
-    /// Time until it may begin; zero if it may as soon as the rest allows it.
+    /// Time until the task may begin. Zero if the task may begin once the other conditions allow.
     public var earliest: Duration
-    /// It begins at no higher level of pressure.
+    /// Highest level of pressure at which the task begins.
     public var whenAtMost: PressureLevel
-    /// How often it has been begun and not finished.
+    /// Number of attempts that did not finish.
     public var attempts: Int
-    /// Whether it runs now.
+    /// True if the task is running now.
     public var isRunning: Bool
 }
 
-/// Work that may wait for a better time: not before some moment, not under pressure, not when the unit's time in the background is spent, few at once.
+/// Work that may wait for a better time. Deferred tasks wait for a given moment, for low pressure, and for
+/// background time. Few run at once.
 ///
-/// A request stays until its work has returned. Work that throws, or is asked to stop and throws for it, is tried again later: after 30 s, then after
-/// twice as long each time, at most an hour. It runs as a background task of the same name, and expires like any.
+/// A request stays until its work has returned. Work that throws, or that is asked to stop and throws, is retried:
+/// after 30 s, then after twice the delay each time, at most an hour. Each run is a background task of the same
+/// name, and can expire.
 public final class DeferredTasks: Sendable {
     public typealias Work = @Sendable (BackgroundTask) async throws -> Void
 
@@ -29,7 +31,7 @@ public final class DeferredTasks: Sendable {
         var alarm: (due: Duration, alarm: Alarms.Alarm)?
         var store: KeptState?
 
-        /// How many run that still count: work that was given up and goes on nonetheless holds nobody up.
+        /// Number of runs that count. Work that was given up but continues does not block others.
         var width: Int { running.values.count { $0.task?.isActive ?? true } }
     }
 
@@ -49,27 +51,28 @@ public final class DeferredTasks: Sendable {
         self.time = time
     }
 
-    /// The machine's time, sleep included: what was to wait an hour has waited it while the host slept.
+    /// The machine's time, sleep included: a wait of an hour goes on while the host sleeps.
     private var now: Duration { time.elapsed() + time.asleep() }
 
-    // MARK: Asking
+    // MARK: Scheduling
 
-    /// Says what is to be done for `id`; at start-up, before or after it is scheduled. A later one replaces it.
+    /// Sets the work for `id`; at start-up, before or after scheduling. A later call replaces the work.
     public func handle(_ id: String, _ work: @escaping Work) {
-        // What it replaces is released after the lock.
+        // The replaced work is released after the lock.
         let old = state.withLock { $0.works.updateValue(work, forKey: id) }
         withExtendedLifetime(old) {}
         look()
     }
 
-    /// Asks for one run of `id`, in place of an earlier request for it. A run under way goes on, and another follows.
+    /// Requests one run of `id`, and replaces an earlier request for `id`. A run under way continues, and another
+    /// run follows.
     ///
-    /// Writes to the store, if one is set, before it returns.
+    /// Writes to the store, if one is set, before returning.
     ///
     /// - Parameters:
-    ///   - id: what was registered under that name.
-    ///   - earliest: time that must pass before, across restarts too, there by the time of day.
-    ///   - level: it begins at no higher level of pressure.
+    ///   - id: id of the registered work.
+    ///   - earliest: minimum delay, kept across restarts by the time of day.
+    ///   - level: highest level of pressure at which the run begins.
     public func schedule(_ id: String, earliest: Duration = .zero, whenAtMost level: PressureLevel = .normal) {
         let now = now, wall = time.wall()
         let store = state.withLock { state in
@@ -80,13 +83,13 @@ public final class DeferredTasks: Sendable {
         look()
     }
 
-    /// Takes the request for `id` back. A run under way goes on, and is not tried again.
+    /// Cancels the request for `id`. A run under way continues, and is not retried.
     public func cancel(_ id: String) {
         let store = state.withLock { $0.queue.remove(id) ? $0.store : nil }
         store?.save()
     }
 
-    /// All requests, in the order in which they become due.
+    /// All requests, in the order of their due times.
     public var pending: [DeferredTaskStatus] {
         let now = now
         return state.withLock { state in
@@ -98,15 +101,15 @@ public final class DeferredTasks: Sendable {
         }
     }
 
-    /// How many run at once: 2 and 1 unless this is called.
+    /// Sets the number of concurrent runs. The defaults are 2 and 1.
     public func limit(foreground: Int, background: Int) {
         state.withLock { $0.most = (max(0, foreground), max(0, background)) }
         look()
     }
 
-    /// Keeps requests in `store` from now on, and takes over those an earlier run left there, unless they have been replaced already.
+    /// Keeps requests in `store` from now on. Adopts the requests of an earlier run, unless already replaced.
     ///
-    /// - Returns: why what lay there could not be taken over, or nothing can be written; `nil` if all is well.
+    /// - Returns: the reason why the stored requests could not be adopted or written; `nil` on success.
     @discardableResult
     public func persist(in store: any StateStore) -> String? {
         let kept = KeptState(StateName.deferred, in: store) { [weak self] in self?.encoded ?? [] }
@@ -125,10 +128,11 @@ public final class DeferredTasks: Sendable {
 
     // MARK: Running
 
-    /// Starts what may start, and has itself called when the next becomes due. To be called whenever something that stood against it has gone.
+    /// Starts the tasks that may start, and sets an alarm for the next due time. Call whenever an obstacle to
+    /// starting has gone.
     func look() { while startDue() {} }
 
-    /// Whether another has become due meanwhile.
+    /// Starts due tasks. Returns true if another task has become due meanwhile.
     private func startDue() -> Bool {
         let level = published.level
         let isOpen = tasks.mayBegin, isInBackground = tasks.isInBackground
@@ -161,14 +165,15 @@ public final class DeferredTasks: Sendable {
             let now = now
             let alarm = tasks.alarms.set(.timer, after: max(.zero, next - now)) { [weak self] in self?.look() }
             state.alarm = (next, alarm)
-            // An alarm counts from when it is set, so it is late by as much as time has moved since it was asked.
+            // The delay counts from the moment the alarm is set, so the alarm is late by the time since `now` was
+            // read.
             if self.now - now < .milliseconds(10) { return }
             alarm.cancel()
         }
     }
 
     private func start(_ ask: DeferredQueue.Ask, _ work: @escaping Work) {
-        // Nobody waits for it: it ends with its work, which expires with the other tasks.
+        // Not awaited: the task ends with its work, which expires with the other tasks.
         Task { [self] in
             var outcome = DeferredQueue.Outcome.refused
             do {
@@ -178,7 +183,7 @@ public final class DeferredTasks: Sendable {
                 }
                 outcome = .finished
             } catch {
-                // Refused or unfinished, as noted.
+                // The run was refused or did not finish, as noted in `outcome`.
             }
             ended(ask, outcome)
         }
@@ -191,7 +196,7 @@ public final class DeferredTasks: Sendable {
             return (state.running.removeValue(forKey: ask.id), state.store)
         }
         withExtendedLifetime(run) {}
-        // Should the process end before it is written, the work is done once more.
+        // If the process ends before this write, the work is done once more.
         if let store { tasks.threads.run { store.save() } }
         look()
     }

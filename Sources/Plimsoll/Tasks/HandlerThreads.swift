@@ -1,20 +1,23 @@
 import Synchronization
 
-/// Threads for the application's handlers, and none of the cooperative pool's, which the very work that must stop may have filled (T7).
+/// Threads for the application's handlers. Not threads of the cooperative pool, which the work that must stop may
+/// have filled (T7).
 ///
-/// A few serve as long as they get on. Beside them one stands by while calls wait, and joins in when for a while none was taken: then those that
-/// serve are blocked. So ten thousand quick handlers take few threads, and as many as block do not hold the others up (T6).
+/// A few threads serve calls while they make progress. One more thread stands by while calls wait, and joins if no
+/// call was dequeued for a while: the serving threads are then blocked. Ten thousand quick handlers so need few
+/// threads, and blocked handlers do not delay the others (T6).
 final class HandlerThreads: TaskExecutor {
     private struct State {
-        /// The first `taken` of them are gone: ten thousand at once must not be moved up for each.
+        /// The first `taken` jobs are already dequeued. With ten thousand jobs, moving the rest for each would be
+        /// too slow.
         var jobs: [Job?] = []
         var taken = 0
-        /// How many have been taken ever.
+        /// Number of jobs dequeued so far.
         var progress: UInt64 = 0
         var idle: [Parker] = []
         var count = 0
         var hasStandby = false
-        /// Tasks of the cooperative pool that serve, as no thread could be started.
+        /// Tasks of the cooperative pool that serve calls, because no thread could be started.
         var borrowed = 0
 
         var waiting: Int { jobs.count - taken }
@@ -42,22 +45,22 @@ final class HandlerThreads: TaskExecutor {
     private let state = Mutex(State())
     private let most: Int
     private let startThread: Thread.Starter
-    /// So many threads of the cooperative pool serve at most.
+    /// Maximum number of threads borrowed from the cooperative pool.
     private static let mostBorrowed = 4
-    /// How many start without waiting to see whether they are needed.
+    /// Number of threads that start without first checking the need.
     private static let eager = 4
-    /// How long a thread without work stays: handlers are rare.
+    /// Time that a thread stays without work: handlers are rare.
     private static let linger = Duration.seconds(10)
 
     /// - Parameters:
-    ///   - most: bound of the number of threads; further handlers wait for one.
+    ///   - most: maximum number of threads; further handlers wait for a thread.
     ///   - startThread: starts each thread.
     init(most: Int = 256, startThread: @escaping Thread.Starter = Thread.start) {
         self.most = most
         self.startThread = startThread
     }
 
-    /// Threads that are in a call or look for one, and calls that wait for a thread: zero when all is at rest. For tests.
+    /// Number of threads in a call or about to dequeue one, plus calls that wait; zero when idle. For tests.
     var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
 
     /// Runs a handler that may block.
@@ -66,7 +69,7 @@ final class HandlerThreads: TaskExecutor {
     /// Runs handlers that may block, in no particular order.
     func run(_ bodies: [@Sendable () -> Void]) { add(bodies.lazy.map { .closure($0) }) }
 
-    /// Runs an asynchronous handler; it stays off the cooperative pool wherever it isn't bound to an actor.
+    /// Runs an asynchronous handler. The handler stays off the cooperative pool except where bound to an actor.
     @discardableResult
     func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: self) { @concurrent in await body() }
@@ -96,9 +99,9 @@ final class HandlerThreads: TaskExecutor {
         if standsBy { startStandby() } else if isRefused { borrow() }
     }
 
-    /// Has the cooperative pool serve calls that wait: the process may start no more threads (RLIMIT_NPROC, pids.max).
-    /// A handler that blocks then keeps a thread of the pool, which is less than calls that are never made. Each later
-    /// call tries again to start threads.
+    /// Serves waiting calls on the cooperative pool, because the process may start no more threads (RLIMIT_NPROC,
+    /// pids.max). A blocking handler then occupies a thread of the pool, which is better than never calling the
+    /// handler. Each later call tries again to start threads.
     private func borrow() {
         let borrows = state.withLock { state in
             guard state.waiting > 0, state.borrowed < Self.mostBorrowed else { return false }
@@ -139,7 +142,7 @@ final class HandlerThreads: TaskExecutor {
         }
     }
 
-    // MARK: Standing by
+    // MARK: Stand-by thread
 
     private func startStandby() {
         if startThread("plimsoll-calls", { self.standBy() }) { return }
@@ -152,7 +155,8 @@ final class HandlerThreads: TaskExecutor {
         let parker = Parker()
         var (seen, count) = state.withLock { ($0.progress, $0.count) }
         while true {
-            // The more there are the longer each waits to see: handlers that only want a processor are not helped by threads.
+            // The wait grows with the number of threads: more threads do not help handlers that only need a
+            // processor.
             parker.park(atMost: .milliseconds(max(1, count / 8)))
             let turn: Turn = state.withLock { state in
                 if state.waiting == 0 {

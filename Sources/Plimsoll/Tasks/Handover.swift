@@ -2,22 +2,24 @@ import Synchronization
 
 /// Unfinished work that an expiring task passed on: to a peer, or to the next start of this service.
 public struct Handover: Sendable, Identifiable {
-    /// Stays the same across restarts, so that whoever takes it can tell it from another.
+    /// Identifier that stays the same across restarts, so that a receiver can tell pieces of work apart.
     public let id: Int64
-    /// What the task was called.
+    /// Name of the task.
     public let name: String
-    /// What it passed on.
+    /// Payload that the task passed on.
     public let bytes: [UInt8]
     let desk: HandoverDesk?
 
-    /// The work is taken: it is offered to nobody else and no longer kept. Idempotent. For claimed work; a sink accepts by returning.
+    /// Accepts the work: no other receiver gets the work, and the store no longer keeps it. Idempotent. For claimed
+    /// work; a sink accepts by returning.
     public func accept() { desk?.accept(id) }
 
-    /// Where work that was passed on is.
+    /// The location of handed-over work.
     public enum Place: Sendable, Hashable, CustomStringConvertible {
-        /// With the sink, or in the store until it is claimed: it outlives this process unless the sink refuses it and nothing keeps it.
+        /// With the sink, or in the store until claimed. The work outlives this process, unless the sink refuses it
+        /// and no store keeps it.
         case safe
-        /// In memory alone, for that reason.
+        /// In memory only, for the given reason.
         case memory(String)
 
         public var description: String {
@@ -29,9 +31,10 @@ public struct Handover: Sendable, Identifiable {
     }
 }
 
-/// Work handed over and not yet accepted.
+/// Handed-over work that is not accepted yet.
 ///
-/// Each piece is written before it is offered, and struck out once it is accepted: a crash between these two offers it again, under the same id.
+/// Each piece is written before the offer, and deleted once accepted. A crash between the two steps offers the
+/// piece again, under the same id.
 final class HandoverDesk: Sendable {
     typealias Sink = @Sendable (Handover) async throws -> Void
 
@@ -46,7 +49,7 @@ final class HandoverDesk: Sendable {
         let id: Int64
         let name: String
         let bytes: [UInt8]
-        /// With the sink, or with who claimed it.
+        /// True while the sink or a claimant has the work.
         var isOut = false
     }
 
@@ -58,11 +61,13 @@ final class HandoverDesk: Sendable {
 
     func setSink(_ sink: @escaping Sink) { state.withLock { $0.sink = sink } }
 
-    /// Takes `bytes`, keeps them if there is a store, and offers them if there is a sink.
+    /// Adds work with the payload `bytes`. Saves the work if there is a store, and offers the work if there is a
+    /// sink.
     func take(_ name: String, _ bytes: [UInt8], for registry: BackgroundTaskRegistry?) -> Handover.Place {
         let now = wall().inNanoseconds
         let (id, sink, store) = state.withLock { state in
-            // By the time of day, so that it differs from those of earlier runs even before their store is known.
+            // By the time of day, so that the id differs from those of earlier runs even before their store is
+            // known.
             let id = max(state.last + 1, now)
             state.last = id
             let sink = registry == nil ? nil : state.sink
@@ -102,7 +107,7 @@ final class HandoverDesk: Sendable {
         }
     }
 
-    /// What nobody has yet; each piece once.
+    /// Returns the work without a receiver, each piece once.
     func claim() -> [Handover] {
         state.withLock { state in
             let free = state.kept.indices.filter { !state.kept[$0].isOut }
@@ -114,9 +119,9 @@ final class HandoverDesk: Sendable {
         }
     }
 
-    /// Keeps work in `store` from now on, beginning with what lies there.
+    /// Keeps work in `store` from now on, beginning with the work stored there.
     ///
-    /// - Returns: why what lay there could not be taken over.
+    /// - Returns: the reason why stored work could not be adopted or written; `nil` on success.
     func persist(in store: any StateStore) -> String? {
         let kept = KeptState(StateName.handovers, in: store) { [weak self] in self?.encoded ?? [] }
         let (old, problem) = kept.load(Self.decode)
@@ -155,10 +160,11 @@ final class HandoverDesk: Sendable {
 }
 
 extension BackgroundTask {
-    /// Passes on what this work could not finish; for expiration handlers.
+    /// Passes on unfinished work; for expiration handlers.
     ///
-    /// It goes to the sink (`ResourceManager.onHandover`), for which a sweep waits as for a task, and is kept until it is accepted: in the store
-    /// (`persistHandovers(in:)`), where the next start claims it. Writes to the store before it returns. May be called several times, for several pieces.
+    /// The work goes to the sink (`ResourceManager.onHandover`), and a sweep waits for the sink as for a task.
+    /// Until accepted, the work is kept in the store (`persistHandovers(in:)`), where the next start can claim it.
+    /// Writes to the store before returning. May be called several times, for several pieces.
     @discardableResult
     public func handOver(_ bytes: [UInt8]) -> Handover.Place {
         let registry = record.shard.book
@@ -176,17 +182,18 @@ extension BackgroundTaskRegistry {
 }
 
 extension ResourceManager {
-    /// Offers work that expiring tasks hand over to `sink`. When it returns the work is accepted, and never offered again; if it throws, the work is
-    /// kept for `claimHandovers`.
+    /// Offers handed-over work of expiring tasks to `sink`. If `sink` returns, the work is accepted, and never
+    /// offered again. If `sink` throws, the work is kept for `claimHandovers`.
     public func onHandover(_ sink: @escaping @Sendable (Handover) async throws -> Void) { parts.tasks.handovers.setSink(sink) }
 
-    /// Keeps work handed over in `store` until it is accepted.
+    /// Keeps handed-over work in `store` until accepted.
     ///
-    /// - Returns: why what an earlier run left there could not be taken over, or nothing can be written; `nil` if all is well.
+    /// - Returns: the reason why work of an earlier run could not be adopted or written; `nil` on success.
     @discardableResult
     public func persistHandovers(in store: any StateStore) -> String? { parts.tasks.handovers.persist(in: store) }
 
-    /// Work that was handed over and that nobody has accepted, oldest first, that of earlier runs included. Each piece is returned once a run;
-    /// `accept()` it when it is done, else the next start gets it again.
+    /// Returns handed-over work that is not accepted, oldest first, including the work of earlier runs. Each piece
+    /// is returned once per run. Call `accept()` when a piece is done, else the next start receives the piece
+    /// again.
     public func claimHandovers() -> [Handover] { parts.tasks.handovers.claim() }
 }

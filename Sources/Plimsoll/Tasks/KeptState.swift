@@ -1,8 +1,8 @@
 import Synchronization
 
-/// One state kept in a store under a name, as it was last: written by one thread at a time, and by nobody under a lock.
+/// The latest version of one state in a store under a name. One thread writes at a time, and none under a lock.
 ///
-/// Whoever saves returns once a state taken after the call began has been written or could not be.
+/// `save()` returns once a state encoded after the call began was written, or the write failed.
 final class KeptState: Sendable {
     private struct State {
         var wanted: UInt64 = 0
@@ -29,7 +29,7 @@ final class KeptState: Sendable {
         self.encode = encode
     }
 
-    /// Returns why the state could not be written; `nil` if it was.
+    /// Saves the state. Returns the reason if the state could not be written, else `nil`.
     @discardableResult
     func save() -> String? {
         let mine = state.withLock { state in
@@ -76,7 +76,7 @@ final class KeptState: Sendable {
         }
     }
 
-    /// Reads what was kept. What can't be used is put aside, and the reason returned: a clean start.
+    /// Loads the stored state. An unusable state is set aside, and the reason returned: a clean start.
     func load<Kept>(_ decode: ([UInt8]) throws(KeptBytes.Problem) -> Kept) -> (kept: Kept?, problem: String?) {
         do {
             switch try store.load(name) {
@@ -98,7 +98,7 @@ final class KeptState: Sendable {
     private func unusable(_ reason: String) -> String { "\(name) is not used, but put aside: \(reason)" }
 }
 
-/// Numbers and texts in bytes: a mark, a version, the fields, and a sum over all before it.
+/// A byte encoding of numbers and texts: a mark, a version, the fields, and a checksum over all preceding bytes.
 struct KeptBytes {
     struct Problem: Error { var reason: String }
 
@@ -118,7 +118,7 @@ struct KeptBytes {
         bytes.append(contentsOf: field)
     }
 
-    /// All of it, with the sum.
+    /// Returns all bytes with the checksum appended.
     mutating func sealed() -> [UInt8] {
         put(Int64(bitPattern: Self.sum(bytes[...])))
         return bytes
@@ -126,7 +126,7 @@ struct KeptBytes {
 
     // MARK: Reading
 
-    /// Checks mark, version and sum, so that what follows was written like that.
+    /// Checks mark, version and checksum, so that the fields were written in this format.
     init(reading bytes: [UInt8], _ mark: String, version: UInt8) throws(Problem) {
         guard bytes.count >= mark.utf8.count + 9, bytes.starts(with: mark.utf8) else { throw Problem(reason: "it is cut short or something else") }
         position = mark.utf8.count
@@ -156,7 +156,7 @@ struct KeptBytes {
 
     mutating func text() throws(Problem) -> String { String(decoding: try field(), as: UTF8.self) }
 
-    /// FNV-1a (Fowler, Noll, Vo): against accidents, not against malice.
+    /// FNV-1a (Fowler, Noll, Vo): detects accidents, not malice.
     private static func sum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
         bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
     }

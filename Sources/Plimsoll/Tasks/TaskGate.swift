@@ -1,57 +1,59 @@
-/// Whether background tasks may begin, and by when those that run must have ended: decided here, carried out by `BackgroundTaskRegistry`.
+/// Decides if background tasks may begin, and by when running tasks must have ended. `BackgroundTaskRegistry`
+/// carries out the decisions.
 ///
-/// Times are running time, so that a freeze eats neither the allowance nor a grace (T30, K35).
+/// Times are running time, so that a freeze uses up neither the allowance nor a grace (T30, K35).
 struct TaskGate {
-    /// All tasks that ran are asked to stop, under one deadline (T6).
+    /// One expiration of all running tasks, under one deadline (T6).
     struct Sweep {
         let number: Int
         var reason: ExpirationReason
         var deadline: Duration
         var alarm: Alarms.Alarm?
-        /// Threads that are still asking.
+        /// Number of threads that are still asking.
         var askers = 0
-        /// Its deadline has come: those left are being given up.
+        /// True once the deadline has passed: the remaining tasks are being given up.
         var isEnding = false
-        /// Who waits for its end, and is told who has not ended.
+        /// Callbacks that wait for the end, and receive the names of the tasks that did not end.
         var waiting: [@Sendable ([String]) -> Void] = []
     }
 
-    /// The time in which tasks may come to their own end.
+    /// The period in which tasks may end on their own.
     struct OwnEnd {
-        /// When those that run are asked to stop, and when they are given up.
+        /// Times at which the running tasks are asked to stop, and given up.
         var asksAt: Duration
         var givesUpAt: Duration
         var alarm: Alarms.Alarm?
-        /// Called when none runs any more, or those that do are asked.
+        /// Called when no task runs any more, or when the running tasks are asked.
         var waiting: [@Sendable () -> Void] = []
     }
 
-    /// When the unit went into the background; `nil` in the foreground.
+    /// Time at which the unit went into the background; `nil` in the foreground.
     private(set) var inBackgroundSince: Duration?
-    /// Which stay in the background it is.
+    /// Number of the current stay in the background.
     private(set) var stay = 0
     var isSuspended = false
     var isClosed = false
     var isSpent = false
     var sweep: Sweep?
     var allowanceAlarm: Alarms.Alarm?
-    /// A shutdown has begun in which tasks may still come to their own end; `nil` before, and once they have been asked to stop.
+    /// Set while a shutdown lets tasks end on their own; `nil` before, and once the tasks have been asked to stop.
     var ownEnd: OwnEnd?
     private var sweeps = 0
-    /// Work handed over whose acceptance is waited for.
+    /// Number of handed-over pieces of work whose acceptance is pending.
     var offers = 0
-    /// How many tasks had ended when it was last said that none is left.
+    /// Number of ended tasks at the last report that no task is left.
     var toldIdleAt: UInt64?
 
     var refusal: BackgroundTaskRefusal.Cause? {
         if isClosed { return .shutdown }
         if isSuspended { return .suspended }
-        // Back in the foreground nothing stands against new work: those that overran the allowance end by themselves, under their own deadline.
+        // In the foreground, new work may begin: tasks that overran the allowance end by themselves, under their
+        // own deadline.
         if let sweep, sweep.reason != .allowance || inBackgroundSince != nil { return .expiring }
         return isSpent ? .allowanceSpent : nil
     }
 
-    /// False if it is there already.
+    /// Moves the unit to the background. Returns false if already there.
     mutating func enterBackground(at running: Duration) -> Bool {
         guard inBackgroundSince == nil else { return false }
         inBackgroundSince = running
@@ -68,10 +70,11 @@ struct TaskGate {
         return true
     }
 
-    /// Time in which the unit did not run gives as much of the allowance back: a process that is woken now and then has
-    /// an allowance for each wake (C33), and none runs in the background for longer than it stood still but for one allowance.
+    /// Restores as much of the allowance as the unit was frozen. A process that is woken occasionally gets an
+    /// allowance for each wake (C33). No process runs longer in the background than it was frozen, plus one
+    /// allowance.
     ///
-    /// - Returns: what is left of `allowance` now; `nil` if nothing has changed.
+    /// - Returns: the rest of `allowance` now; `nil` if nothing has changed.
     mutating func giveBack(_ gap: Duration, of allowance: Duration, at running: Duration) -> Duration? {
         guard let since = inBackgroundSince, !isClosed else { return nil }
         let spent = min(allowance, running - since)
@@ -83,19 +86,20 @@ struct TaskGate {
         return left
     }
 
-    /// What is left of `allowance`; `nil` in the foreground.
+    /// Returns the rest of `allowance`; `nil` in the foreground.
     func allowanceLeft(of allowance: Duration, at running: Duration) -> Duration? {
         inBackgroundSince.map { max(.zero, allowance - (running - $0)) }
     }
 
-    /// A sweep begins, or the one under way is hurried: whoever set a deadline keeps it, so the earlier one holds.
+    /// Begins a sweep, or shortens the one under way. The earlier deadline holds, because each caller relies on its
+    /// own.
     ///
-    /// - Returns: whether the deadline is a new one, for which an alarm is to be set.
+    /// - Returns: true if the deadline is new and needs an alarm.
     mutating func sweep(_ reason: ExpirationReason, until deadline: Duration, done: (@Sendable ([String]) -> Void)?) -> Bool {
         let isNew = sweep.map { deadline < $0.deadline } ?? true
         if var current = sweep {
             current.deadline = min(current.deadline, deadline)
-            // What holds against begins in the foreground too outlasts what doesn't.
+            // A reason that also refuses tasks in the foreground replaces one that does not.
             if current.reason == .allowance { current.reason = reason }
             sweep = current
         } else {

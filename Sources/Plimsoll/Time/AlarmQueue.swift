@@ -1,18 +1,20 @@
-/// What is due when: a binary heap.
+/// A priority queue of payloads by due time: a binary heap.
 struct AlarmQueue<Payload> {
     private var heap: [(due: Duration, order: UInt64, payload: Payload)] = []
-    /// Number of those put in so far.
+    /// Number of payloads inserted so far.
     private(set) var order: UInt64 = 0
 
     var isEmpty: Bool { heap.isEmpty }
     var count: Int { heap.count }
 
-    /// The first, due or not.
+    /// The first payload, due or not.
     var first: Payload? { heap.first?.payload }
 
-    /// When the first is due.
+    /// Due time of the first payload.
     var next: Duration? { heap.first?.due }
 
+    /// Inserts `payload`, to be due at `due`.
+    ///
     /// - Complexity: O(log n).
     mutating func insert(_ payload: Payload, due: Duration) {
         order += 1
@@ -24,7 +26,7 @@ struct AlarmQueue<Payload> {
         }
     }
 
-    /// Takes out the first if it is due, among equals the one that was put in first.
+    /// Removes and returns the first payload if due. Payloads with equal due times leave in the order of insertion.
     ///
     /// - Complexity: O(log n).
     mutating func popFirst(dueBy now: Duration) -> Payload? {
@@ -35,7 +37,7 @@ struct AlarmQueue<Payload> {
         return first.payload
     }
 
-    /// Takes out all that `condition` holds for.
+    /// Removes all payloads for which `condition` returns true.
     ///
     /// - Complexity: O(n).
     mutating func removeAll(where condition: (Payload) -> Bool) {

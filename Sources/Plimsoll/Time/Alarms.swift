@@ -1,16 +1,17 @@
 import Synchronization
 
-/// Calls set for a time, made by a thread of their own that lives while any is set.
+/// Timed calls, made by a separate thread that lives while any alarm is set.
 ///
-/// Two scales: deadlines count running time, so that none passes while the process is frozen; timers count the machine's time, so that they keep their
-/// phase, and are held back on the way back from a gap until the rest is in order (C60, T30).
+/// There are two scales. Deadlines count running time, so that none expires while the process is frozen. Timers
+/// count the machine's time, so that they keep their phase. After a gap, timers are held back until the process has
+/// resumed (C60, T30).
 final class Alarms: Sendable {
-    /// What an alarm's time is measured by.
+    /// The time by which an alarm is measured.
     enum Scale { case deadline, timer }
 
-    /// One call to come.
+    /// One scheduled call.
     final class Alarm: Sendable {
-        /// `nil` once it has been called or cancelled, so that a cancelled alarm keeps nothing alive.
+        /// `nil` once the call has been made or cancelled, so that a cancelled alarm keeps nothing alive.
         private let body: Mutex<(@Sendable () -> Void)?>
         private let cancelled: CancelledCount
 
@@ -19,21 +20,21 @@ final class Alarms: Sendable {
             self.body = Mutex(body)
         }
 
-        /// It is not called any more, unless it is being called now. Releases what the call would have used.
+        /// Cancels the call, unless the call is being made now. Releases the captured objects.
         func cancel() {
-            // What the body captured is released after the lock.
+            // The body's captures are released after the lock.
             guard take() != nil else { return }
             cancelled.value.add(1, ordering: .relaxed)
         }
 
-        /// The call to make, for exactly one caller.
+        /// Returns the call to make, to exactly one caller.
         fileprivate func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
         fileprivate var isCancelled: Bool { body.withLock { $0 == nil } }
     }
 
     /// Number of cancelled alarms that are still in a queue.
     fileprivate final class CancelledCount: Sendable {
-        // Relaxed: it says when sweeping the queues is worth it; it orders nothing.
+        // Relaxed: a hint when sweeping the queues is worthwhile; orders nothing.
         let value = Atomic<Int>(0)
     }
 
@@ -42,13 +43,13 @@ final class Alarms: Sendable {
         var timers = AlarmQueue<Alarm>()
         var isHeld = false
         var hasThread = false
-        /// A task of the cooperative pool looks, as no thread could be started.
+        /// True if a task of the cooperative pool makes the calls, because no thread could be started.
         var hasTask = false
 
         var isEmpty: Bool { deadlines.isEmpty && timers.isEmpty }
 
-        /// Takes out cancelled alarms that are next, so that none keeps the thread looking, and all of them once they
-        /// are the greater part.
+        /// Removes cancelled alarms that are next, so that none causes wake-ups of the thread. Removes all
+        /// cancelled alarms once they are the majority.
         mutating func sweep(_ cancelled: CancelledCount) {
             var gone = 0
             while deadlines.first?.isCancelled == true, deadlines.popFirst(dueBy: .max) != nil { gone += 1 }
@@ -62,7 +63,7 @@ final class Alarms: Sendable {
             cancelled.value.subtract(gone, ordering: .relaxed)
         }
 
-        /// Time until the next look; `nil` if nothing is set.
+        /// Returns the time until the next check; `nil` if no alarm is set.
         func wait(_ running: Duration, _ now: Duration) -> Duration? {
             let timer = isHeld ? nil : timers.next.map { max(.zero, $0 - now) }
             guard let deadline = deadlines.next else { return timer }
@@ -78,16 +79,19 @@ final class Alarms: Sendable {
     private let startThread: Thread.Starter
     private let onGap = Mutex<(@Sendable (RunningGap) -> Void)?>(nil)
 
-    /// The longest time between two looks while a deadline is set: by so much may it be too early after a gap.
+    /// The longest time between two checks while a deadline is set. After a gap, a deadline may be early by that
+    /// much.
     static let stride = Duration.milliseconds(250)
-    /// How long the thread stays when nothing is set.
+    /// The time for which the thread stays when no alarm is set.
     private static let linger = Duration.seconds(10)
-    /// Up to so many cancelled alarms stay in the queues until they are next.
+    /// Number of cancelled alarms that may stay in the queues until they are next.
     static let fewCancelled = 64
-    /// The time between two looks without a thread.
+    /// The time between two checks without a thread.
     private static let pause = Duration.milliseconds(10)
 
-    /// - Parameter startThread: starts the thread that makes the calls.
+    /// Creates a set of alarms.
+    ///
+    /// - Parameter startThread: a closure that starts the thread for the calls.
     init(time: Timekeeper, heartbeat: Heartbeat, startThread: @escaping Thread.Starter = Thread.start) {
         self.time = time
         self.heartbeat = heartbeat
@@ -97,7 +101,7 @@ final class Alarms: Sendable {
         _ = look()
     }
 
-    /// Has `body` called once `delay` has passed, on this thread, which it must not keep.
+    /// Schedules one call of `body` after `delay`, on the alarm thread. `body` must not block the thread.
     ///
     /// - Complexity: O(log n).
     @discardableResult
@@ -121,29 +125,30 @@ final class Alarms: Sendable {
     /// Number of alarms set so far. For tests.
     var total: UInt64 { state.withLock { $0.deadlines.order + $0.timers.order } }
 
-    /// Number of alarms in the queues: those that have not gone off, and some cancelled ones. For tests.
+    /// Number of alarms in the queues: pending ones and some cancelled ones. For tests.
     var pending: Int { state.withLock { $0.deadlines.count + $0.timers.count } }
 
-    /// Whether time is moved by hand, and alarms go off on the thread that moves it.
+    /// True if a manual clock moves time; the thread that moves the clock then makes the calls.
     var isByHand: Bool { time.onStep != nil }
 
-    /// Who is told of a gap before any timer goes off. It must not keep the thread, and lets the timers go on by `release`.
+    /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
+    /// stay held until `release` is called.
     func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }
 
-    /// A gap that anybody's beat has found.
+    /// Handles a gap that any thread's beat has found.
     func noticed(_ gap: RunningGap) {
         guard let body = onGap.withLock({ $0 }) else { return }
         state.withLock { $0.isHeld = true }
         body(gap)
     }
 
-    /// Timers go on.
+    /// Resumes the timers.
     func release() {
         state.withLock { $0.isHeld = false }
         if time.onStep == nil { parker.unpark() } else { _ = look() }
     }
 
-    // MARK: Looking
+    // MARK: Making the calls
 
     private func start() {
         if startThread("plimsoll-time", { self.run() }) { return }
@@ -152,12 +157,13 @@ final class Alarms: Sendable {
             defer { state.hasTask = true }
             return !state.hasTask
         }
-        // The process may start no more threads (RLIMIT_NPROC, pids.max). Until it may, a task looks.
+        // The process may start no more threads (RLIMIT_NPROC, pids.max). Until one can be started, a task makes
+        // the calls.
         if isNew { Task { @concurrent in await self.lookWithoutThread() } }
     }
 
-    /// Looks until there is a thread for it or nothing is set. Keeps its thread of the pool for no longer than `pause`
-    /// at a time.
+    /// Makes due calls until there is a thread for them or no alarm is set. Blocks its pool thread for no longer
+    /// than `pause` at a time.
     private func lookWithoutThread() async {
         while true {
             let wait = look()
@@ -174,8 +180,8 @@ final class Alarms: Sendable {
         }
     }
 
-    /// Waits for `parker` as `Parker.park` does, for a caller that an alarm is to wake: where no thread makes the calls
-    /// of alarms, the caller makes them itself.
+    /// Waits for `parker` as `Parker.park` does, for a caller that an alarm is to wake. If no thread makes the
+    /// calls of alarms, the caller makes them itself.
     ///
     /// - Returns: the time waited if nothing woke the caller, zero otherwise.
     @discardableResult
@@ -201,7 +207,7 @@ final class Alarms: Sendable {
         }
     }
 
-    /// Makes the calls that are due; the time until the next look, `nil` if nothing is set.
+    /// Makes the calls that are due. Returns the time until the next check; `nil` if no alarm is set.
     private func look() -> Duration? {
         if let gap = heartbeat.beat(.alarms, next: nil) { noticed(gap) }
         let running = heartbeat.running, now = time.elapsed()
@@ -212,7 +218,7 @@ final class Alarms: Sendable {
             state.sweep(cancelled)
             return state.wait(heartbeat.running, time.elapsed())
         }
-        // Whoever moves time by hand says by doing so what is a gap.
+        // With a manual clock, the caller that moves the clock decides which steps are gaps.
         if let gap = heartbeat.beat(.alarms, next: time.onStep == nil ? wait : Self.stride) { noticed(gap) }
         return wait
     }

@@ -1,15 +1,15 @@
-/// Whether a server that failed may be asked again: after some failures in a row it is left alone for a while, then asked once, and left alone for twice as long
-/// if that fails too.
+/// A circuit breaker with exponential back-off for a server. After some failures in a row, no caller asks the
+/// server for a pause. Then one caller tries, and another failure doubles the pause.
 ///
-/// A value that takes its time as `at:`; whoever owns it guards it.
+/// A value type that takes its time as `at:`; its owner guards concurrent access.
 package struct CircuitBreaker: Sendable {
-    /// How many failures in a row it takes, and how long a server is left alone.
+    /// Failure threshold and back-off range of a circuit breaker.
     package struct Limits: Sendable {
-        /// Failures in a row; 1 or more.
+        /// Number of failures in a row that open the breaker; 1 or more.
         package var failures: Int
-        /// How long the first time.
+        /// The first pause.
         package var shortest: Duration
-        /// How long at most.
+        /// The longest pause.
         package var longest: Duration
 
         package init(failures: Int = 3, shortest: Duration = .milliseconds(100), longest: Duration = .seconds(30)) {
@@ -22,11 +22,11 @@ package struct CircuitBreaker: Sendable {
     }
 
     private enum State {
-        /// It is asked; so many have failed in a row.
+        /// Callers may ask; so many calls have failed in a row.
         case closed(failures: Int)
-        /// It is left alone until then, and for twice `pause` after that if it fails again.
+        /// No caller may ask until then. Another failure after that doubles `pause`.
         case open(until: Duration, pause: Duration)
-        /// One asks it.
+        /// One caller is trying.
         case trying(since: Duration, pause: Duration)
     }
 
@@ -35,10 +35,11 @@ package struct CircuitBreaker: Sendable {
 
     package init(_ limits: Limits = Limits()) { self.limits = limits }
 
-    /// Whether everybody may ask.
+    /// True if every caller may ask.
     package var isClosed: Bool { if case .closed = state { true } else { false } }
 
-    /// Whether the caller may ask now. While a server is left alone, that is one, once the pause is over: who is told so says afterwards how it went.
+    /// Returns true if the caller may ask now. While the breaker is open, only one caller gets true, once the pause
+    /// is over. That caller must report the result afterwards.
     package mutating func mayTry(at now: Duration) -> Bool {
         switch state {
         case .closed: return true
@@ -47,14 +48,14 @@ package struct CircuitBreaker: Sendable {
             state = .trying(since: now, pause: pause)
             return true
         case .trying(let since, let pause):
-            // Whoever tried never said how it went: another may.
+            // The trying caller has not reported a result in time: let another try.
             guard now - since >= limits.longest else { return false }
             state = .trying(since: now, pause: pause)
             return true
         }
     }
 
-    /// Time until somebody may ask; zero if that is now.
+    /// Returns the time until a caller may ask; zero if that is now.
     package func retryIn(at now: Duration) -> Duration {
         switch state {
         case .closed: .zero
@@ -63,18 +64,19 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    /// It answered.
+    /// Records that the server answered.
     package mutating func succeeded() { state = .closed(failures: 0) }
 
-    /// It did not.
+    /// Records that the server failed.
     ///
-    /// - Parameter share: part of the pause that is kept, in `0...1`: a random one keeps many who lost one server from coming back at one instant.
+    /// - Parameter share: the share of the pause to wait, in `0...1`. A random share keeps the many clients of a
+    ///   failed server from returning at one instant.
     package mutating func failed(at now: Duration, share: Double = 1) {
         switch state {
         case .closed(let failures) where failures + 1 < limits.failures: state = .closed(failures: failures + 1)
         case .closed: open(limits.shortest, now, share)
         case .trying(_, let pause): open(min(limits.longest, pause * 2), now, share)
-        // Somebody who had begun before.
+        // A caller that had begun before the breaker opened.
         case .open: break
         }
     }

@@ -1,14 +1,14 @@
 extension Duration {
-    /// Longer than any process lives.
+    /// A duration longer than any process lives.
     static let max = Duration.seconds(Int64.max / 1_000_000_000)
 
-    /// As a floating-point number of seconds.
+    /// The duration as a floating-point number of seconds.
     package var inSeconds: Double {
         let (seconds, attoseconds) = components
         return Double(seconds) + Double(attoseconds) * 1e-18
     }
 
-    /// In whole nanoseconds, saturating.
+    /// The duration in whole nanoseconds, saturating.
     package var inNanoseconds: Int64 {
         let (seconds, attoseconds) = components
         if seconds > Int64.max / 1_000_000_000 - 1 { return Int64.max }
@@ -18,10 +18,11 @@ extension Duration {
 }
 
 extension Duration {
-    /// Three significant digits in the unit that people would use: `3.21 ms`, `12.5 s`, `481 s`, `25 min`, `3.5 h`.
+    /// Text with three significant digits in the customary unit: `3.21 ms`, `12.5 s`, `481 s`, `25 min`, `3.5 h`.
     package var brief: String {
         let seconds = inSeconds, magnitude = abs(seconds), sign = seconds < 0 ? "-" : ""
-        // From so many seconds on the next unit is clearer. A value that rounds up to a thousand belongs to the next unit too.
+        // From `end` seconds on, the next unit is clearer. A value that rounds up to a thousand belongs to the next
+        // unit too.
         let units: [(end: Double, factor: Double, name: String)] = [
             (1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1, 1e3, "ms"), (600, 1, "s"), (7200, 1 / 60.0, "min"),
         ]
@@ -32,7 +33,8 @@ extension Duration {
         return "\(sign)\(Self.threeDigits(magnitude / 3600)) h"
     }
 
-    /// Numbers of a thousand and more are whole; zeros at the end of a fraction are left out.
+    /// Returns text with three digits. Numbers of a thousand and more are whole; zeros at the end of a fraction are
+    /// left out.
     private static func threeDigits(_ value: Double) -> String {
         guard value.isFinite, value < 1e15 else { return "\(value)" }
         let decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0, scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1
@@ -46,8 +48,8 @@ extension Duration {
 }
 
 extension Duration {
-    /// From a whole number and its unit, as operators write it: `500ms`, `25s`, `2m`, `1h`; a bare number is seconds. At most about 30 years; `nil` for anything
-    /// else.
+    /// Creates a duration from a whole number and a unit, as operators write them: `500ms`, `25s`, `2m`, `1h`. A
+    /// bare number is seconds. The maximum is about 30 years. Returns `nil` for any other text.
     package init?(plimsoll text: some StringProtocol) {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
         guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }

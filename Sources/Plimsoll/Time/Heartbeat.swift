@@ -1,33 +1,34 @@
 import Synchronization
 
-/// A time in which this process did not run although time went on.
+/// A period in which this process did not run although time went on.
 public struct RunningGap: Sendable, Hashable {
-    /// What kept it from running.
+    /// The cause of a gap.
     public enum Kind: String, Sendable, Hashable {
-        /// It was frozen, stopped, or starved of its processor. `CLOCK_MONOTONIC` went on (K35).
+        /// The process was frozen, stopped, or starved of its processor. `CLOCK_MONOTONIC` went on (K35).
         case frozen
         /// The host slept: `CLOCK_BOOTTIME` went on and `CLOCK_MONOTONIC` did not.
         case hostSleep
     }
 
-    /// What kept it from running.
+    /// The cause of the gap.
     public var kind: Kind
-    /// How long at least; the true length is greater by no more than what lay between two beats.
+    /// Minimum length. The true length is greater by at most the time between two beats.
     public var length: Duration
 
-    /// A gap of that kind and length.
+    /// Creates a gap of that kind and length.
     public init(_ kind: Kind, _ length: Duration) {
         self.kind = kind
         self.length = length
     }
 }
 
-/// Running time, and the gaps in it.
+/// Running time, and the gaps in that time.
 ///
-/// Each of our threads says when it will look again. When none has come by long after the first of these promises, the process did not run: deadlines
-/// are judged by time without such gaps (T30), and who finds one first starts the way back (C17).
+/// Each thread of the library promises when it will beat again. If no thread has beaten long after the earliest
+/// promise, the process did not run. Deadlines are judged by time without such gaps (T30). The first thread that
+/// finds a gap starts the resumption (C17).
 final class Heartbeat: Sendable {
-    /// Who promises.
+    /// Threads that make promises.
     enum Part: Int { case loop, alarms, environment }
 
     private struct State {
@@ -38,13 +39,13 @@ final class Heartbeat: Sendable {
         var due: Duration { min(promises[0], promises[1]) }
     }
 
-    /// A thread that comes by this much later than it said was not merely late: on a busy machine threads wait tens of milliseconds.
+    /// Delay of a beat beyond which the process did not run: on a busy machine threads wait tens of milliseconds.
     static let tolerance = Duration.seconds(1)
 
     private let state: Mutex<State>
     private let time: Timekeeper
-    /// When it is late, in nanoseconds. Whoever finds it passed asks under the lock; released and acquired, so that who finds it not passed any more sees the
-    /// gap counted.
+    /// Time from which the heartbeat is late, in nanoseconds. A thread that finds this time passed checks under the
+    /// lock. Released and acquired, so that a thread that finds the time not passed any more sees the gap counted.
     private let lateAt = Atomic<Int64>(.max)
     private let gapCount = Atomic<UInt64>(0)
 
@@ -53,7 +54,8 @@ final class Heartbeat: Sendable {
         state = Mutex(State(asleep: time.asleep()))
     }
 
-    /// `part` runs now and will come by again within `next`; `nil` for no promise. Time moved by hand has no promises but its own steps.
+    /// Records that `part` runs now and will beat again within `next`; `nil` for no promise. A manual clock
+    /// promises only its own steps.
     ///
     /// - Returns: the gap that has just ended, to exactly one caller.
     func beat(_ part: Part, next: Duration?) -> RunningGap? {
@@ -75,7 +77,7 @@ final class Heartbeat: Sendable {
         }
     }
 
-    /// Time without gaps. It stands still from the first promise that was not kept until the gap is noticed.
+    /// Time without gaps. Frozen from the first broken promise until the gap is noticed.
     var running: Duration {
         let now = time.elapsed()
         return state.withLock { state in
@@ -83,9 +85,9 @@ final class Heartbeat: Sendable {
         }
     }
 
-    /// Whether a gap has ended that nobody has noticed yet. Costs a look at the clock.
+    /// True if a gap has ended that no thread has noticed yet. Costs one reading of the clock.
     var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .acquiring) }
 
-    /// Gaps noticed so far. Read it after `isLate`.
+    /// Number of gaps noticed so far. Read after `isLate`.
     var gaps: UInt64 { gapCount.load(ordering: .relaxed) }
 }

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// A wait of one task that another ends, or that ends by itself. Once.
+/// A one-time wait of a task. Another task, or a timeout, ends the wait.
 final class Pause: Sendable {
     private let state = Mutex<(continuation: CheckedContinuation<Bool, Never>?, outcome: Bool?)>((nil, nil))
 
-    /// Ends the wait, now or as soon as it begins: `outcome` is what it returns.
+    /// Ends the wait, now or as soon as the wait begins. The wait returns `outcome`.
     func end(_ outcome: Bool) {
         let continuation = state.withLock { state in
             guard state.outcome == nil else { return nil as CheckedContinuation<Bool, Never>? }
@@ -15,7 +15,7 @@ final class Pause: Sendable {
         continuation?.resume(returning: outcome)
     }
 
-    /// Waits until somebody ends it, cancelled or not.
+    /// Waits until `end` is called. Ignores cancellation.
     func wait() async -> Bool {
         await withCheckedContinuation { continuation in
             let early = state.withLock { state in
@@ -26,9 +26,10 @@ final class Pause: Sendable {
         }
     }
 
-    /// Waits for `delay`: true once that has passed, false if somebody ends it or the task is cancelled.
+    /// Waits for `delay`. Returns true once that has passed, false if another task ends the wait or the task is
+    /// cancelled.
     ///
-    /// - Parameter heedsCancellation: whether cancelling the task ends it.
+    /// - Parameter heedsCancellation: true if cancelling the task ends the wait.
     func wait(_ delay: Duration, on alarms: Alarms, heedsCancellation: Bool = true) async -> Bool {
         let alarm = alarms.set(.timer, after: delay) { self.end(true) }
         defer { alarm.cancel() }

@@ -1,23 +1,24 @@
 import CPlimsollProcess
 
-/// Where the edge gets its time; everything inside takes `at:`.
+/// The source of time at the outer edge of the library; all inner code takes `at:`.
 public struct Timekeeper: Sendable {
-    /// Time since some fixed point; only differences mean anything.
+    /// Returns the time since some fixed point; only differences are meaningful.
     public let elapsed: @Sendable () -> Duration
-    /// Time the host has slept since some fixed point. `elapsed` leaves it out.
+    /// Returns the time that the host has slept since some fixed point. `elapsed` excludes that time.
     let asleep: @Sendable () -> Duration
-    /// Time of day, since 1970 (`CLOCK_REALTIME`). It may be set, and jumps then: only to compare with what an earlier process wrote down.
+    /// Returns the time of day, since 1970 (`CLOCK_REALTIME`). Jumps when the clock is set. Use only to compare
+    /// with times that an earlier process stored.
     let wall: @Sendable () -> Duration
-    /// Has its argument called after each step of a time that is moved by hand; `nil` for time that passes by itself.
+    /// Registers a closure to call after each step of a manual clock; `nil` for real time.
     let onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
 
-    /// Time by `clock` since now.
+    /// Creates a timekeeper that measures time by `clock` since now.
     public init(_ clock: some Clock<Duration>) {
         let start = clock.now
         self.init(elapsed: { start.duration(to: clock.now) })
     }
 
-    /// Time as `elapsed` tells it.
+    /// Creates a timekeeper that reads `elapsed`.
     public init(elapsed: @escaping @Sendable () -> Duration) { self.init(elapsed: elapsed, asleep: { .zero }, onStep: nil) }
 
     package init(
@@ -31,7 +32,7 @@ public struct Timekeeper: Sendable {
         self.wall = wall
     }
 
-    /// The machine's running time: it stands still while the host sleeps (`CLOCK_MONOTONIC`).
+    /// The machine's running time, which excludes time that the host sleeps (`CLOCK_MONOTONIC`).
     public static var running: Timekeeper {
         let awake = SuspendingClock(), always = ContinuousClock()
         let start = (awake: awake.now, always: always.now)

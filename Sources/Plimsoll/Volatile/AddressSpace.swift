@@ -2,8 +2,8 @@ import CPlimsollMemory
 
 /// Address space for segments, in blocks, taken from the kernel in growing extents and kept until the end.
 ///
-/// What is given back here has been made readable zeros before (`plimsoll_blank`): it counts as nothing, and a reader that is late by a moment
-/// reads zeros instead of dying. Owned by one log; not thread-safe.
+/// Callers make the memory readable zeros (`plimsoll_blank`) before they return it. Such memory counts as nothing, and
+/// a late reader reads zeros instead of crashing. Owned by one log; not thread-safe.
 struct AddressSpace: ~Copyable {
     private struct Run {
         var start: UInt
@@ -11,13 +11,13 @@ struct AddressSpace: ~Copyable {
         var end: UInt { start + UInt(bytes) }
     }
 
-    /// What sizes are rounded up to.
+    /// Granularity of sizes.
     static let block = max(16 << 10, plimsoll_page_size())
     private static let huge = 2 << 20
     private static let largestExtent = 256 << 20
 
     private var extents: [Run] = []
-    /// In order of address; neighbours are merged.
+    /// Free runs in order of address; neighbours are merged.
     private var free: [Run] = []
     private var total = 0
     private var lent = 0
@@ -26,19 +26,21 @@ struct AddressSpace: ~Copyable {
         for extent in extents { _ = plimsoll_unmap(UnsafeMutableRawPointer(bitPattern: extent.start), extent.bytes) }
     }
 
-    /// Readable zeros of at least `bytes`, to be opened for writing; huge pages fit where `bytes` is a multiple of them.
+    /// Takes at least `bytes` of readable zeros, to be opened for writing. Sizes that are a multiple of a huge page are
+    /// aligned to huge pages.
     ///
     /// - Returns: `nil` if the kernel gives no more address space (`RLIMIT_AS`, the number of mappings).
     mutating func take(_ bytes: Int) -> UnsafeMutableRawPointer? {
         let bytes = Self.rounded(bytes)
         guard let address = fit(bytes) ?? (extend(bytes) ? fit(bytes) : nil) else { return nil }
         lent += 1
-        // Between what is lent lies at most one free run more: room for them all, so that giving back allocates nothing.
+        // There is at most one more free run than there are runs lent. Reserve room for all, so that `give` allocates
+        // nothing.
         if free.capacity < lent + extents.count + 1 { free.reserveCapacity((lent + extents.count) * 2 + 16) }
         return address
     }
 
-    /// Takes back what `take` returned for the same number of bytes.
+    /// Returns to this pool what `take` returned for the same number of bytes.
     mutating func give(_ address: UnsafeMutableRawPointer, _ bytes: Int) {
         lent -= 1
         insert(Run(start: UInt(bitPattern: address), bytes: Self.rounded(bytes)))
@@ -62,7 +64,8 @@ struct AddressSpace: ~Copyable {
     }
 
     private mutating func extend(_ bytes: Int) -> Bool {
-        // An eighth of what there is, so that the number of extents stays small; no more than needed where even that is refused.
+        // Take an eighth of the total, so that the number of extents stays small; only what is needed if that is
+        // refused.
         let generous = min(max(bytes, total / 8 / Self.huge * Self.huge), max(bytes, Self.largestExtent))
         for size in generous > bytes ? [generous, bytes] : [bytes] {
             var address: UnsafeMutableRawPointer?
@@ -83,7 +86,7 @@ struct AddressSpace: ~Copyable {
             let middle = (low + high) / 2
             if free[middle].start < run.start { low = middle + 1 } else { high = middle }
         }
-        // Extents that happen to adjoin may merge as well: nothing is unmapped before the end.
+        // Adjoining extents may merge as well: nothing is unmapped before the end.
         if low < free.count, run.end == free[low].start {
             run.bytes += free[low].bytes
             remove(at: low)

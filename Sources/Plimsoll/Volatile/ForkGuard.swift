@@ -1,11 +1,12 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Tells whether this is still the process that something was made in.
+/// Tells whether this is still the process in which an object was made.
 ///
-/// A page that a forked child sees as zeros (`MADV_WIPEONFORK`, Linux 4.14) holds a number; who remembers the number can compare.
+/// A page that a forked child sees as zeros (`MADV_WIPEONFORK`, Linux 4.14) holds a number. An object remembers the
+/// number and compares.
 enum ForkGuard {
-    // Unchecked by the compiler, but set once before anybody reads it and atomic behind it.
+    // Unchecked by the compiler, but set once before any thread reads the pointer, and atomic behind the pointer.
     nonisolated(unsafe) private static let page: UnsafeMutablePointer<Atomic<UInt64>>? = {
         var start: UnsafeMutableRawPointer?
         let bytes = plimsoll_page_size()
@@ -13,16 +14,16 @@ enum ForkGuard {
         return start.assumingMemoryBound(to: Atomic<UInt64>.self)
     }()
 
-    /// This process's number. Relaxed, as below: the number stands for itself.
+    /// The number of this process. Relaxed, as below: the number publishes nothing else.
     static var process: UInt64 {
         guard let page else { return 1 }
         let number = page.pointee.load(ordering: .relaxed)
         if number != 0 { return number }
-        // The process id would do if it were not used again.
+        // A random number, because process ids are used again.
         let (exchanged, original) = page.pointee.compareExchange(expected: 0, desired: UInt64.random(in: 1...(.max)), ordering: .relaxed)
         return exchanged ? page.pointee.load(ordering: .relaxed) : original
     }
 
-    /// Whether this is the process with that number.
+    /// Returns true if this is the process with that number.
     static func isProcess(_ number: UInt64) -> Bool { page.map { $0.pointee.load(ordering: .relaxed) == number } ?? true }
 }

@@ -1,7 +1,7 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Pages that split, directories that double, and where both come from.
+/// Splitting of pages, doubling of directories, and allocation of both.
 extension HashIndex {
     func split(_ page: Slot, _ hash: UInt64, _ hashOf: (SlotWord) -> UInt64?) -> Bool {
         guard var block = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .relaxed)) else { return false }
@@ -25,7 +25,7 @@ extension HashIndex {
             }
             if itsHash & bit != 0 { new[slot].store(word.bits, ordering: .relaxed) }
         }
-        // Published before the old page loses them: whoever misses one there finds the directory changed.
+        // Published before the old page loses the entries: a reader that misses one there finds the directory changed.
         for entry in run.start + run.count / 2..<run.start + run.count {
             block[1 + entry].store(UInt(bitPattern: new), ordering: .releasing)
         }
@@ -33,13 +33,13 @@ extension HashIndex {
         return true
     }
 
-    /// The aligned run of directory entries that name `page`.
+    /// Returns the aligned run of directory entries that name `page`.
     private static func run(of page: Slot, _ hash: UInt64, _ block: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> (start: Int, count: Int) {
         let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
         var count = 1
         while count < 1 << depth {
             let start = entry & ~(2 * count - 1)
-            // The half that is not known yet; if its first entry is another page, so are they all.
+            // The half that is not checked yet. If the first entry is another page, all entries are.
             let unknown = entry & count == 0 ? start + count : start
             guard block[1 + unknown].load(ordering: .relaxed) == UInt(bitPattern: page),
                 block[unknown + count].load(ordering: .relaxed) == UInt(bitPattern: page)
@@ -79,7 +79,7 @@ extension HashIndex {
                 _ = plimsoll_unmap(start, bytes)
                 return nil
             }
-            // Look-ups go everywhere in a large index, and then each would need a translation of its own.
+            // Look-ups in a large index touch random pages, so each would need a TLB entry of its own.
             if allowsHugePages, bytes == huge { _ = plimsoll_allow_huge_pages(start, bytes) }
             arenas.append((start, bytes, 0))
         }

@@ -1,15 +1,17 @@
 import CPlimsollMemory
 import Synchronization
 
-/// From hashes to slots: extendible hashing over pages of 512 words, read without a lock.
+/// A map from hashes to slots: extendible hashing over pages of 512 words, read without a lock.
 ///
-/// A page is 64 buckets of 8 slots, a cache line each; an entry stands in one of the two buckets that its hash names (the emptier one: balanced
-/// allocations, Azar et al. 1999), so pages fill to about three quarters before they split. When a page splits, entries
-/// keep their places within the page: nothing is rehashed under a reader.
-/// 11 to 22 bytes an entry.
+/// A page has 64 buckets of 8 slots, a cache line each. A hash names two buckets, and the entry goes into the emptier
+/// one (balanced allocations, Azar et al. 1999). So pages fill to about three quarters before they split. When a page
+/// splits, entries keep their places within the page: nothing is rehashed under a reader. The index takes 11 to 22
+/// bytes an entry.
 ///
-/// Writers hold the log's lock. Readers see slots come and go one by one; one that finds nothing looks whether the page was split meanwhile.
-// Unchecked: what readers touch is atomic, and pages and directories stay mapped until the end; the rest is the writers', under the log's lock.
+/// Writers hold the log's lock. Readers see slots come and go one by one. A reader that finds nothing checks for a page
+/// split in the meantime.
+// Unchecked: all fields that readers use are atomic, and pages and directories stay mapped until the end; the other
+// fields are for writers only, under the log's lock.
 final class HashIndex: @unchecked Sendable {
     typealias Slot = UnsafeMutablePointer<Atomic<UInt64>>
 
@@ -18,12 +20,13 @@ final class HashIndex: @unchecked Sendable {
     static let bucketSlots = 8
     static let deepest = 28
 
-    /// Address of the directory in force: its depth, then `1 << depth` addresses of pages. Zero if no memory could be had.
+    /// Address of the current directory: a depth word, then `1 << depth` addresses of pages. Zero if no memory could be
+    /// had.
     let directory = Atomic<UInt>(0)
-    /// Also those no longer in force, for readers that are late; they sum up to less than the last.
+    /// All directories, old ones included, for late readers. The old ones together are smaller than the current one.
     var directories: [UnsafeMutablePointer<Atomic<UInt>>] = []
     var arenas: [(start: UnsafeMutableRawPointer, bytes: Int, used: Int)] = []
-    /// Slots in use, those of items that the kernel took included until somebody finds out.
+    /// Number of slots in use. Items that the kernel took are included until they are found.
     var count = 0
     var pageCount = 0
     private var swept = 0
@@ -45,13 +48,13 @@ final class HashIndex: @unchecked Sendable {
 
     // MARK: Reading
 
-    /// The page of that hash; `nil` only if there was no memory for a single one.
+    /// Returns the page of a hash; `nil` only if there was no memory for a single page.
     @inline(__always)
     func page(of hash: UInt64) -> Slot? {
         // Acquiring, both: pairs with the releases in `publish` and `split`, so that a page's contents are seen.
         guard let directory = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .acquiring)) else { return nil }
         let depth = directory[0].load(ordering: .relaxed)
-        // Shifted in two steps because a shift by all 64 bits is none.
+        // Two shifts, because a shift by all 64 bits shifts nothing.
         let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
         return Slot(bitPattern: directory[1 + entry].load(ordering: .acquiring))
     }
@@ -59,15 +62,15 @@ final class HashIndex: @unchecked Sendable {
     @inline(__always)
     static func bucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: hash & 63) * bucketSlots }
 
-    /// The other bucket of that hash, never the same.
+    /// Returns the other bucket of a hash, never the same one.
     @inline(__always)
     static func otherBucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: (hash & 63) ^ max(1, hash >> 6 & 63)) * bucketSlots }
 
-    /// Slots of the two buckets of a hash whose tag is the one that is asked for.
+    /// The slots in the two buckets of a hash that have the wanted tag.
     struct Candidates {
         fileprivate let first: Slot
         fileprivate let second: Slot
-        /// A bit for each slot: the first bucket's, then the second's.
+        /// One bit for each slot: the first bucket's, then the second's.
         fileprivate var bits: UInt64
 
         @inline(__always)
@@ -79,7 +82,8 @@ final class HashIndex: @unchecked Sendable {
         }
     }
 
-    /// Looks at both buckets at once: their lines come from memory side by side, and there is one branch instead of up to sixteen.
+    /// Compares both buckets at once. Their cache lines are fetched in parallel, and there is one branch instead of up
+    /// to sixteen.
     @inline(__always)
     static func candidates(_ hash: UInt64, _ tag: UInt64, in page: Slot) -> Candidates {
         let (first, second) = (page + bucket(hash), page + otherBucket(hash))
@@ -90,14 +94,14 @@ final class HashIndex: @unchecked Sendable {
     private static func matches(_ bucket: Slot, _ tag: UInt64) -> UInt64 {
         var bits: UInt64 = 0
         for slot in 0..<bucketSlots {
-            // Relaxed: whoever goes on with a slot loads it again.
+            // Relaxed: a caller that uses a slot loads the slot again.
             let isMatch = SlotWord(bits: bucket[slot].load(ordering: .relaxed)).tag == tag
             bits |= (isMatch ? 1 : 0) &<< UInt64(slot)
         }
         return bits
     }
 
-    /// The slot with exactly that place.
+    /// Returns the slot that holds exactly that place.
     func find(_ word: SlotWord, _ hash: UInt64) -> Slot? {
         guard let page = page(of: hash) else { return nil }
         return Self.find(word, in: page + Self.bucket(hash)) ?? Self.find(word, in: page + Self.otherBucket(hash))
@@ -112,15 +116,16 @@ final class HashIndex: @unchecked Sendable {
 
     enum Placement {
         case placed
-        /// Instead of this one, which is no longer in.
+        /// The word took the place of this one, which is no longer in the index.
         case displaced(SlotWord)
         /// There is no memory at all.
         case refused
     }
 
-    /// Puts `word` in; it is not in yet.
+    /// Inserts `word`, which must not be in the index yet.
     ///
-    /// - Parameter hashOf: the whole hash of what a slot says, `nil` if that is gone; then it is taken out.
+    /// - Parameter hashOf: the full hash of the item that a slot names; `nil` if the item is gone, and then the slot is
+    ///   cleared.
     func insert(_ word: SlotWord, _ hash: UInt64, hashOf: (SlotWord) -> UInt64?) -> Placement {
         var splits = 0
         while let page = page(of: hash) {
@@ -128,7 +133,7 @@ final class HashIndex: @unchecked Sendable {
             removeGone(in: page + Self.bucket(hash), hashOf)
             removeGone(in: page + Self.otherBucket(hash), hashOf)
             if place(word, hash, in: page) { return .placed }
-            // Keys whose hashes are all alike are parted by no number of splits.
+            // Splits never separate keys whose hashes are all alike.
             guard splits < 3, split(page, hash, hashOf) else { return displace(word, hash, in: page) }
             splits += 1
         }
@@ -147,19 +152,21 @@ final class HashIndex: @unchecked Sendable {
         count -= 1
     }
 
-    /// Another place for what `slot` says.
+    /// Points `slot` to another place.
     func move(_ slot: Slot, to word: SlotWord) { slot.pointee.store(word.bits, ordering: .releasing) }
 
-    /// Forgets everything. Every page reads as zeros afterwards, that is as empty, and its memory is given back if the kernel takes it.
+    /// Removes all entries. Every page then reads as zeros, so as empty. The memory is released if the kernel takes the
+    /// pages.
     func removeAll() {
-        // Where the kernel does not, zeros are written: a slot that stayed would name whatever its segment's number is given to next.
+        // If the kernel does not take the pages, zeros are written. A stale slot would name the next segment with the
+        // same number.
         for arena in arenas.indices { _ = plimsoll_empty(arenas[arena].start, arenas[arena].used) }
         count = 0
     }
 
-    /// Looks at some more pages for what is gone.
+    /// Sweeps some more pages and clears slots whose items are gone.
     ///
-    /// - Returns: whether that ends a round over all pages.
+    /// - Returns: true if that ends a round over all pages.
     func sweep(pages: Int, isGone: (SlotWord) -> Bool) -> Bool {
         for _ in 0..<pages {
             guard swept < pageCount else {
@@ -180,7 +187,7 @@ final class HashIndex: @unchecked Sendable {
         let buckets = (Self.bucket(hash), Self.otherBucket(hash))
         let (first, second) = (Self.room(page + buckets.0), Self.room(page + buckets.1))
         guard let slot = first.count >= second.count ? first.free.map({ buckets.0 + $0 }) : second.free.map({ buckets.1 + $0 }) else { return false }
-        // Releasing: whoever finds the word finds the item's bytes.
+        // Releasing: a reader that finds the word also sees the item's bytes.
         page[slot].store(word.bits, ordering: .releasing)
         count += 1
         return true

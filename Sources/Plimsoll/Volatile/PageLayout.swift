@@ -1,18 +1,19 @@
 import CPlimsollMemory
 
-/// How a stream of bytes lies in pages whose first word is their sentinel.
+/// Layout of a stream of bytes in pages whose first word is their sentinel.
 ///
-/// The sentinel is the generation of the segment: never zero, never used twice. A page that the kernel took reads as zeros, so bytes
-/// were good if the sentinel of each of their pages is the expected one *after* they were copied: pages go from good to lost and not back.
+/// The sentinel is the generation of the segment: never zero, never used twice. A page that the kernel took reads as
+/// zeros, and a lost page never becomes good again. So bytes were good if the sentinel of each of their pages is the
+/// expected one *after* the copy.
 enum PageLayout {
-    // Computed: reading them takes part in every look-up, and a lazy constant is a call.
+    // Computed properties: every look-up reads them, and a lazy constant is a call.
     static var page: Int { plimsoll_page_size() }
     static var mask: Int { page - 1 }
     static let sentinel = 8
     /// Bytes of content in a page.
     static var content: Int { page - sentinel }
 
-    /// Where a stream stands that has gone on for `bytes` from `offset`; never at a sentinel.
+    /// Returns the position `bytes` of content after `offset`; never at a sentinel.
     @inline(__always)
     static func advance(_ offset: Int, _ bytes: Int) -> Int {
         let room = page - (offset & mask)
@@ -21,7 +22,7 @@ enum PageLayout {
         return (offset | mask) + 1 + rest / content * page + sentinel + rest % content
     }
 
-    /// Where an item begins whose first `prefix` bytes must lie in one page, if the stream stands at `offset`.
+    /// Returns the start of an item whose first `prefix` bytes must lie in one page, for a stream at `offset`.
     static func start(_ offset: Int, prefix: Int) -> Int {
         let aligned = (offset + 7) & ~7
         let isAtEnd = aligned & mask == 0
@@ -29,8 +30,8 @@ enum PageLayout {
         return page - (aligned & mask) >= prefix ? aligned : (aligned | mask) + 1 + sentinel
     }
 
-    /// Has the first lines of a stretch of the stream come that is about to be copied out, on the page behind as well: processors do not look
-    /// ahead across the end of a page.
+    /// Prefetches the first cache lines of a range that is about to be copied out, on the next page as well. Processors
+    /// do not prefetch across the end of a page.
     @inline(__always)
     static func prefetch(_ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int) {
         let room = page - (offset & mask)
@@ -38,7 +39,7 @@ enum PageLayout {
         if count > room { for line in 0..<4 { plimsoll_prefetch(base + (offset | mask) + 1 + line * 64) } }
     }
 
-    /// Copies `count` bytes of the stream at `offset` of `base` to `target`, whatever happens to them meanwhile.
+    /// Copies `count` bytes of the stream at `offset` of `base` to `target`. The bytes may change during the copy.
     static func copyOut(_ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int, to target: UnsafeMutableRawPointer) {
         var (offset, left, target) = (offset, count, target)
         while left > 0 {
@@ -62,15 +63,15 @@ enum PageLayout {
     }
 }
 
-/// The two words before an item: its lengths, and the hash of its key.
+/// The two words before an item: lengths and key hash.
 struct ItemHeader {
     /// Bytes of both words.
     static let size = 16
-    /// More tags than this do not fit.
+    /// Maximum number of tags of an item.
     static let mostTags = 255
 
     private static let expires: UInt64 = 1 << 56
-    /// Tells an item from the zeros behind the last one of a page.
+    /// Distinguishes an item from the zeros behind the last item of a page.
     private static let present: UInt64 = 1 << 57
 
     var lengths: UInt64
@@ -92,15 +93,15 @@ struct ItemHeader {
     var hasExpiry: Bool { lengths & Self.expires != 0 }
     var isPresent: Bool { lengths & Self.present != 0 }
 
-    /// Offsets from the item's beginning.
+    /// Offset from the beginning of the item, like `keyStart`.
     var tagsStart: Int { Self.size + (hasExpiry ? 8 : 0) }
     var keyStart: Int { tagsStart + tags * 8 }
     /// Bytes before the value; all in one page.
     var prefix: Int { keyStart + key }
     /// All bytes of the item.
     var count: Int { prefix + value }
-    /// What it takes up of a segment, sentinels apart.
+    /// Bytes that the item takes in a segment, without sentinels.
     var cost: Int { (count + 7) & ~7 }
-    /// Bytes of the pages that it takes if it has them to itself.
+    /// Bytes of the pages that the item takes if no other item shares them.
     var pagesBytes: Int { (PageLayout.advance(PageLayout.sentinel, count - 1) | PageLayout.mask) + 1 }
 }

@@ -1,20 +1,20 @@
 import Synchronization
 
-/// What a manager asks of it.
+/// The requirements of `VolatilePurgeable`, for a manager.
 extension PurgeableBuffer {
-    /// `byteCount` between accesses, zero during one, before the first and after the last.
+    /// Equals `byteCount` between accesses; zero during an access, before the first and after a discard.
     public var heldBytes: Int {
         guard let pages, pages.isAlive else { return 0 }
         return state.withLock { if case .offered = $0.phase { byteCount } else { 0 } }
     }
 
-    /// What of `heldBytes` the kernel may take by itself: all, or none in locked memory.
+    /// Bytes of `heldBytes` that the kernel may reclaim by itself: all, or none in locked memory.
     public var volatileBytes: Int {
         guard let pages, pages.isAlive else { return 0 }
         return state.withLock { if case .offered(isVolatile: true) = $0.phase { byteCount } else { 0 } }
     }
 
-    /// Discards it unless it is accessed or never was.
+    /// Discards the buffer, except during an access or before the first one.
     public func release(_ target: Int) -> Int {
         guard target > 0, let pages, pages.isAlive else { return 0 }
         return state.withLock { state in
@@ -24,7 +24,8 @@ extension PurgeableBuffer {
         }
     }
 
-    /// Declares what is mapped, used or not, until it is discarded. A second manager's meter is told nothing.
+    /// Declares the mapped bytes, used or not, until the buffer is discarded. Does nothing if a meter is attached
+    /// already.
     public func attach(volatile meter: ChargeMeter) {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
@@ -35,15 +36,16 @@ extension PurgeableBuffer {
         }
     }
 
-    /// Looks at every page between accesses; if one was taken, discards the buffer.
+    /// Checks every page between accesses and discards the buffer if the kernel took one.
     ///
-    /// - Returns: bytes found taken, also by a `beginAccess` since the last call.
+    /// - Returns: bytes found taken, including those that a `beginAccess` found since the last call.
     public func noticeDrops() -> Int {
         lookForDrops()
         return taken.exchange(0, ordering: .relaxed)
     }
 
-    /// Looks at every page between accesses; if one was taken, discards the buffer. What was taken remains to be told.
+    /// Checks every page between accesses and discards the buffer if the kernel took one. The next `noticeDrops`
+    /// reports the bytes.
     package func lookForDrops() {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
@@ -51,9 +53,10 @@ extension PurgeableBuffer {
         }
     }
 
-    /// Does nothing: when a buffer is worth nothing any more, its owner knows.
+    /// Does nothing: only the owner knows when a buffer is worth nothing any more.
     public func giveBackIdle() {}
 
-    /// Has the kernel take pages now that are offered, as it would for want of memory; all unless told which. For tests and the torture.
+    /// Makes the kernel reclaim offered pages now, as under memory pressure; all pages unless a range is given. For
+    /// tests and the torture.
     package func reclaim(pages range: Range<Int>? = nil) { pages?.reclaim(range) }
 }

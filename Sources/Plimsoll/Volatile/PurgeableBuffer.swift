@@ -1,44 +1,51 @@
 import Synchronization
 
-/// A block of bytes that the kernel itself may take while nobody accesses it: the `NSPurgeableData` of Linux.
+/// A block of bytes that the kernel itself may take between accesses: the `NSPurgeableData` of Linux.
 ///
 ///     let thumbnail = PurgeableBuffer("thumbnail", byteCount: 8 << 20)
 ///     thumbnail.withAccess { bytes in render(into: &bytes) }
-///     // Later: `nil` if it had to go, and then it is to be made anew.
+///     // Later: `nil` if the contents were taken; then make them anew.
 ///     let sum = thumbnail.withAccess { bytes in checksum(bytes.bytes) }
 ///
-/// Between accesses its pages are offered to the kernel (`MADV_FREE`), which takes them inside the page fault of whoever needs memory: before it
-/// swaps, and before it kills. That needs no manager, no thread and no notice. The contents are there whole or not at all: if one page was taken the
-/// buffer is *discarded*, its other pages are given back at once, and no access to it begins any more. Make another one then. So a buffer
-/// should be one value that is made at once, of 64 KiB to 8 MiB.
+/// Between accesses the pages are offered to the kernel (`MADV_FREE`). The kernel takes them inside the page fault of
+/// the thread that needs memory: before it swaps, and before it kills. That needs no manager, no thread and no notice.
 ///
-/// *Life*: made not accessed (unlike `NSPurgeableData`), all zeros, with no page resident; until its first access it cannot be taken. When an access
-/// ends and none is left, every page becomes resident and is offered. The kernel takes first what was offered first ever, whatever was accessed
-/// since: what is hot stays accessed.
+/// The contents are there whole or not at all. If one page was taken, the buffer is *discarded*: the other pages are
+/// released at once, and no further access begins. Make another buffer then. So a buffer should hold one value that is
+/// made at once, of 64 KiB to 8 MiB.
 ///
-/// *Cost*: beginning the first access and ending the last one write a word of every page, and the latter makes one system call; measured 11 to 25 us a
-/// MiB each on pages of 4 KiB, 1 to 3 us on huge ones (`plimsoll bench buffer`). Nested accesses only count.
+/// *Life*: a new buffer is not accessed (unlike `NSPurgeableData`). The contents are zeros, no page is resident, and
+/// none can be taken until the first access. When the last of the current accesses ends, every page becomes resident
+/// and is offered. The kernel first takes the pages that were first offered, even if they were accessed since. So keep
+/// hot buffers accessed.
 ///
-/// *Threads*: any may begin and end accesses. Whoever accesses it together shares the bytes: a thread that writes what another one
-/// reads or writes at that time needs a lock of its own.
+/// *Cost*: beginning the first access and ending the last one write a word of every page. Ending the last one also
+/// makes one system call. Each was measured at 11 to 25 us a MiB on pages of 4 KiB, and at 1 to 3 us on huge pages
+/// (`plimsoll bench buffer`). Nested accesses only count.
 ///
-/// *Forks*: a child has none of it. There every buffer made before is discarded, and one that is being accessed reads as zeros.
+/// *Threads*: any thread may begin and end accesses. Concurrent accesses share the bytes. A thread that writes bytes
+/// while another thread reads or writes them needs an additional lock.
 ///
-/// *Locked memory*: after `mlockall` the kernel takes no pages; a buffer then goes by `discard()` and `release(_:)` only, and `isVolatile` is false.
+/// *Forks*: a child inherits no contents. In the child every buffer made before is discarded, and one that is being
+/// accessed reads as zeros.
 ///
-/// In debug builds touching the bytes outside an access ends the process with `SIGSEGV`; in release builds it goes unnoticed and may read zeros.
+/// *Locked memory*: after `mlockall` the kernel takes no pages. A buffer is then released only by `discard()` and
+/// `release(_:)`, and `isVolatile` is false.
+///
+/// In debug builds touching the bytes outside an access ends the process with `SIGSEGV`. In release builds such a touch
+/// goes unnoticed and may read zeros.
 public final class PurgeableBuffer: VolatilePurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
-    /// Bytes it gives access to, as asked for.
+    /// Number of bytes of the contents, as requested.
     public let byteCount: Int
 
     enum Phase {
-        /// Made, and never accessed: no page is there yet.
+        /// Made, and never accessed: no page is resident.
         case untouched
-        /// Somebody has access; what is condemned goes when that ends, and no other access begins.
+        /// At least one access. A condemned buffer is discarded when the accesses end, and no other access begins.
         case accessed(isCondemned: Bool)
-        /// Marked, and the kernel's to take if it would have them.
+        /// Marked and offered to the kernel.
         case offered(isVolatile: Bool)
         case discarded
     }
@@ -49,29 +56,31 @@ public final class PurgeableBuffer: VolatilePurgeable {
         var meter: ChargeMeter?
     }
 
-    // What is mutable and what guards it:
-    //   state   its mutex; held over one pass through the pages, never over anybody's code
-    //   pages   `state`'s mutex as well, but for the bytes of who has access
-    //   taken   bytes found taken that `noticeDrops` has not told yet; relaxed, a number that publishes nothing else
+    // Mutable state and its guards:
+    //   state   its mutex; held over one pass through the pages, never while application code runs
+    //   pages   `state`'s mutex as well, but for the bytes during an access
+    //   taken   bytes found taken that `noticeDrops` has not reported yet; relaxed, a number that publishes nothing
+    //   else
     let state: Mutex<State>
     let taken = Atomic<Int>(0)
     let pages: VolatilePages?
 
-    /// A buffer of zeros.
+    /// Creates a buffer of zeros.
     ///
-    /// If no memory can be mapped for it, it is discarded from the start.
+    /// If no memory can be mapped, the buffer is discarded from the start.
     ///
     /// - Parameters:
-    ///   - name: how reports name it.
-    ///   - byteCount: 0 or more bytes. The kernel's pages hold them, so small buffers waste most of one, and of a second one for bookkeeping.
-    ///   - rebuildCost: what it costs to make the contents again.
+    ///   - name: name in reports.
+    ///   - byteCount: 0 or more bytes. The kernel's pages hold them, so small buffers waste most of one, and of a
+    ///     second one for bookkeeping.
+    ///   - rebuildCost: cost of making the contents again.
     public convenience init(_ name: String = "buffer", byteCount: Int, rebuildCost: RebuildCost = .cheap) {
         self.init(name, byteCount: byteCount, rebuildCost: rebuildCost, usesHugePages: true, isGuarded: Self.isDebugBuild)
     }
 
     /// - Parameters:
-    ///   - usesHugePages: whether the kernel may use huge pages.
-    ///   - isGuarded: whether touching the bytes outside an access ends the process.
+    ///   - usesHugePages: permission for the kernel to use huge pages.
+    ///   - isGuarded: true to end the process when the bytes are touched outside an access.
     package init(_ name: String = "buffer", byteCount: Int, rebuildCost: RebuildCost = .cheap, usesHugePages: Bool = true, isGuarded: Bool) {
         precondition(byteCount >= 0, "PurgeableBuffer \(name): byteCount is \(byteCount), allowed is 0 or more")
         self.name = name
@@ -99,8 +108,8 @@ public final class PurgeableBuffer: VolatilePurgeable {
 
     /// Keeps the contents from being taken until `endAccess()`, if they are still there. Accesses nest.
     ///
-    /// - Returns: whether an access has begun. If not the contents are gone, for good, and there is nothing to end.
-    /// - Complexity: O(pages) for the first access, O(1) for one within another.
+    /// - Returns: true if an access has begun. If false, the contents are gone for good, and there is no access to end.
+    /// - Complexity: O(pages) for the first access, O(1) for a nested one.
     public func beginAccess() -> Bool {
         guard let pages, pages.isAlive else { return false }
         return state.withLock { state in
@@ -116,11 +125,12 @@ public final class PurgeableBuffer: VolatilePurgeable {
         }
     }
 
-    /// Ends an access that has begun; with the last one the contents are the kernel's to take.
+    /// Ends an access that has begun. After the last one the kernel may take the contents.
     ///
-    /// Ending more than have begun is a mistake that would take the contents from under somebody else: it stops the process.
+    /// Ending more accesses than have begun would take the contents from another caller. That is a programming error
+    /// and stops the process.
     ///
-    /// - Complexity: O(pages) for the last access, O(1) for one within another.
+    /// - Complexity: O(pages) for the last access, O(1) for a nested one.
     public func endAccess() {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
@@ -133,9 +143,9 @@ public final class PurgeableBuffer: VolatilePurgeable {
         }
     }
 
-    /// Runs `body` with access to the bytes; `nil`, without running it, if the contents are gone.
+    /// Runs `body` with access to the bytes. Returns `nil`, without running `body`, if the contents are gone.
     ///
-    /// - Parameter body: gets `byteCount` bytes: zeros at first, then what was written last.
+    /// - Parameter body: a closure that gets `byteCount` bytes: zeros at first, later the bytes last written.
     public func withAccess<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
         guard let pages, beginAccess() else { return nil }
         defer { endAccess() }
@@ -143,14 +153,15 @@ public final class PurgeableBuffer: VolatilePurgeable {
         return try body(&bytes)
     }
 
-    /// Where the bytes are for whoever has access, for faces of the buffer that hand them on; `nil` if none could be mapped.
+    /// Address of the bytes, for wrappers that hand them on during an access; `nil` if no memory could be mapped.
     package var address: UnsafeMutableRawPointer? { pages?.start }
 
     // MARK: State
 
-    /// Whether the contents are gone, as far as is known without looking; or will be when the current access ends.
+    /// True if the contents are known to be gone, without a check of the pages, or will be gone when the current access
+    /// ends.
     ///
-    /// That it says no is no promise: only an access keeps the kernel off.
+    /// False is no promise: only an access keeps the kernel off.
     public var isDiscarded: Bool {
         guard let pages, pages.isAlive else { return true }
         return state.withLock { state in
@@ -161,10 +172,11 @@ public final class PurgeableBuffer: VolatilePurgeable {
         }
     }
 
-    /// Whether the kernel may take the contents now. Not while it is accessed, nor before it ever was, nor in locked memory (`mlockall`).
+    /// True if the kernel may take the contents now. False during an access, before the first one, and in locked memory
+    /// (`mlockall`).
     public var isVolatile: Bool { volatileBytes > .zero }
 
-    /// Gives the memory back now, or when the current access ends; no other access begins from now on.
+    /// Releases the memory now, or when the current access ends. No other access begins from now on.
     public func discard() {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
@@ -172,7 +184,7 @@ public final class PurgeableBuffer: VolatilePurgeable {
         }
     }
 
-    /// Does it; under the lock.
+    /// Discards the buffer. Call under the lock.
     static func discard(_ pages: VolatilePages, _ state: inout State) {
         if case .discarded = state.phase { return }
         state.phase = .discarded
@@ -180,7 +192,7 @@ public final class PurgeableBuffer: VolatilePurgeable {
         state.meter?.give(pages.mappedBytes)
     }
 
-    /// Discards it if bytes were found taken; true if none were.
+    /// Discards the buffer if bytes were found taken. Returns true if none were.
     func note(_ count: Int, _ pages: VolatilePages, _ state: inout State) -> Bool {
         if count == 0 { return true }
         taken.wrappingAdd(count, ordering: .relaxed)

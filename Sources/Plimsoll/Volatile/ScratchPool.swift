@@ -1,8 +1,9 @@
 import Synchronization
 
-/// Buffers in which values are put together for somebody to look at, lent one at a time and kept for the next, so that looking allocates nothing.
+/// Buffers in which values are assembled for `withBytes`, taken one at a time and reused, so that reading allocates
+/// nothing.
 @usableFromInline
-// Unchecked: a buffer belongs to whoever took it out of its place by an atomic exchange.
+// Unchecked: a buffer belongs to the thread that removed the buffer from the pool by an atomic exchange.
 final class ScratchPool: @unchecked Sendable {
     @usableFromInline
     struct Buffer {
@@ -12,10 +13,10 @@ final class ScratchPool: @unchecked Sendable {
 
     private static let places = 8
     private static let smallest = 4 << 10
-    /// Larger ones are not kept.
+    /// Capacity above which a buffer is freed instead of kept.
     private static let largestKept = 256 << 10
 
-    /// Addresses of free buffers, each with its capacity in the 16 bytes before it; zero for none.
+    /// Addresses of free buffers, each with the capacity in the 16 bytes before; zero for none.
     private let free: UnsafeMutablePointer<Atomic<UInt>>
 
     init() {
@@ -28,7 +29,7 @@ final class ScratchPool: @unchecked Sendable {
         free.deallocate()
     }
 
-    /// A buffer of at least `bytes`.
+    /// Returns a buffer of at least `bytes`.
     @usableFromInline
     func take(_ bytes: Int) -> Buffer {
         for place in 0..<Self.places where free[place].load(ordering: .relaxed) != 0 {
@@ -54,7 +55,7 @@ final class ScratchPool: @unchecked Sendable {
         (buffer.start - 16).deallocate()
     }
 
-    /// Frees what is not lent.
+    /// Frees the buffers that are not in use.
     ///
     /// - Returns: bytes freed.
     @discardableResult

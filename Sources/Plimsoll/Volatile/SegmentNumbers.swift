@@ -1,13 +1,14 @@
-/// Numbers of segments, given anew only when the index is sure to hold no slot of their last bearer.
+/// Segment numbers. A number is reused only when the index certainly holds no slot of the last segment with that
+/// number.
 ///
-/// A segment that ends with all its items known leaves no slot behind. One that ends with items unaccounted for (the kernel took
-/// them, or it was given back without looking) leaves slots, which are harmless as long as its number names nothing;
-/// such a number waits for a whole sweep of the index.
+/// A segment that ends with all items known leaves no slot behind. A segment may also end with items unaccounted for:
+/// the kernel took them, or the segment was released without a check. Such a segment leaves stale slots, which are
+/// harmless while the number names nothing. So that number waits for a whole sweep of the index.
 struct SegmentNumbers {
     private var free: [Int] = []
-    /// Retired before the round of sweeping that is under way.
+    /// Numbers retired before the current round of sweeping.
     private var swept: [Int] = []
-    /// Retired since.
+    /// Numbers retired since that round began.
     private var waiting: [Int] = []
 
     var hasWaiting: Bool { !swept.isEmpty || !waiting.isEmpty }
@@ -18,7 +19,7 @@ struct SegmentNumbers {
         return number
     }
 
-    /// So that giving back, which happens when memory is short, allocates nothing.
+    /// Reserves capacity, so that a release, which happens when memory is short, allocates nothing.
     private mutating func reserve(_ count: Int) {
         guard free.capacity < count || waiting.capacity < count else { return }
         free.reserveCapacity(count * 2)
@@ -36,7 +37,7 @@ struct SegmentNumbers {
         swap(&swept, &waiting)
     }
 
-    /// The index was emptied.
+    /// Frees all waiting numbers, after the index was emptied.
     mutating func allSwept() {
         roundEnded()
         roundEnded()

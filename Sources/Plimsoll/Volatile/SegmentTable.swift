@@ -1,17 +1,17 @@
 import Synchronization
 
-/// For readers: where the segment of a number lies, and its generation.
+/// The address and generation of each segment, by number, for readers.
 ///
-/// Grows in leaves that stay where they are, so a reader needs no lock. Written under the log's lock only.
-// Unchecked: all that readers touch is atomic; leaves are published with release and never freed before the end.
+/// The table grows in leaves that are never moved, so readers need no lock. Only the holder of the log's lock writes.
+// Unchecked: all fields that readers use are atomic; leaves are published with release and never freed before the end.
 final class SegmentTable: @unchecked Sendable {
     struct Record: ~Copyable {
-        /// Zero: no segment has this number. Else its pages' sentinel.
+        /// The sentinel of the segment's pages; zero if no segment has this number.
         let generation = Atomic<UInt64>(0)
         let base = Atomic<UInt>(0)
     }
 
-    /// One more number than there can be.
+    /// Upper bound of the numbers, exclusive.
     static let capacity = 1 << 20
     private static let leafSize = 1024
 
@@ -31,14 +31,14 @@ final class SegmentTable: @unchecked Sendable {
         leaves.deallocate()
     }
 
-    /// The record of a number that `add` has given.
+    /// Returns the record of a number that `add` has returned.
     @inline(__always)
     subscript(number: Int) -> UnsafeMutablePointer<Record> {
         // Acquiring: pairs with the release in `add`.
         UnsafeMutablePointer(bitPattern: leaves[number / Self.leafSize].load(ordering: .acquiring)).unsafelyUnwrapped + number % Self.leafSize
     }
 
-    /// A new number; `nil` when all are in use.
+    /// Returns a new number; `nil` when all are in use.
     func add() -> Int? {
         guard count < Self.capacity else { return nil }
         if count % Self.leafSize == 0 {

@@ -1,4 +1,4 @@
-/// Where an item lies and how often it was asked for lately, in one word, so that a reader sees all of it or nothing.
+/// The place of an item and the number of its recent uses, in one word, so that a reader sees both or neither.
 struct SlotWord: Equatable {
     var bits: UInt64
 
@@ -20,9 +20,9 @@ struct SlotWord: Equatable {
     var segment: Int { Int(truncatingIfNeeded: bits >> 18 & 0xF_FFFF) }
     var tag: UInt64 { bits >> 38 & 0xFF_FFFF }
     var uses: UInt64 { bits >> 62 }
-    /// All but the uses, which readers change.
+    /// The place alone, without the uses, which readers change.
     var place: UInt64 { bits & Self.placeMask }
 
-    /// 24 bits that neither choose the page nor the bucket.
+    /// Returns 24 bits of the hash that choose neither the page nor the bucket.
     static func tag(of hash: UInt64) -> UInt64 { hash >> 12 & 0xFF_FFFF }
 }

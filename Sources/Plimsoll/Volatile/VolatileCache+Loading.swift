@@ -1,19 +1,20 @@
 extension VolatileCache {
     /// Returns the value under `key`, or else the one that `load` makes, which is then kept.
     ///
-    /// However many callers ask for the same key, here or with the other forms, one load runs. If the load throws, all waiting callers get the error; if
-    /// its caller was cancelled, the next one loads anew. Nothing is kept of a load that threw, nor of one that began before one of its tags was purged.
+    /// Concurrent callers of the same key, here or in the other forms, share one load (single flight). If the load
+    /// throws, all waiting callers get the error. If the loading caller was cancelled, the next caller loads anew. A
+    /// load that threw leaves no value; neither does a load that began before one of the tags was purged.
     ///
     /// - Parameters:
     ///   - key: the key to look up.
     ///   - tags: names under which `purge(tag:)` finds the value; at most 255.
-    ///   - load: makes the value.
-    /// - Throws: what `load` throws; `CancellationError` to a caller that was cancelled while it waited; `RecursiveLoadError` if `load` asks for the
-    ///   same key by a form that loads.
+    ///   - load: a closure that makes the value.
+    /// - Throws: the error of `load`; `CancellationError` to a caller that was cancelled while waiting;
+    ///   `RecursiveLoadError` if `load` requests the same key by a form that loads.
     public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
-            // Loaded by another caller between this look-up's miss and its turn.
+            // Another caller may have loaded the value after this look-up's miss.
             if let value = value(forKey: key, isCounted: false) { return value }
             return try await taggedLoads.during([key], tags) { tagged in
                 let value = try await timed(load)
@@ -23,16 +24,18 @@ extension VolatileCache {
         }
     }
 
-    /// Returns the value under `key`, or else the one that `load` makes, which is then kept; blocks the calling thread meanwhile.
+    /// Returns the value under `key`, or else the one that `load` makes, which is then kept; blocks the calling thread
+    /// meanwhile.
     ///
-    /// For threads that may block. Call `value(forKey:orLoad:)` from asynchronous code: a thread of Swift's cooperative pool that waits here is missing
-    /// there. Both forms share their loads.
+    /// For threads that may block. From asynchronous code call `value(forKey:orLoad:)`: a waiting thread is missing
+    /// from Swift's cooperative pool. Both forms share their loads.
     ///
     /// - Parameters:
     ///   - key: the key to look up.
     ///   - tags: names under which `purge(tag:)` finds the value; at most 255.
-    ///   - load: makes the value, on the calling thread.
-    /// - Throws: what `load`, or the load waited for, throws; `RecursiveLoadError` if `load` asks for the same key by a form that loads.
+    ///   - load: a closure that makes the value, on the calling thread.
+    /// - Throws: the error of `load`, or of the load waited for; `RecursiveLoadError` if `load` requests the same key
+    ///   by a form that loads.
     public func valueBlocking(forKey key: Key, tags: [String] = [], orLoad load: () throws -> Value) throws -> Value {
         if let value = value(forKey: key) { return value }
         return try loads.value(
@@ -54,15 +57,16 @@ extension VolatileCache {
     /// - Complexity: O(number of keys) and a copy of each value.
     public func values(forKeys keys: some Sequence<Key>) -> [Key: Value] { lookUp(keys).found }
 
-    /// Returns the values under `keys`; one call of `load` makes those that are missing, which are then kept.
+    /// Returns the values under `keys`. One call of `load` makes the missing values, which are then kept.
     ///
-    /// A key that another caller is loading is waited for. If that load throws, so does this call; if its caller was cancelled, `load` is called once more
-    /// for the keys that are left.
+    /// The call waits for keys that another caller is loading. If that load throws, so does this call. If the loading
+    /// caller was cancelled, `load` is called once more for the remaining keys.
     ///
     /// - Parameters:
-    ///   - keys: as often as they occur, each is looked up and loaded once.
+    ///   - keys: the keys to look up; duplicates are looked up and loaded once.
     ///   - tags: names under which `purge(tag:)` finds the loaded values; at most 255.
-    ///   - load: gets the missing keys in the order of `keys`. Keys that it doesn't return are absent from the result; other keys that it returns are ignored.
+    ///   - load: a closure that gets the missing keys in the order of `keys`. Keys that the closure doesn't return are
+    ///     absent from the result; other keys are ignored.
     /// - Throws: as `value(forKey:tags:orLoad:)`.
     public func values(
         forKeys keys: some Sequence<Key>, tags: [String] = [], orLoad load: ([Key]) async throws -> [Key: Value]
@@ -88,7 +92,8 @@ extension VolatileCache {
         return (found, missing)
     }
 
-    // Loads are noted without their bytes: a time for each byte would decide in which order caches release, and here the kernel reclaims by age.
+    // Loads are recorded without their bytes. A time for each byte would decide the order in which caches release, and
+    // here the kernel reclaims by age.
     private func timed<Loaded>(_ load: () async throws -> Loaded) async throws -> Loaded {
         let began = store.time.elapsed()
         do {

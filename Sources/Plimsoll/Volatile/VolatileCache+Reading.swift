@@ -4,15 +4,15 @@ extension VolatileCache {
     @usableFromInline
     enum Reading<R> {
         case good(R)
-        /// Bytes were taken, or moved, while they were copied.
+        /// The bytes were taken, or moved, during the copy.
         case lost
-        /// They are good but no value.
+        /// The bytes are intact but encode no value.
         case unreadable
     }
 
-    /// Looks a key up until its bytes were read whole, or it is not there.
+    /// Repeats the look-up of a key until the bytes were read whole or there is no entry.
     ///
-    /// - Parameter isCounted: false for the second look of a look-up that has missed.
+    /// - Parameter isCounted: false for the second check of a look-up that has missed.
     @inlinable
     func read<R>(_ key: Key, isCounted: Bool = true, _ body: (VolatileStore, VolatileStore.Found) -> Reading<R>) -> R? {
         let result: R?? = withKey(key) { hash, keyBytes, isSame in
@@ -34,7 +34,7 @@ extension VolatileCache {
         return result ?? nil
     }
 
-    /// Calls `body` with the key's hash and bytes, and with what tells whether other bytes are the same key.
+    /// Calls `body` with the key's hash and bytes, and with a predicate that returns true for bytes of the same key.
     @inlinable
     func withKey<R>(_ key: Key, _ body: (UInt64, UnsafeRawBufferPointer, (UnsafeRawBufferPointer) -> Bool) -> R) -> R? {
         let hash = UInt64(truncatingIfNeeded: key.hashValue)
@@ -48,11 +48,11 @@ extension VolatileCache {
 extension VolatileStore {
     @inlinable
     func copy(_ found: Found, to buffer: UnsafeMutableRawBufferPointer) -> Bool {
-        // An empty value has no buffer to be copied to, but its page is looked at all the same.
+        // An empty value has no buffer, but the page is checked all the same.
         buffer.baseAddress.map { copy(found, to: $0) } ?? isThere(found)
     }
 
-    /// Whether an item without bytes is still there.
+    /// Returns true if an item without bytes is still there.
     @usableFromInline
     func isThere(_ found: Found) -> Bool {
         Segment.sentinel(found.base, found.word.offset).pointee.load(ordering: .acquiring) == found.generation

@@ -1,22 +1,25 @@
-/// A cache of bytes in memory that the kernel itself takes back when it must, before it would kill anything.
+/// A cache in memory that the kernel itself reclaims when necessary, before any OOM kill.
 ///
-/// Values are written to a log of mapped pages. Full stretches of it are handed to the kernel (`MADV_FREE`, Linux 4.14): it may drop
-/// their pages inside any allocation that finds no memory, at any speed, without anybody having to react. A look-up copies the value
-/// out and checks that its pages were there all the while; if not, it is a miss. So such a cache can never be the reason for an OOM kill, and may be as large
-/// as memory that would otherwise be idle.
+/// Values are written to a log of mapped pages. Full segments of the log are offered to the kernel (`MADV_FREE`, Linux
+/// 4.14). The kernel may drop their pages inside any allocation that finds no memory, at any speed, and no thread has
+/// to react. A look-up copies the value out and then checks that all pages were there; if not, the look-up is a miss.
+/// So such a cache is never the reason for an OOM kill, and may be as large as memory that would otherwise be idle.
 ///
-/// Thread-safe. Look-ups take no lock and make no system call; writers exclude each other. What an orchestrator sees: resident memory and
-/// `anon` go on counting these pages until they are taken, the working set and `MemAvailable` don't; but once the
-/// kernel reclaims, pages that were read since move from `inactive_file` to `active_file`, which the working set counts.
+/// Thread-safe. Look-ups take no lock and make no system call; writers exclude each other.
 ///
-/// A forked child sees an empty cache and can put nothing in; caches of its own it should use on one thread. Where the kernel refuses (before 4.14, under `mlockall`) it is an
-/// ordinary cache, of 64 MiB unless a limit is set; see `isVolatile`.
+/// Seen by an orchestrator: resident memory and `anon` count these pages until they are taken; the working set and
+/// `MemAvailable` don't. But once the kernel reclaims, pages that were read since move from `inactive_file` to
+/// `active_file`, which the working set counts.
+///
+/// A forked child sees an empty cache and can insert nothing. The child should use caches of its own on one thread
+/// only. Where the kernel refuses (before 4.14, under `mlockall`) this is an ordinary cache, of 64 MiB unless a limit
+/// is set; see `isVolatile`.
 public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable, TagPurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
 
     @usableFromInline let store: VolatileStore
-    /// Age at which a value counts as missing, unless the value was inserted with a time to live of its own; `nil` for ever.
+    /// Age at which a value counts as missing, unless the value was inserted with a time to live; `nil` for never.
     public let timeToLive: Duration?
     @usableFromInline let scratch = ScratchPool()
     let loads = SingleFlight<Key, Value>()
@@ -25,13 +28,13 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     private let idleTime: Duration
 
     /// - Parameters:
-    ///   - name: how reports name it.
-    ///   - limit: bound of the memory it takes, its index (some 20 bytes an entry) apart; `nil` for whatever would otherwise be idle. A few
-    ///     pages it may always have.
-    ///   - rebuildCost: what it costs to make a value again.
-    ///   - timeToLive: age at which a value counts as missing; `nil` for ever.
-    ///   - idleTime: without a limit, memory is given back in which nothing was asked for so long.
-    ///   - allowsHugePages: whether the kernel may use huge pages once the cache is larger than 32 MiB.
+    ///   - name: name in reports.
+    ///   - limit: bound of the memory in use, without the index (some 20 bytes an entry); `nil` for all memory that
+    ///     would otherwise be idle. A few pages are always allowed.
+    ///   - rebuildCost: cost of making a value again.
+    ///   - timeToLive: age at which a value counts as missing; `nil` for never.
+    ///   - idleTime: without a limit, the time after which unused memory is released.
+    ///   - allowsHugePages: permission for the kernel to use huge pages once the cache is larger than 32 MiB.
     /// - Precondition: `Key` is trivial, a `String` or `VolatileStorable`: keys are kept beside their values.
     public convenience init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
@@ -56,13 +59,14 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
 
     // MARK: Values
 
-    /// The value under `key`, which thereby counts as used; `nil` if there is none, its time has passed or the kernel took it.
+    /// Returns the value under `key`, which thereby counts as used. Returns `nil` if there is none, if the value has
+    /// expired or if the kernel took it.
     ///
     /// - Complexity: O(1) and a copy of the value; no lock, no system call, no allocation but the value's own.
     @inlinable
     public func value(forKey key: Key) -> Value? { value(forKey: key, isCounted: true) }
 
-    /// - Parameter isCounted: whether it is a look-up of its own, and a use.
+    /// - Parameter isCounted: true for a look-up of its own, which counts in the statistics and as a use.
     @inlinable
     func value(forKey key: Key, isCounted: Bool) -> Value? {
         read(key, isCounted: isCounted) { store, found in
@@ -74,10 +78,10 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         }
     }
 
-    /// Calls `body` with the bytes of the value under `key`: a copy put together for it, good until it returns.
+    /// Calls `body` with the bytes of the value under `key`: a copy that is valid until `body` returns.
     ///
     /// - Complexity: O(1) and a copy of the bytes; no lock, no system call, and for values up to 256 KiB no allocation.
-    /// - Returns: what `body` returns; `nil` on a miss.
+    /// - Returns: the result of `body`; `nil` on a miss.
     @inlinable
     public func withBytes<R, E: Error>(forKey key: Key, _ body: (RawSpan) throws(E) -> R) throws(E) -> R? {
         let lent: (buffer: ScratchPool.Buffer, count: Int)? = read(key) { [scratch] store, found in
@@ -91,15 +95,15 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return try body(UnsafeRawBufferPointer(start: lent.buffer.start, count: lent.count).bytes)
     }
 
-    /// Keeps `value` under `key`, replacing what was there.
+    /// Keeps `value` under `key`, replacing the previous value.
     ///
     /// - Parameters:
-    ///   - value: what is kept, as bytes.
-    ///   - key: what it is looked up by.
-    ///   - tags: names under which `purge(tag:)` finds it; at most 255.
+    ///   - value: the value to keep, as bytes.
+    ///   - key: the key for look-ups.
+    ///   - tags: names under which `purge(tag:)` finds the value; at most 255.
     ///   - timeToLive: age at which the value counts as missing, in place of the cache's own.
-    /// - Returns: false, and nothing has changed, if it cannot be encoded, is larger than the limit or than 4 GiB, if its key is larger
-    ///   than a page, or if there is no memory for it and the cache has nothing to evict.
+    /// - Returns: false, and nothing has changed, in these cases: the value cannot be encoded, the value is larger than
+    ///   the limit or than 4 GiB, the key is larger than a page, or there is no memory and nothing to evict.
     @inlinable
     @discardableResult
     public func insert(_ value: Value, forKey key: Key, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
@@ -118,14 +122,14 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return isKept ?? false
     }
 
-    /// Takes out and returns the value under `key`; `nil` if there was none, or if the kernel took it.
+    /// Removes and returns the value under `key`; `nil` if there was none, or if the kernel took it.
     ///
-    /// Of several callers at once one gets the value.
+    /// Of several concurrent callers one gets the value.
     @discardableResult
     public func removeValue(forKey key: Key) -> Value? {
         let value: Value?? = withKey(key) { hash, keyBytes, isSame in
             while let found = store.find(hash, keyBytes, isSame: isSame) {
-                // Read before, as decoding is the application's code and not to run under the lock.
+                // Read first: decoding is application code, which must not run under the lock.
                 var isGood = false
                 let value = try? Value.decoded(byteCount: found.count) { buffer in
                     isGood = store.copy(found, to: buffer)
@@ -142,36 +146,41 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         return value ?? nil
     }
 
-    /// Returns whether there is a value under `key`; asking is no use of the value. The kernel may take the value right after that.
+    /// Returns true if there is a value under `key`. Does not count as a use. The kernel may take the value right
+    /// afterwards.
     public func contains(_ key: Key) -> Bool {
         withKey(key) { hash, keyBytes, isSame in store.find(hash, keyBytes, isSame: isSame) != nil } ?? false
     }
 
-    /// Takes out everything and gives its memory back.
+    /// Removes everything and releases the memory.
     public func removeAll() { store.removeAll() }
 
-    /// Takes out every value with that tag. A load under way with that tag is not kept, and whoever asks for its key from now on loads anew.
+    /// Removes every value with that tag. The value of a current load with that tag is not kept, and later callers load
+    /// anew.
     ///
-    /// Nobody finds such a value any more; its bytes stay in the log until their stretch of it is given back. What must not be anywhere at all belongs into a
-    /// `Secret`.
+    /// No look-up finds such a value any more, but the bytes stay in the log until their segment is released. Data that
+    /// must be erased belongs in a `Secret`.
     ///
-    /// - Returns: number of values taken out.
-    /// - Complexity: O(bytes) in the stretches of the log that hold values with that tag, or one of 63 like it. There is no index of tags: it would cost every
-    ///   entry as much memory again as its place in the index does, and would have to be told of what the kernel takes.
+    /// - Returns: number of values removed.
+    /// - Complexity: O(bytes) in the segments that hold values with that tag, or one of 63 like it. There is no index
+    ///   of tags. Such an index would cost every entry as much memory again as its place in the index does, and would
+    ///   need an update for each page that the kernel takes.
     @discardableResult
     public func purge(tag: String) -> Int {
         for key in taggedLoads.revoke(tag) { loads.forget(key) }
         return store.purge(tag: Self.number(of: tag))
     }
 
-    /// Number of values with that tag; such as the kernel has taken are not counted.
+    /// Returns the number of values with that tag. Values that the kernel has taken are not counted.
     ///
     /// - Complexity: as of `purge(tag:)`.
     public func count(tag: String) -> Int { store.count(tag: Self.number(of: tag)) }
 
-    /// Calls `listener` with the key of each entry that leaves and why, on the thread that made it leave, after the lock.
+    /// Calls `listener` with the key of each entry that leaves and the reason, on the thread that removed the entry,
+    /// after the lock.
     ///
-    /// Values are not handed over, since their bytes may be gone; for the same reason entries that the kernel took leave without notice.
+    /// Values are not passed, since their bytes may be gone. For the same reason entries that the kernel took leave
+    /// without notice.
     public func onRemoval(_ listener: @escaping @Sendable (Key, RemovalReason) -> Void) {
         store.listen { bytes, reason in
             if let key = VolatileKey<Key>.key(bytes) { listener(key, reason) }
@@ -180,22 +189,23 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
 
     // MARK: Size
 
-    /// Bound of the memory it takes; `nil` for whatever would otherwise be idle. Lowering it evicts at once, oldest first, but for what is hot.
+    /// Bound of the memory in use; `nil` for all memory that would otherwise be idle. Lowering the bound evicts at
+    /// once, oldest first, but spares hot entries.
     public var limit: ByteCount? {
         get { store.limit.map { ByteCount($0) } }
         set { store.setLimit(newValue?.bytes) }
     }
 
-    /// Whether the kernel may take its memory. If not, it is an ordinary cache that only evicts.
+    /// True if the kernel may take the memory. If false, this is an ordinary cache that only evicts.
     public var isVolatile: Bool { store.isVolatile }
 
-    /// Number of entries; such as the kernel has taken are counted until that is found out.
+    /// Number of entries. Entries that the kernel has taken are counted until they are found missing.
     public var count: Int { statistics.count }
 
-    /// Bytes of the entries, with keys and headers; `heldBytes` is the memory they lie in.
+    /// Bytes of the entries, with keys and headers; `heldBytes` is the memory in which they lie.
     public var byteCount: Int { statistics.byteCount }
 
-    /// What the cache has done and holds.
+    /// Counters and current size of the cache.
     public var statistics: CacheStatistics {
         var statistics = store.statistics
         loadRecord.tell(&statistics)
@@ -207,17 +217,17 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     public var heldBytes: Int { store.mapped }
     public var volatileBytes: Int { store.volatileBytes }
 
-    /// Gives back at least `target` bytes of memory, oldest first, or everything. Allocates nothing.
+    /// Releases at least `target` bytes of memory, oldest first, or everything. Allocates nothing.
     public func release(_ target: Int) -> Int {
         scratch.clear()
         return store.release(target)
     }
 
-    /// Buffers in which values are put together for `withBytes`.
+    /// Frees the buffers in which `withBytes` assembles values.
     public func dropSpares() -> Int { scratch.clear() }
     public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
     public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
-    /// Its memory is declared on the meter for volatile memory.
+    /// Returns true and does nothing: this cache declares its memory on the meter for volatile memory.
     public func attach(_ meter: ChargeMeter) -> Bool { true }
     public func noticeDrops() -> Int { store.noticeDrops() }
     public func giveBackIdle() { if store.limit == nil { store.turnOver(olderThan: idleTime) } }

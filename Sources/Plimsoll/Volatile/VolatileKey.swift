@@ -1,7 +1,8 @@
-/// How keys become bytes, since they are kept beside their values: trivial types as they lie in memory, text as UTF-8, others as they encode themselves.
+/// Encodes keys as bytes, because keys are stored beside their values. Trivial types are stored as they lie in memory,
+/// text as UTF-8. Other types encode themselves.
 @usableFromInline
 enum VolatileKey<Key: Hashable> {
-    /// Why a type cannot be a key; `nil` if it can.
+    /// The reason why the type cannot be a key; `nil` if the type can.
     static var problem: String? {
         if _isPOD(Key.self) || Key.self == String.self || Key.self is any VolatileStorable.Type { return nil }
         return """
@@ -10,7 +11,8 @@ enum VolatileKey<Key: Hashable> {
             """
     }
 
-    /// Calls `body` with the key's bytes. They may differ for equal keys (padding, Unicode's equivalent forms); their hashes don't.
+    /// Calls `body` with the bytes of `key`. Equal keys may have different bytes (padding, Unicode's equivalent forms),
+    /// but never different hashes.
     @inlinable
     static func withBytes<R>(_ key: Key, _ body: (UnsafeRawBufferPointer) -> R) -> R? {
         if _isPOD(Key.self) { return withUnsafeBytes(of: key) { body($0) } }
@@ -22,7 +24,7 @@ enum VolatileKey<Key: Hashable> {
         return try? storable.withEncodedBytes(body)
     }
 
-    /// The key of such bytes.
+    /// Returns the key that `bytes` encode; `nil` if they encode none.
     @usableFromInline
     static func key(_ bytes: UnsafeRawBufferPointer) -> Key? {
         if _isPOD(Key.self) { return bytes.count == MemoryLayout<Key>.size ? bytes.loadUnaligned(as: Key.self) : nil }

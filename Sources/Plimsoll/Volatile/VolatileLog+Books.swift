@@ -1,4 +1,4 @@
-/// Which segments there are, in which order, and what is in them.
+/// Accounting: the segments, their order in the queues, and the bytes in them.
 extension VolatileLog {
     // MARK: Queues
 
@@ -8,7 +8,7 @@ extension VolatileLog {
 
     mutating func link(_ number: Int) {
         let isMain = segments[number]!.isMain
-        // A large segment is full at once: it goes behind the open one, which stays the newest.
+        // A large segment is full at once. Link it behind the open segment, which stays the newest.
         let open = isMain ? main.open : small.open
         let newest = isMain ? main.newest : small.newest
         let older = open >= 0 && open == newest ? segments[open]!.older : newest
@@ -23,7 +23,7 @@ extension VolatileLog {
         }
     }
 
-    /// Brings a segment to the end of the main queue.
+    /// Moves a segment to the end of the main queue.
     mutating func requeue(_ number: Int) {
         let (items, bytes) = (segments[number]!.liveCount, segments[number]!.liveBytes)
         count(number, items: -items, bytes: -bytes)
@@ -48,19 +48,20 @@ extension VolatileLog {
 
     // MARK: Counting
 
-    /// Declares `bytes` of pages about to be mapped, the spare ones first. False if there is no room.
+    /// Declares `bytes` of pages about to be mapped. Uses the spare declaration first. Returns false if there is no
+    /// room.
     ///
-    /// - Parameter isCopy: whether they are for what leaves as many elsewhere: nothing is declared for these.
+    /// - Parameter isCopy: true for copies, which free as many bytes elsewhere. Nothing is declared for copies.
     mutating func declare(_ bytes: Int, isCopy: Bool) -> Bool {
         guard let meter else { return true }
         let claimed = isCopy ? bytes : min(max(0, spare), bytes)
-        // What is declared already is not asked for again: there may be less room by now than is held.
+        // Ask only for bytes not declared yet. There may be less room by now than is held.
         guard claimed == bytes || meter.take(bytes - claimed) else { return false }
         spare -= claimed
         return true
     }
 
-    /// Counts out `bytes` of pages that are gone; while an item is put in they stay declared, for that.
+    /// Subtracts `bytes` of pages that are gone. During an insert the bytes stay declared, for the new item.
     mutating func countOut(_ bytes: Int, areTaken: Bool = false) {
         mapped -= bytes
         guard let meter else { return }
@@ -83,9 +84,9 @@ extension VolatileLog {
         withQueue(segments[number]!.isMain) { $0.liveBytes += bytes }
     }
 
-    /// What is no longer named by the index is no longer counted, and told of.
+    /// Stops counting an item that the index no longer names, and records the departure for the listeners.
     ///
-    /// - Parameter key: a copy of its key, only made where somebody listens; `nil` if the key is gone.
+    /// - Parameter key: a copy of the item's key, made only if there are listeners; `nil` if the key is gone.
     mutating func depart(_ word: SlotWord, _ cost: Int, _ key: @autoclosure () -> [UInt8]?, _ reason: RemovalReason) {
         guard segments[word.segment] != nil else { return }
         count(word.segment, items: -1, bytes: -cost)
@@ -104,7 +105,8 @@ extension VolatileLog {
 
     func cost(of word: SlotWord) -> Int { segments[word.segment]?.header(at: word.offset)?.cost ?? averageCost(word.segment) }
 
-    /// What an item of that segment costs whose page, and with it its length, was taken. What is left over goes with the segment.
+    /// Returns the estimated cost of an item whose page, and so whose length, was taken. The segment's last item gets
+    /// the remainder.
     func averageCost(_ number: Int) -> Int {
         guard let segment = segments[number], segment.liveCount > 0 else { return 0 }
         return segment.liveCount == 1 ? segment.liveBytes : segment.liveBytes / segment.liveCount & ~7

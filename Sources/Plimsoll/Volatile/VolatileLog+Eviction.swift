@@ -2,12 +2,12 @@ import CPlimsollMemory
 import Synchronization
 
 extension VolatileLog {
-    /// Share of the items' bytes that newcomers may hold.
+    /// Share of the items' bytes that the small queue may hold.
     private static var smallShare: Double { 0.1 }
-    /// Copying more than this for one insert, everything is hot and something has to go all the same.
+    /// Bytes copied for one insert, at most. Beyond that everything is hot, and hot items are evicted too.
     private static let mostCopied = 4 << 20
 
-    /// The segment whose turn it is; -1 for none.
+    /// Returns the next segment to evict from; -1 for none.
     private func victim(sparing spared: Int) -> Int {
         let fromSmall = small.oldest >= 0 && (main.oldest < 0 || Double(small.liveBytes) >= Double(liveBytes) * Self.smallShare)
         let first = fromSmall ? small.oldest : main.oldest
@@ -15,11 +15,12 @@ extension VolatileLog {
         return first >= 0 && segments[first]!.newer >= 0 ? segments[first]!.newer : fromSmall ? main.oldest : small.oldest
     }
 
-    /// Lets the next item have its turn: copied forward if it was asked for, evicted if not. At the end of a segment its memory is given back.
+    /// Handles the next item in eviction order: copies a used item forward, evicts an unused one. Releases the memory
+    /// of a segment at the end.
     ///
     /// - Parameters:
-    ///   - mayOpen: whether a copy may open another segment.
-    /// - Returns: false if there is nothing left.
+    ///   - mayOpen: true if a copy may open another segment.
+    /// - Returns: false if nothing is left.
     mutating func evictNext(_ reason: RemovalReason = .evicted, sparing spared: Int = -1, mayOpen: Bool = true) -> Bool {
         let number = victim(sparing: spared)
         guard number >= 0 else { return false }
@@ -42,11 +43,11 @@ extension VolatileLog {
             if !segment.isMain, reason == .evicted { _ = ghosts.insert(UInt32(truncatingIfNeeded: header.hash)) }
             return
         }
-        // Those still counted were on pages that are gone.
+        // Items still counted were on pages that are gone.
         retire(number, .droppedByKernel)
     }
 
-    /// Takes an item out of the index and tells why.
+    /// Removes an item from the index and records the reason.
     mutating func leave(_ slot: HashIndex.Slot, _ word: SlotWord, _ header: ItemHeader, in segment: Segment, _ reason: RemovalReason) {
         index.remove(slot)
         depart(word, header.cost, segment.key(at: word.offset, header), reason)
@@ -56,13 +57,14 @@ extension VolatileLog {
         header.hasExpiry && (segment.base + offset + ItemHeader.size).load(as: UInt64.self) <= UInt64(max(0, now.inNanoseconds))
     }
 
-    /// Brings what is hot to the end of the main queue. False if there is no room, or if it was taken meanwhile.
+    /// Moves a hot item to the end of the main queue. Returns false if there is no room, or if the item was taken
+    /// meanwhile.
     private mutating func keep(
         _ slot: HashIndex.Slot, _ word: SlotWord, _ header: ItemHeader, in segment: Segment, uses: UInt64, mayOpen: Bool
     ) -> Bool {
         if segment.isLarge {
             guard segment.isThere(word.offset, count: header.count) else { return false }
-            // Has its segment to itself, so it need not be copied. Its pages keep their age in the eyes of the kernel.
+            // A large item has a segment to itself, so no copy is needed. The pages keep their age for the kernel.
             index.move(slot, to: SlotWord(segment: word.segment, offset: word.offset, hash: header.hash, uses: uses))
             requeue(word.segment)
             return true
@@ -80,7 +82,7 @@ extension VolatileLog {
     }
 
     private func copyForward(_ header: ItemHeader, from segment: Segment, _ source: Int, to base: UnsafeMutableRawPointer, _ target: Int) {
-        // The header is written as it was read, so that a walk finds its way even if the rest turns out to be gone.
+        // Write the header as it was read, so that a walk can continue even if the rest turns out to be gone.
         (base + target).storeBytes(of: header.lengths, as: UInt64.self)
         (base + target).storeBytes(of: header.hash, toByteOffset: 8, as: UInt64.self)
         plimsoll_copy_racing(base + target + ItemHeader.size, segment.base + source + ItemHeader.size, header.prefix - ItemHeader.size)
@@ -95,18 +97,19 @@ extension VolatileLog {
         }
     }
 
-    /// Ends a segment and gives its memory back. Items still counted leave for `reason`.
+    /// Ends a segment and releases the memory. Items still counted leave for `reason`.
     mutating func retire(_ number: Int, _ reason: RemovalReason) {
         let segment = segments[number]!
         unlink(number)
         tally(reason, segment.liveCount)
         liveCount -= segment.liveCount
         withQueue(segment.isMain) { $0.liveBytes -= segment.liveBytes }
-        // Zero first: from here on its slots say nothing.
+        // Zero first: from here on the segment's slots name nothing.
         table[number].pointee.generation.store(0, ordering: .releasing)
         if plimsoll_blank(segment.base, AddressSpace.rounded(segment.capacity)) != 0 {
-            // Too many mappings to part this one, or too many locked pages for another: the pages can be given back all the same, or hold zeros at
-            // least. What stayed would be taken for items of the next segment here.
+            // The process has too many mappings to split this one, or too many locked pages for another. Release the
+            // pages in another way, or at least write zeros. Old contents would pass for items of the next segment at
+            // this address.
             _ = plimsoll_empty(segment.base, segment.frontier)
         }
         space.give(segment.base, segment.capacity)
@@ -117,7 +120,7 @@ extension VolatileLog {
         if segment.liveCount == 0 { numbers.give(number) } else { numbers.giveWhenSwept(number) }
     }
 
-    /// A step in clearing the index of slots whose segment is gone, so that its number can be given anew.
+    /// Sweeps a part of the index for slots whose segment is gone, so that segment numbers can be reused.
     mutating func sweep() {
         guard numbers.hasWaiting else { return }
         if index.sweep(pages: index.pageCount / 32 + 1, isGone: { segments[$0.segment] == nil }) { numbers.roundEnded() }

@@ -1,9 +1,9 @@
-/// What is given back on purpose, and what turns out to be gone.
+/// Release on purpose, and detection of pages that the kernel took.
 extension VolatileLog {
-    /// Gives back at least `target` bytes, oldest first, or everything. What is hot survives only where open segments have room: nothing is
-    /// taken while giving back. Where half or more is to go there is no looking at items at all.
+    /// Releases at least `target` bytes, oldest first, or everything. Hot items survive only where open segments have
+    /// room: a release takes no new memory. If at least half is to go, whole segments go without a check of each item.
     ///
-    /// - Returns: bytes given back.
+    /// - Returns: bytes released.
     mutating func release(_ target: Int, _ reason: RemovalReason = .purged) -> Int {
         let before = mapped
         copied = 0
@@ -26,8 +26,9 @@ extension VolatileLog {
         return before - mapped
     }
 
-    /// Finds the pages that the kernel took. It takes them in the order of sealing, but passes once over what was read since (a huge page
-    /// as a whole), so every sealed segment is looked at; one that is whole so far only at some of its pages.
+    /// Finds the pages that the kernel took. The kernel takes pages in the order of sealing, but skips once those read
+    /// since (a huge page as a whole). So every sealed segment is checked; a segment that is still whole only at some
+    /// pages.
     mutating func noticeDrops() -> Int { isVolatile ? noticeDrops(from: small.oldest) + noticeDrops(from: main.oldest) : 0 }
 
     private mutating func noticeDrops(from oldest: Int) -> Int {
@@ -51,7 +52,8 @@ extension VolatileLog {
         return found
     }
 
-    /// The same if the oldest page of all is gone: so that a log that grows as fast as the kernel takes does not wait for a manager to tell it.
+    /// Finds the pages that the kernel took, if the oldest page of all is gone. So a log that grows as fast as the
+    /// kernel reclaims does not depend on a manager.
     mutating func noticeOldDrops() {
         if isGone(small.oldest) || isGone(main.oldest) { _ = noticeDrops() }
     }
@@ -61,7 +63,7 @@ extension VolatileLog {
         return segment.isSealed && !segment.isThere(0)
     }
 
-    /// Lets segments have their turn that were sealed longer than `age` ago.
+    /// Evicts from the segments that were sealed longer than `age` ago, keeping hot items.
     mutating func turnOver(olderThan age: Duration) {
         copied = 0
         while isSealed(small.oldest, longerAgoThan: age) { turn(of: small.oldest, .evicted, mayOpen: true) }
@@ -73,9 +75,9 @@ extension VolatileLog {
         return segment.isSealed && now - segment.sealedAt > age
     }
 
-    /// Takes out every item with that tag.
+    /// Removes every item with that tag.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: number of items removed.
     mutating func purge(tag: UInt64) -> Int {
         var number = 0, count = 0
         while number < segments.count {
@@ -92,7 +94,7 @@ extension VolatileLog {
         return count
     }
 
-    /// How many items bear that tag.
+    /// Returns the number of items with that tag.
     func count(tag: UInt64) -> Int {
         var count = 0
         for case (let number, let segment?) in segments.enumerated() where segment.mayBear(tag) {
@@ -103,10 +105,11 @@ extension VolatileLog {
 }
 
 extension Segment {
-    /// Whether any item in it may bear that tag.
+    /// Returns true if the segment may contain an item with that tag.
     fileprivate func mayBear(_ tag: UInt64) -> Bool { tags & 1 << (tag & 63) != 0 }
 
-    /// Calls `body` with each item that bears that tag, and with what makes its word in a segment of a number.
+    /// Calls `body` with each item that has that tag, and with a function that makes the item's word from a segment
+    /// number.
     fileprivate func eachItem(tag: UInt64, _ body: ((Int) -> SlotWord, ItemHeader) -> Void) {
         var position = cursor
         while let (offset, header) = nextItem(from: position) {

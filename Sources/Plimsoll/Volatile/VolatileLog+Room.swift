@@ -1,21 +1,22 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Where there is room for an item: segments are opened, filled front to back, and sealed.
+/// Room for items: segments are opened, filled front to back, and sealed.
 extension VolatileLog {
-    /// Bytes of pages that a segment takes at a time, at least.
+    /// Minimum number of bytes by which a segment grows.
     private var leastStep: Int { min(Self.step, segmentSize / 4) }
 
-    /// Whether giving up everything would make room for an item's pages; else nothing is given up.
+    /// Returns true if evicting everything would make room for an item's pages. If not, nothing is evicted.
     func canHave(_ header: ItemHeader) -> Bool {
         guard let meter else { return true }
         let bytes = max(header.pagesBytes, leastStep), room = meter.room
         return bytes <= room || bytes - room <= mapped + spare
     }
 
-    /// Room for an item at the end of a queue.
+    /// Reserves room for an item at the end of a queue.
     ///
-    /// - Parameter forced: takes what it needs without making room elsewhere: for copies, whose old place is given back at once.
+    /// - Parameter forced: true to take the memory without evicting elsewhere: for copies, whose old place is released
+    ///   at once.
     mutating func reserve(_ header: ItemHeader, toMain: Bool, forced: Bool, mayOpen: Bool = true) -> (number: Int, offset: Int)? {
         let needed = PageLayout.advance(PageLayout.sentinel, header.count - 1) + 1
         let isLarge = needed > min(segmentSize, 1 << 20) / 4
@@ -47,8 +48,9 @@ extension VolatileLog {
             }
             if end > segment.frontier {
                 guard extend(open, to: end, forced: forced) else {
-                    // A segment without pages has nothing to give. If it had its turn another would be opened in its place, and so on for ever: before
-                    // a main queue in which nothing counts any more, or where the room that `canHave` saw has become somebody else's.
+                    // Evicting from a segment without pages frees nothing. Another segment would be opened instead, and
+                    // so on for ever. That happens before a main queue in which nothing counts any more. Another case
+                    // is that another cache has taken the room that `canHave` saw.
                     guard !forced, evictNext(sparing: segment.frontier == 0 ? open : -1) else {
                         if segment.frontier == 0 { retire(open, .removed) }
                         return nil
@@ -83,25 +85,26 @@ extension VolatileLog {
             base: base, capacity: capacity, generation: generation, isMain: isMain, isLarge: bytes != nil, isHuge: isHuge)
         link(number)
         if bytes == nil { withQueue(isMain) { $0.open = number } }
-        // Base before generation: a reader loads them the other way round, and checks the pages against what it found.
+        // Base before generation: a reader loads them the other way round, and checks the pages against the loaded
+        // generation.
         table[number].pointee.base.store(UInt(bitPattern: base), ordering: .releasing)
         table[number].pointee.generation.store(generation, ordering: .releasing)
         sweep()
         return number
     }
 
-    /// Brings in the pages up to `end`, or all, with their sentinels. False if there is no room.
+    /// Makes the pages up to `end`, or all, resident, with their sentinels. Returns false if there is no room.
     private mutating func extend(_ number: Int, to end: Int? = nil, forced: Bool) -> Bool {
         let segment = segments[number]!
         let needed = ((end ?? segment.capacity) + PageLayout.mask) & ~PageLayout.mask
         let target = segment.isHuge ? segment.capacity : min(segment.capacity, max(needed, segment.frontier + min(Self.step, segment.capacity / 4)))
         let bytes = target - segment.frontier
         guard forced || mapped + bytes <= mappedBound, declare(bytes, isCopy: forced) else { return false }
-        // One call for all instead of a fault a page; where it fails the writes below do it.
+        // One call for all pages instead of a page fault each. If the call fails, the writes below fault the pages in.
         _ = plimsoll_populate(segment.base + segment.frontier, bytes)
         var page = segment.frontier
         while page < target {
-            // Relaxed: readers come here only by a slot that is published with release after this.
+            // Relaxed: readers get here only by a slot that is published with release after this.
             Segment.sentinel(segment.base, page).pointee.store(segment.generation, ordering: .relaxed)
             page += PageLayout.page
         }
@@ -110,7 +113,7 @@ extension VolatileLog {
         return true
     }
 
-    /// Hands a full segment to the kernel to take when it must.
+    /// Offers a full segment to the kernel, which takes the pages when memory is short.
     mutating func seal(_ number: Int) {
         guard var segment = segments[number], !segment.isSealed else { return }
         segment.isSealed = true
@@ -119,7 +122,7 @@ extension VolatileLog {
         withQueue(segment.isMain) { if $0.open == number { $0.open = -1 } }
         sealed += segment.frontier
         if isVolatile, segment.frontier > 0, plimsoll_mark_volatile(segment.base, segment.frontier) != 0 {
-            // Locked pages (mlockall) cannot be volatile: from here on this is an ordinary, bounded cache.
+            // Locked pages (mlockall) cannot be volatile. From here on this is an ordinary, bounded cache.
             isVolatile = false
         }
         if segment.liveCount == 0 { retire(number, .removed) }

@@ -3,19 +3,19 @@ import Synchronization
 
 /// The writers' side of a volatile cache: a log in two queues of segments, under one lock.
 ///
-/// The policy is S3-FIFO (Yang et al., SOSP 2023) laid out in segments as in Segcache (Yang et al., NSDI 2021): newcomers are written to the small
-/// queue, and copied to the main queue only if they were asked for when their turn comes. So both
-/// queues are FIFOs in memory, which is the order in which the kernel takes sealed pages.
+/// The policy is S3-FIFO (Yang et al., SOSP 2023) laid out in segments as in Segcache (Yang et al., NSDI 2021). New
+/// items go to the small queue. When their segment is evicted, only items that were used are copied to the main queue.
+/// So both queues are FIFOs in memory, the order in which the kernel reclaims sealed pages.
 struct VolatileLog: ~Copyable {
     struct Queue {
         var oldest = -1
         var newest = -1
-        /// The segment being filled; -1 for none. It is the newest.
+        /// The segment being filled, which is the newest; -1 for none.
         var open = -1
         var liveBytes = 0
     }
 
-    /// What has left since somebody asked for it; only kept while there are listeners.
+    /// An item that has left; recorded only while there are listeners.
     struct Departure {
         var key: [UInt8]
         var reason: RemovalReason
@@ -30,9 +30,9 @@ struct VolatileLog: ~Copyable {
     var ghosts = GhostTable()
     var numbers = SegmentNumbers()
 
-    /// Bytes of pages that are there, less what is known to be taken.
+    /// Bytes of mapped pages, without those known to be taken.
     var mapped = 0
-    /// Of them, in sealed segments.
+    /// Bytes of `mapped` in sealed segments.
     var sealed = 0
     var liveCount = 0
     var counts = CacheStatistics()
@@ -41,31 +41,34 @@ struct VolatileLog: ~Copyable {
     var limit: Int?
     var restriction: Int?
     var allowsHugePages = true
-    /// Whether sealing works: whether the kernel may take the pages.
+    /// True if sealing works, that is, if the kernel may take the pages.
     var isVolatile: Bool
     var meter: ChargeMeter?
-    /// What is declared on the meter beyond `mapped`. More: pages given up for an item, until that and the next ones have taken their place. Less: copies of
-    /// what is hot, until the segment they come from has had its turn. Told at once, a reading in between would take the dip for the cache's
-    /// size and let it grow no further, segment by segment down to nothing (seen in the demo); or the rise, and let it grow for ever.
+    /// Bytes declared on the meter beyond `mapped`. Positive for pages released for an insert, until that insert and
+    /// the next ones have reused them. Negative for copies of hot items, until the source segment has been evicted.
+    ///
+    /// Declared at once, such changes would mislead a reading in between. A dip would pass for the cache's size, and
+    /// the cache would shrink segment by segment to nothing (seen in the demo). A rise would let the cache grow for
+    /// ever.
     var spare = 0
-    /// Whether what is given up now is given up for an item.
+    /// True while pages are released for an insert.
     private(set) var isInserting = false
     var now = Duration.zero
     var isListening = false
     var departures: [Departure] = []
     private var insertionCounts = [UInt32](repeating: 0, count: 256)
 
-    /// Bytes that hot items were copied forward since the last insert began; bounds what one insert may cost.
+    /// Bytes of hot items copied forward since the last insert began. Bounds the cost of one insert.
     var copied = 0
-    /// What an insert under way is about to replace, and so need not be copied forward.
+    /// The item that the current insert replaces, which need not be copied forward.
     var replacing: SlotWord?
 
     static let hugeFrom = 32 << 20
     static let step = 64 << 10
-    /// A cache of ordinary memory is bounded even if nobody has set a limit.
+    /// Bound of a cache of ordinary memory for which no limit was set.
     static let ordinaryLimit = 64 << 20
-    /// Generations are unique in the process, so that a segment's sentinels never match its predecessor's at the same address.
-    /// Relaxed: only uniqueness counts. Begins at a random number: no two processes share theirs.
+    /// Generations are unique in the process, so a segment's sentinels never match those of an earlier segment at the
+    /// same address. Relaxed: only uniqueness counts. Starts at a random number, so no two processes share generations.
     static let generations = Atomic<UInt64>(UInt64.random(in: 1 << 32..<1 << 48))
 
     init(index: HashIndex, table: SegmentTable, limit: Int?, isVolatile: Bool) {
@@ -82,16 +85,16 @@ struct VolatileLog: ~Copyable {
 
     var liveBytes: Int { small.liveBytes + main.liveBytes }
 
-    /// What may be held.
+    /// Bytes that the cache may hold.
     var bound: Int {
         let limit = limit ?? (isVolatile ? Int.max : Self.ordinaryLimit)
         return min(limit, restriction ?? limit)
     }
 
-    /// Pages are bounded as items are, but a few segments there may always be.
+    /// Bound of `mapped`: like the bound of items, but always at least a few segments.
     var mappedBound: Int { max(bound, 8 * AddressSpace.block) }
 
-    /// A sixty-fourth of the limit, so that turns come one by one; at most a huge page.
+    /// Size of a segment: a sixty-fourth of the limit, so that eviction proceeds in small steps; at most a huge page.
     var segmentSize: Int {
         let share = (limit ?? Int.max) / 64
         var size = 2 << 20
@@ -99,7 +102,8 @@ struct VolatileLog: ~Copyable {
         return size
     }
 
-    /// Changes whenever a key is put in whose hash ends alike: what was looked up without the lock before is then to be looked up again.
+    /// Returns a counter that changes with each insert of a key whose hash has the same low bits. After a change,
+    /// repeat a look-up that was made without the lock.
     func insertions(_ hash: UInt64) -> UInt32 { insertionCounts[Int(truncatingIfNeeded: hash & 255)] }
 
     mutating func takeDepartures() -> [Departure] {
@@ -118,11 +122,11 @@ struct VolatileLog: ~Copyable {
     enum Insertion {
         case inserted
         case refused
-        /// Somebody changed what was looked up before: look again.
+        /// Another writer has changed the result of the look-up: look up again.
         case again
     }
 
-    /// Writes an item and has the index name it, instead of `existing` if that is given.
+    /// Writes an item and publishes it in the index, in place of `existing` if that is given.
     mutating func insert(
         _ header: ItemHeader, expiry: UInt64, tags: [UInt64], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, existing: SlotWord?
     ) -> Insertion {
@@ -136,7 +140,7 @@ struct VolatileLog: ~Copyable {
         defer {
             replacing = nil
             isInserting = false
-            // More than a segment is not needed soon, and who holds nothing claims nothing.
+            // Keep at most one segment's worth: more is not needed soon. An empty cache keeps no declaration.
             giveSpare(downTo: mapped > 0 ? segmentSize : 0)
         }
         while liveBytes + header.cost > bound { guard evictNext() else { return .refused } }
@@ -148,10 +152,10 @@ struct VolatileLog: ~Copyable {
         for tag in tags { segments[number]!.tags |= 1 << (tag & 63) }
         count(number, items: 1, bytes: header.cost)
         let word = SlotWord(segment: number, offset: offset, hash: header.hash)
-        // Room was made since: what was to be replaced may have been evicted.
+        // Making room may have evicted the item to be replaced.
         if let existing, let slot = index.find(existing, header.hash) {
             depart(existing, cost(of: existing), Array(key), .replaced)
-            // Its key is in use, or nobody would write it again.
+            // A key that is written again counts as used.
             index.move(slot, to: SlotWord(segment: number, offset: offset, hash: header.hash, uses: 1))
         } else {
             place(word, header.hash)
@@ -183,7 +187,7 @@ struct VolatileLog: ~Copyable {
         }
     }
 
-    /// The hash of what a slot says, if it is still there; if not, it is no longer counted.
+    /// Returns the hash of the item that a slot names; if the item is gone, counts the loss and returns `nil`.
     private mutating func hashOf(_ word: SlotWord) -> UInt64? {
         guard let segment = segments[word.segment] else { return nil }
         if let header = segment.header(at: word.offset) { return header.hash }

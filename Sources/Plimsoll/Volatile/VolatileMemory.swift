@@ -1,19 +1,20 @@
 import CPlimsollMemory
 
-/// Memory that the kernel may take at any instant, without asking and before it would kill anything: pages marked with `MADV_FREE`.
+/// Memory that the kernel may take at any instant, without notice and before it would kill any process: pages marked
+/// with `MADV_FREE`.
 public enum VolatileMemory {
-    /// Whether this kernel offers it to this process.
+    /// Availability of volatile memory in this process.
     public enum Support: Sendable, Hashable {
         /// Marked pages stay until memory is short.
         case live
-        /// It doesn't, for that reason: whoever holds volatile memory falls back to ordinary memory.
+        /// Not available, for that reason. Volatile caches and buffers use ordinary memory instead.
         case dead(String)
     }
 
-    /// Probed once, by doing it: a page is marked and read back.
+    /// Result of a test made once: a page is marked and read back.
     public static let support: Support = probe()
 
-    /// Whether pages can be made volatile here.
+    /// True if pages can be made volatile here.
     public static var isSupported: Bool { support == .live }
 
     /// The line `volatile memory` of the capabilities.
@@ -29,7 +30,8 @@ public enum VolatileMemory {
 
     // MARK: Probing
 
-    /// A kernel may take the page for good reasons between mark and look. Three times in a row it does so only because it always does.
+    /// Number of attempts. A kernel may have good reasons to take the page between mark and read, but three times in a
+    /// row means always.
     private static let attempts = 3
 
     private static func probe() -> Support {
@@ -53,12 +55,13 @@ public enum VolatileMemory {
             marked: plimsoll_mark_volatile(address, size), isKept: { plimsoll_peek(address) == 1 }, isLocked: { plimsoll_drop(address, size) != 0 })
     }
 
-    /// What the answers of the kernel mean.
+    /// Returns the conclusion from the kernel's answers.
     ///
     /// - Parameters:
     ///   - marked: 0, or the errno of marking.
-    ///   - isKept: whether the page still holds what was written.
-    ///   - isLocked: whether even dropping it is refused: `MADV_DONTNEED` is as old as Linux itself, but not for locked pages.
+    ///   - isKept: returns true if the page still holds the byte written.
+    ///   - isLocked: returns true if even dropping the page is refused. `MADV_DONTNEED` is as old as Linux itself, but
+    ///     not for locked pages.
     static func verdict(marked: Int32, isKept: () -> Bool, isLocked: () -> Bool) -> Support {
         if marked != 0 {
             return isLocked()
@@ -69,6 +72,7 @@ public enum VolatileMemory {
 }
 
 extension VolatileMemory.Support {
-    /// `madvise_free` in Linux 4.5 to 4.11 (mm/madvise.c): without swap it does what `MADV_DONTNEED` does.
+    /// The result for `madvise_free` in Linux 4.5 to 4.11 (mm/madvise.c): without swap it does what `MADV_DONTNEED`
+    /// does.
     static let droppedAtOnce = Self.dead("the kernel takes marked pages at once (Linux 4.5 to 4.11 without swap)")
 }

@@ -46,7 +46,7 @@ extension VolatileStorable where Self: BitwiseCopyable {
         guard bytes.byteCount == MemoryLayout<Self>.size else {
             throw VolatileDecodingError("\(Self.self) has \(MemoryLayout<Self>.size) bytes, not \(bytes.byteCount)")
         }
-        // Its own bytes, written by `encode`, so every bit pattern is one of its own.
+        // These bytes were written by `encode`, so every bit pattern is a valid one.
         self = bytes.unsafeLoadUnaligned(as: Self.self)
     }
 

@@ -1,7 +1,7 @@
 /// A value that can be kept as bytes, and so in memory that the kernel may take.
 ///
-/// `[UInt8]`, `String`, the integers and floating-point numbers conform, and any `BitwiseCopyable` type by saying so. Others write themselves
-/// down and read themselves back:
+/// `[UInt8]`, `String`, the integers and the floating-point numbers conform. Any `BitwiseCopyable` type conforms by
+/// declaring the conformance. Other types encode and decode themselves:
 ///
 /// ```swift
 /// struct Row: VolatileStorable {
@@ -19,22 +19,23 @@
 /// }
 /// ```
 ///
-/// A value that cannot be encoded is not kept; one that cannot be decoded counts as missing and is taken out.
+/// A value that cannot be encoded is not kept. A value that cannot be decoded counts as missing and is removed.
 public protocol VolatileStorable: Sendable {
-    /// Writes the value down. What is written is what counts, however much `encodedByteCount` promised.
+    /// Writes the value. The bytes written count, even if `encodedByteCount` was another number.
     func encode(into encoder: inout VolatileEncoder) throws
 
-    /// Reads a value back. `bytes` are all that was written, and good.
+    /// Reads a value back. `bytes` are all the bytes that were written, intact.
     init(decoding bytes: RawSpan) throws
 
-    /// About how many bytes `encode` will write: room is made for them at once. Zero, if not implemented, for "not known".
+    /// Estimated number of bytes that `encode` will write, reserved at once. The default is zero, for "not known".
     var encodedByteCount: Int { get }
 
-    /// Calls `body` with the bytes to keep. By default what `encode` writes; types that lie in memory as bytes spare themselves the copy.
+    /// Calls `body` with the bytes to keep. The default calls `encode`. Types that lie in memory as bytes can avoid
+    /// that copy.
     func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R
 
-    /// Makes a value of `byteCount` bytes that `fill` writes; `fill` tells whether they are good. By default `init(decoding:)`; types that lie in
-    /// memory as bytes spare themselves the copy.
+    /// Makes a value of `byteCount` bytes that `fill` writes; `fill` returns false if the bytes are not good. The
+    /// default calls `init(decoding:)`. Types that lie in memory as bytes can avoid that copy.
     ///
     /// - Returns: `nil` if the bytes were not good.
     static func decoded(byteCount: Int, fill: (UnsafeMutableRawBufferPointer) -> Bool) throws -> Self?
@@ -59,23 +60,23 @@ extension VolatileStorable {
     }
 }
 
-/// Takes down what a value writes.
+/// Collects the bytes that a value writes.
 public struct VolatileEncoder: Sendable {
-    /// What has been written.
+    /// The bytes written so far.
     public private(set) var bytes: [UInt8] = []
 
-    /// - Parameter capacity: bytes to make room for; a promise nobody is held to.
+    /// - Parameter capacity: bytes to reserve; a hint, not a bound.
     public init(capacity: Int = 0) {
-        // A promise of gigabytes is believed when they come.
+        // The hint may be wrong: reserve at most 1 MiB in advance.
         bytes.reserveCapacity(min(max(0, capacity), 1 << 20))
     }
 
-    /// Writes a fixed number of bytes as they lie in memory: numbers, and structures of them.
+    /// Writes the in-memory bytes of a value: a number, or a structure of numbers.
     public mutating func append<T: BitwiseCopyable>(_ value: T) {
         withUnsafeBytes(of: value) { bytes.append(contentsOf: $0) }
     }
 
-    /// Writes the text as UTF-8, without its length.
+    /// Writes the text as UTF-8, without a length.
     public mutating func append(_ text: String) { bytes.append(contentsOf: text.utf8) }
 
     /// Writes bytes.
@@ -85,11 +86,11 @@ public struct VolatileEncoder: Sendable {
     public mutating func append(_ span: RawSpan) { span.withUnsafeBytes { bytes.append(contentsOf: $0) } }
 }
 
-/// Bytes that are no value.
+/// An error for bytes that encode no value.
 public struct VolatileDecodingError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked, of what, and why not.
+    /// Description of the type, the bytes found, and the reason for the failure.
     public var description: String
 
-    /// An error that says so.
+    /// Creates an error with that description.
     public init(_ description: String) { self.description = description }
 }

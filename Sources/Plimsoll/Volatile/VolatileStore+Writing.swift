@@ -1,18 +1,18 @@
 import Synchronization
 
 extension VolatileStore {
-    /// Longer than any process lives, and short enough for sums.
+    /// A time longer than any process lives, and short enough for sums.
     private static var forEver: Duration { .seconds(1 << 32) }
 
     // MARK: Writing
 
-    /// Keeps a value under a key, replacing what was there.
+    /// Keeps a value under a key, replacing the previous value.
     ///
     /// - Parameters:
-    ///   - timeToLive: age at which it counts as missing; `nil` for ever.
+    ///   - timeToLive: age at which the value counts as missing; `nil` for never.
     ///   - tags: hashes of tags.
-    ///   - load: the load that brought it; what was revoked meanwhile is not kept.
-    /// - Returns: false, and nothing has changed, if it cannot be kept.
+    ///   - load: the load that made the value. A revoked load keeps nothing.
+    /// - Returns: false, and nothing has changed, if the value cannot be kept.
     @usableFromInline
     func insert(
         _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?, tags: [UInt64],
@@ -23,7 +23,7 @@ extension VolatileStore {
         guard header.prefix <= PageLayout.content else { return false }
         while true {
             let seen = withLog(0) { $0.insertions(hash) }
-            // Keys are compared without the lock: that may be the application's code.
+            // Compare keys without the lock: that may be application code.
             let existing = find(hash, key, isSame: isSame)?.word
             let outcome = withLog(.refused) { log -> VolatileLog.Insertion in
                 if load?.isRevoked ?? false { return .refused }
@@ -39,14 +39,14 @@ extension VolatileStore {
         }
     }
 
-    /// Takes an item out if it is still where it was found.
+    /// Removes an item if it is still at the place where it was found.
     ///
-    /// - Returns: whether it was: of several callers one takes it out.
+    /// - Returns: true for the one caller that removed the item.
     @usableFromInline
     @discardableResult
     func remove(_ found: Found) -> Bool {
         withLog(false) { log in
-            // The generation tells a later item of the same key at the same place.
+            // A different generation means a later item of the same key at the same place.
             guard let segment = log.segments[found.word.segment], segment.generation == found.generation,
                 let header = segment.header(at: found.word.offset), let slot = log.index.find(found.word, header.hash)
             else { return false }
@@ -72,13 +72,13 @@ extension VolatileStore {
         }
     }
 
-    /// Stays within `bytes` from now on, without giving anything back for it; `nil` lifts that.
+    /// Stays within `bytes` from now on, without releasing anything for that; `nil` lifts the bound.
     func restrict(to bytes: Int?) { withLog(()) { $0.restriction = bytes } }
 
-    /// Bytes of memory taken, dead space included, as far as is known.
+    /// Bytes of memory in use, dead space included, as far as is known.
     var mapped: Int { withLog(0) { $0.mapped } }
 
-    /// Of them, bytes that the kernel may take.
+    /// Bytes of `mapped` that the kernel may take.
     var volatileBytes: Int { withLog(0) { $0.isVolatile ? $0.sealed : 0 } }
 
     var isVolatile: Bool { withLog(false) { $0.isVolatile } }
@@ -118,7 +118,8 @@ extension VolatileStore {
         withLog(()) { $0.isListening = true }
     }
 
-    /// What `body` makes of the log, under its lock; `forked` in a forked child, where a thread that stayed behind may hold the lock for ever.
+    /// Calls `body` with the log, under the lock. Returns `forked` in a forked child, where a thread that does not
+    /// exist there may hold the lock for ever.
     func withLog<R: Sendable>(_ forked: R, _ body: (inout VolatileLog) -> R) -> R {
         guard !isForked else { return forked }
         let now = time.elapsed()
@@ -140,7 +141,7 @@ extension VolatileStore {
         tell(departures ?? [])
     }
 
-    /// After the lock, on the thread that made them leave.
+    /// Notifies the listeners, after the lock, on the thread that removed the entries.
     private func tell(_ departures: [VolatileLog.Departure]) {
         guard !departures.isEmpty else { return }
         let listeners = listeners.withLock { $0 }

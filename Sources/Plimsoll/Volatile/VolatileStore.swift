@@ -1,11 +1,12 @@
 import CPlimsollMemory
 import Synchronization
 
-/// Bytes under keys that are bytes, in memory that the kernel may take: what `VolatileCache` puts types on.
+/// A store of bytes under keys that are bytes, in memory that the kernel may take. `VolatileCache` adds the types.
 ///
-/// **Reading** takes no lock and writes nothing but a mark: the index says where an item lies, its bytes are copied out, and they were good
-/// if their pages' sentinels are unchanged after that. **Writing** goes through the log, under its lock. Address space stays mapped
-/// until the end, so a reader that is late reads zeros or another segment's sentinel, never a hole.
+/// **Reading** takes no lock and writes nothing but the use count. The index gives the place of an item, and the bytes
+/// are copied out. They were good if the sentinels of their pages are unchanged after that. **Writing** goes through
+/// the log, under its lock. Address space stays mapped until the end, so a late reader reads zeros or another segment's
+/// sentinel, never a hole.
 @usableFromInline
 final class VolatileStore: Sendable {
     let index: HashIndex
@@ -26,29 +27,29 @@ final class VolatileStore: Sendable {
 
     deinit { counters.free() }
 
-    /// Whether this is a forked child: there everything is empty and nothing can be put in.
+    /// True in a forked child: there everything is empty and nothing can be inserted.
     var isForked: Bool { !ForkGuard.isProcess(process) }
 
     // MARK: Reading
 
-    /// An item that was there a moment ago. Its bytes are good if `copy` says so.
+    /// An item that was there a moment ago. The bytes are good if `copy` returns true.
     @usableFromInline
     struct Found {
         let slot: HashIndex.Slot
         let word: SlotWord
         let base: UnsafeMutableRawPointer
         let generation: UInt64
-        /// Where the value begins.
+        /// Start of the value.
         let start: Int
         /// Bytes of the value.
         @usableFromInline let count: Int
     }
 
-    /// The item under a key; `nil` if there is none, or if the kernel took it.
+    /// Returns the item under a key; `nil` if there is none, or if the kernel took it.
     ///
     /// - Parameters:
     ///   - key: the bytes of the key, at most a page.
-    ///   - isSame: whether those bytes are the same key although they differ; asked for keys with the same hash.
+    ///   - isSame: returns true if different bytes are the same key; called for keys with the same hash.
     @usableFromInline
     func find(_ hash: UInt64, _ key: UnsafeRawBufferPointer, isSame: (UnsafeRawBufferPointer) -> Bool) -> Found? {
         let tag = SlotWord.tag(of: hash)
@@ -65,7 +66,7 @@ final class VolatileStore: Sendable {
                 case (.expired, let word): expire(slot, word)
                 }
             }
-            // Nothing there: but was the page parted while we looked?
+            // Nothing found: check if the page was split meanwhile.
             atomicMemoryFence(ordering: .acquiring)
             if index.page(of: hash) == page { return nil }
         }
@@ -87,7 +88,7 @@ final class VolatileStore: Sendable {
         while true {
             let result = look(at: word, slot, hash, key, isSame)
             guard case .taken = result else { return (result, word) }
-            // Taken, or moved while we looked?
+            // Check if the item was taken, or moved meanwhile.
             let now = SlotWord(bits: slot.pointee.load(ordering: .acquiring))
             guard now.place != word.place else { return (.taken, word) }
             guard !now.isEmpty, now.tag == word.tag else { return (.other, word) }
@@ -102,23 +103,25 @@ final class VolatileStore: Sendable {
         let record = table[word.segment]
         let generation = record.pointee.generation.load(ordering: .acquiring)
         let address = record.pointee.base.load(ordering: .acquiring)
-        // The slot again: if it still names that place now, its item was published in a generation no later than this one, and numbers
-        // are given anew only when no slot names them; so either they belong together or the pages' sentinels will say no.
+        // Load the slot again. If the slot still names that place, the item was published in a generation no later than
+        // this one. A number is reused only when no slot names it. So slot and generation belong together, or the
+        // pages' sentinels will differ.
         guard SlotWord(bits: slot.pointee.load(ordering: .acquiring)).place == word.place,
             generation != 0, let base = UnsafeMutableRawPointer(bitPattern: address)
         else { return .taken }
         let item = base + word.offset
         let sentinel = Segment.sentinel(base, word.offset)
-        // The lines behind the header's are fetched along with it and with the sentinel's.
+        // Fetch the lines behind the header along with those of the header and the sentinel.
         plimsoll_prefetch(item + 64)
         plimsoll_prefetch(item + 128)
         guard sentinel.pointee.load(ordering: .acquiring) == generation else { return .taken }
         let header = ItemHeader(at: item)
-        // Acquiring, here and below: what was loaded comes before the second look at the sentinel.
+        // Acquiring, here and below: all loads above come before the second load of the sentinel.
         atomicMemoryFence(ordering: .acquiring)
         guard sentinel.pointee.load(ordering: .relaxed) == generation else { return .taken }
         guard header.hash == hash else { return .other }
-        // The header was good, so its lengths are. The key's bytes may still go, and would then equal none but zeros; `copy` looks again.
+        // The header was good, so its lengths are. The key's bytes may still go, and would then equal zeros only;
+        // `copy` checks again.
         let stored = UnsafeRawBufferPointer(start: item + header.keyStart, count: header.key)
         guard Self.equal(stored, key) || differs(stored, sentinel, generation, isSame) else {
             return sentinel.pointee.load(ordering: .relaxed) == generation ? .other : .taken
@@ -130,7 +133,7 @@ final class VolatileStore: Sendable {
             if expiry <= UInt64(max(0, time.elapsed().inNanoseconds)) { return .expired }
         }
         let start = header.value == 0 ? word.offset : PageLayout.advance(word.offset, header.prefix)
-        // Whoever asked makes room for the value meanwhile.
+        // Prefetch while the caller allocates memory for the value.
         PageLayout.prefetch(base, start, header.value)
         return .found(Found(slot: slot, word: word, base: base, generation: generation, start: start, count: header.value))
     }
@@ -143,7 +146,8 @@ final class VolatileStore: Sendable {
         return true
     }
 
-    /// Whether bytes that differ mean the same key. They are copied first: user code sees only bytes known to be good.
+    /// Returns true if different bytes mean the same key. Copies the bytes first: user code sees only bytes known to be
+    /// good.
     private func differs(
         _ stored: UnsafeRawBufferPointer, _ sentinel: HashIndex.Slot, _ generation: UInt64, _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
@@ -158,11 +162,12 @@ final class VolatileStore: Sendable {
 
     /// Copies the item's value to `target`.
     ///
-    /// - Returns: whether every byte was good. If not, the item was taken or moved: find it again.
+    /// - Returns: true if every byte was good. If false, the item was taken or moved: repeat the look-up.
     @usableFromInline
     func copy(_ found: Found, to target: UnsafeMutableRawPointer) -> Bool {
         PageLayout.copyOut(found.base, found.start, found.count, to: target)
-        // Acquiring: the copies come before the looks at the sentinels. The item's first page is looked at as well: its key was compared there.
+        // Acquiring: the copies come before the sentinel checks. The item's first page is checked as well: the key was
+        // compared there.
         atomicMemoryFence(ordering: .acquiring)
         var page = found.word.offset & ~PageLayout.mask
         let last = found.count == 0 ? page : PageLayout.advance(found.start, found.count - 1)
@@ -173,12 +178,12 @@ final class VolatileStore: Sendable {
         return true
     }
 
-    /// Marks an item as asked for.
+    /// Marks an item as used.
     @usableFromInline
     func noteHit(_ found: Found) {
         counters.count(.hit)
         let seen = SlotWord(bits: found.slot.pointee.load(ordering: .relaxed))
-        // Three marks are all that counts: what is hot is not written to any more. A mark lost to a race is no harm.
+        // The count ends at three, so hot items are not written to any more. A mark lost to a race does no harm.
         guard seen.uses < SlotWord.mostUses, seen.place == found.word.place else { return }
         _ = found.slot.pointee.weakCompareExchange(expected: seen.bits, desired: seen.bits + SlotWord.use, ordering: .relaxed)
     }
@@ -186,7 +191,8 @@ final class VolatileStore: Sendable {
     @usableFromInline
     func noteMiss() { counters.count(.miss) }
 
-    /// What is to be done about an item whose bytes were not good: look it up again if it was moved meanwhile, else it is lost.
+    /// Returns true if an item whose bytes were not good was moved meanwhile: repeat the look-up. If false, the item is
+    /// lost.
     @usableFromInline
     func hasMoved(_ found: Found) -> Bool {
         if SlotWord(bits: found.slot.pointee.load(ordering: .acquiring)).place != found.word.place { return true }
@@ -194,7 +200,7 @@ final class VolatileStore: Sendable {
         return false
     }
 
-    // A reader does not wait for a writer: if the log is busy, somebody else will find out.
+    // A reader does not wait for a writer: if the log is busy, another caller will find the loss.
     private func forget(_ slot: HashIndex.Slot, _ word: SlotWord) {
         _ = log.withLockIfAvailable { log in
             guard SlotWord(bits: slot.pointee.load(ordering: .relaxed)).place == word.place else { return }

@@ -1,14 +1,14 @@
 import Glibc
 import Plimsoll
 
-/// Listens to what the service manager named, and keeps an announcement until the next reading takes it.
+/// Listens to the file that the service manager named, and keeps an announcement until the next reading.
 final class Announcement {
-    /// Whoever rings more often than this is heard ten times a second.
+    /// Limits a busy sender to ten events a second.
     static let pause = Duration.milliseconds(100)
 
     private(set) var plan: ServiceManagerWatch
     private(set) var bell = Bell(POLLIN)
-    /// Why it can't be listened to at present.
+    /// The reason that the file can't be listened to at present.
     private(set) var failure: String?
     private var isPending = false
     private var confirmation = StallConfirmation()
@@ -17,7 +17,7 @@ final class Announcement {
     private let kernel: any Kernel
     private let buffer: TextBuffer
 
-    /// Listens to what `makePlan` says, which is asked again while what is named can't be reached.
+    /// Listens to the file that `makePlan` names. `makePlan` is called again while that file can't be reached.
     init(_ kernel: any Kernel, _ buffer: TextBuffer, _ makePlan: @escaping () -> ServiceManagerWatch) {
         self.makePlan = makePlan
         self.kernel = kernel
@@ -29,7 +29,7 @@ final class Announcement {
 
     var isLive: Bool { bell.file >= 0 }
 
-    /// Opens what is to be watched, if that is due.
+    /// Opens the watched file, once the back-off is over.
     func arm(at now: Duration) {
         guard bell.isToBeArmed(at: now) else { return }
         if case .unreachable = plan {
@@ -44,12 +44,12 @@ final class Announcement {
         }
     }
 
-    /// Opens and writes; the reason if that fails.
+    /// Opens the file and writes the requested bytes. Returns the reason if that fails.
     private func open(_ watch: ServiceManagerWatch.Watch) -> String? {
         bell.file =
             switch watch.kind {
             case .socket: kernel.connect(watch.path)
-            // A FIFO of which we hold both ends never reports that the other side has gone.
+            // With both ends of a FIFO open here, the FIFO never reports that the other side has closed.
             case .fifo, .stallFile: kernel.open(watch.path, watch.kind == .fifo || !watch.bytes.isEmpty ? .both : .reading)
             }
         if bell.file == -EACCES, watch.kind == .fifo { bell.file = kernel.open(watch.path, .reading) }
@@ -66,7 +66,7 @@ final class Announcement {
         if watch.kind == .stallFile {
             stallFile = KernelFile(watch.path, kernel, buffer)
             let asked = StallThreshold(watch.bytes.span)
-            // Bytes we can't read may ask for anything; then any growth confirms.
+            // The bytes may ask for anything if they can't be parsed. Then any growth confirms.
             confirmation = StallConfirmation(isFull: asked?.isFull ?? false, threshold: .microseconds(asked?.stall ?? 1))
             _ = confirmation.confirms(stallTotals())
         }
@@ -75,7 +75,7 @@ final class Announcement {
 
     private func stallTotals() -> PressureReading.StallTotals? { stallFile?.read { PressureReading.StallTotals($0) } }
 
-    /// The file was ready.
+    /// Handles readiness of the file.
     func heard(_ conditions: Int16, at now: Duration) {
         let isBroken: Bool
         if stallFile != nil {
@@ -97,7 +97,7 @@ final class Announcement {
         bell.failed(at: now)
     }
 
-    /// What was announced since the last call.
+    /// Returns the announcement since the last call.
     func take() -> PressureLevel? {
         defer { isPending = false }
         return isPending ? .warning : nil

@@ -1,31 +1,31 @@
 import Glibc
 
-/// A file whose readiness ends a wait, and when it is listened to.
+/// An event source: a file whose readiness ends a wait, with the times for polling.
 ///
-/// Two rules keep the loop from spinning whatever the file does (T18): after each ring a bell rests for a while, and after a failure it is deaf for
-/// a second, doubling up to a minute.
+/// Two rules keep the loop from spinning, regardless of the file (T18). After each event the source rests for a while.
+/// After a failure the source is ignored for a second, doubling up to a minute.
 struct Bell {
-    /// The file, or -1 for none.
+    /// The file descriptor, or -1 for none.
     var file: Int32 = -1
-    /// `POLLPRI` for control files, which are readable at any time (K7); `POLLIN` for eventfds, FIFOs and sockets.
+    /// `POLLPRI` for control files, which are readable at any time (K7). `POLLIN` for eventfds, FIFOs and sockets.
     var events: Int16
     private var backOff = BackOff()
 
     init(_ events: Int32) { self.events = Int16(events) }
 
-    /// Whether it is listened to at `now`.
+    /// Returns true if the file is polled at `now`.
     func isHeard(at now: Duration) -> Bool { file >= 0 && backOff.isOver(at: now) }
 
-    /// Whether it is without a file and may be armed again at `now`.
+    /// Returns true if there is no file and a new one may be armed at `now`.
     func isToBeArmed(at now: Duration) -> Bool { file < 0 && backOff.isOver(at: now) }
 
-    /// How long until a rest ends; `nil` if it is not resting.
+    /// Returns the time until a rest ends; `nil` if there is no rest.
     func rest(at now: Duration) -> Duration? { file < 0 ? nil : backOff.remaining(at: now) }
 
-    /// It rang in earnest: not again for `pause`.
+    /// Records a genuine event: the file is not polled for `pause`.
     mutating func rang(at now: Duration, pause: Duration) { backOff.rest(for: pause, at: now) }
 
-    /// It failed: not to be listened to, or armed again, for a while that doubles each time.
+    /// Records a failure: the file is neither polled nor armed again for a back-off that doubles each time.
     mutating func failed(at now: Duration) { backOff.failed(at: now) }
 
     /// Closes the file, if there is one.
@@ -35,7 +35,7 @@ struct Bell {
     }
 }
 
-/// A pause after a failure: one second, doubling up to a minute.
+/// A back-off after a failure: one second, doubling up to a minute.
 struct BackOff {
     private var until: Duration?
     private var pause = Self.first
@@ -43,9 +43,9 @@ struct BackOff {
     static let first = Duration.seconds(1)
     static let longest = Duration.seconds(60)
 
-    /// What is left of the pause; `nil` if it is over.
+    /// Returns the rest of the pause; `nil` if the pause is over.
     func remaining(at now: Duration) -> Duration? {
-        // A clock that went far back must not make a pause of years.
+        // If the clock went far back, the pause must not last for years.
         guard let until, now < until, until - now <= Self.longest else { return nil }
         return until - now
     }
@@ -57,10 +57,10 @@ struct BackOff {
         pause = min(pause * 2, Self.longest)
     }
 
-    /// Things are well: the next failure is the first again.
+    /// Resets the back-off: the next failure counts as the first.
     mutating func recovered() { pause = Self.first }
 
-    /// A rest after success, which makes the next failure the first again.
+    /// Begins a rest after success, and resets the back-off.
     mutating func rest(for duration: Duration, at now: Duration) {
         until = now + duration
         pause = Self.first

@@ -1,12 +1,14 @@
 import Glibc
 import Plimsoll
 
-/// How often a group met its limits, and the bell that rings when it does: the one event that every container has (version 2).
+/// Counts of a group's limit events, and the event source that reports them: the one event that every container has
+/// (version 2).
 ///
-/// `memory.events` reports `POLLERR | POLLPRI` on each change and until it is read (K9); whether it lives is known by reading it.
-/// Wake-ups are merged by the kernel, so counts are read and compared, never wake-ups counted (K26).
+/// `memory.events` reports `POLLERR | POLLPRI` on each change and until it is read (K9). Only reading tells if the file
+/// still works. The kernel merges wake-ups, so the counts are compared, and wake-ups are never counted (K26).
 final class LimitEvents {
-    /// Page cache going round at the limit changes the counts all the time (K24): ten looks a second are enough for that.
+    /// Page cache turning over at the limit changes the counts all the time (K24). Ten readings a second are enough for
+    /// that.
     static let pause = Duration.milliseconds(100)
 
     private(set) var bell = Bell(POLLPRI)
@@ -20,7 +22,7 @@ final class LimitEvents {
     private let oomControl: KernelFile
     private var readAt: Duration?
 
-    /// The events of the group in `directory`.
+    /// Creates a reader for the events of the group in `directory`.
     init(_ directory: String, _ version: ControlGroup.Version, _ kernel: any Kernel, _ buffer: TextBuffer) {
         self.directory = directory
         self.version = version
@@ -28,17 +30,18 @@ final class LimitEvents {
         oomControl = KernelFile(directory + "/memory.oom_control", kernel, buffer)
     }
 
-    /// Whether changes end a wait. In version 1 they don't.
+    /// True if changes end a wait. In version 1 they don't.
     var isBellLive: Bool { bell.file >= 0 && counts != nil }
 
-    /// The counts, read again once a second and after each ring.
+    /// Returns the counts, read again once a second and after each event.
     func counts(at now: Duration) -> PressureReading.EventCounts? {
         guard readAt.isDue(after: .seconds(1), at: now) else { return counts }
         readAt = now
         switch version {
         case .v2:
             counts = file.read { PressureReading.EventCounts($0) }
-            // The bell and the text are one file, so that reading it silences the bell. The file may have been opened anew.
+            // The event source and the text are one file, so reading the text clears the event. The file may have been
+            // reopened.
             bell.file = file.file
             if counts == nil { bell.failed(at: now) }
         case .v1:
@@ -49,7 +52,7 @@ final class LimitEvents {
         return counts
     }
 
-    /// The file was ready.
+    /// Handles readiness of the file.
     func heard(_ conditions: Int16, at now: Duration) {
         readAt = nil
         if conditions & Int16(POLLNVAL) != 0 {

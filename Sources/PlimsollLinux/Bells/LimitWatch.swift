@@ -1,19 +1,20 @@
 import Glibc
 
-/// Tells at once that somebody moved a limit.
+/// Reports at once that a limit was changed.
 ///
-/// No event of the kernel's says so (K18), but whoever writes to `memory.max` goes through `vfs_write` (fs/read_write.c), which tells inotify, for
-/// control files as for any other. What is below the new limit then has all the time there is; usage above it was killed within that very write.
+/// The kernel has no event for this (K18). But a write to `memory.max` goes through `vfs_write` (fs/read_write.c),
+/// which notifies inotify, for control files as for any other. If usage is below the new limit, there is time to react.
+/// Usage above the new limit was killed within that very write.
 final class LimitWatch {
-    /// Somebody who writes in a loop must not turn ours.
+    /// Limits the wake-ups caused by a process that writes in a loop.
     static let pause = Duration.milliseconds(10)
 
     private(set) var bell = Bell(POLLIN)
-    /// Why it is not armed.
+    /// The reason that the watch is not armed.
     private(set) var failure: KernelError?
     private let kernel: any Kernel
 
-    /// Watches the limits of `level` and all above it.
+    /// Watches the limits of `level` and of all levels above.
     init(from level: LimitLevel, _ kernel: any Kernel) {
         self.kernel = kernel
         let watch = kernel.makeWatch()
@@ -28,7 +29,7 @@ final class LimitWatch {
             for file in [level.maximumFile, level.highFile] {
                 guard let path = file?.path else { continue }
                 let result = kernel.watchWrites(to: path, watch)
-                // A kernel without memory.high has nothing there to be moved.
+                // A kernel without memory.high has no such file to watch.
                 if result < 0, result != -ENOENT { failure = KernelError(number: -result) }
             }
         }

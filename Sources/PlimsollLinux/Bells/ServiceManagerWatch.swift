@@ -1,28 +1,30 @@
 import Glibc
 import Plimsoll
 
-/// What `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE` ask for: the service manager's protocol for telling services of memory pressure.
+/// The request in `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`: the service manager's protocol for notifying
+/// services of memory pressure.
 enum ServiceManagerWatch: Equatable {
     /// The variable is not set.
     case absent
-    /// It is empty or `/dev/null`: the operator wants no reaction to announcements or stall triggers.
+    /// The variable is empty or `/dev/null`: the operator wants no reaction to announcements or stall triggers.
     case disabled
-    /// It can't be followed, for this reason.
+    /// The request can't be followed, for this reason.
     case refused(String)
-    /// What it names is not there, or not now.
+    /// The named file does not exist, or not now.
     case unreachable(String)
-    /// What to watch.
+    /// The file to watch.
     case watch(Watch)
 
     struct Watch: Equatable {
         enum Kind: Equatable { case stallFile, fifo, socket }
         var path: String
         var kind: Kind
-        /// Written once it is open, as it came.
+        /// Bytes to write after opening, as received.
         var bytes: [UInt8]
     }
 
-    /// What the two variables say, checked against what lies at the path. `unified` is the own group, for telling a parent's variables from ours.
+    /// Parses the two variables and checks the file at the path. `unified` is the process's own group, to tell a
+    /// parent's variables from ours.
     init(watch: String?, write: String?, unified: GroupPlace, _ kernel: any Kernel) {
         guard let path = watch else {
             self = .absent
@@ -64,7 +66,7 @@ enum ServiceManagerWatch: Equatable {
             self = .unreachable("\(path): \(KernelError(number: number))")
             return
         }
-        // The kernel takes 32 bytes and would cut what is longer into another threshold (K2).
+        // The kernel takes 32 bytes. Longer text would be cut into another threshold (K2).
         if bytes.count > (kind == .stallFile ? 32 : 4096) {
             self = .refused("$MEMORY_PRESSURE_WRITE is \(bytes.count) bytes long, more than \(path) takes")
             return
@@ -79,9 +81,10 @@ enum ServiceManagerWatch: Equatable {
         return parts.contains(".") || parts.contains("..") ? "holds . or .. components" : nil
     }
 
-    /// Why the pressure file of a group is not meant for us: variables are inherited by children, who may have been put elsewhere.
+    /// Returns the reason that a group's pressure file is not meant for this process. Children inherit variables, and
+    /// may have been moved to another group.
     ///
-    /// Ours are the own group and, where the service divides its own group, those above it within the same unit.
+    /// Ours are the own group and, where the service has subgroups, the groups above within the same unit.
     private static func problem(ofGroupFile path: String, _ unified: GroupPlace) -> String? {
         guard case .directory(let own, _) = unified else { return nil }
         let watched = path.split(separator: "/").dropLast()
@@ -92,7 +95,7 @@ enum ServiceManagerWatch: Equatable {
         return isOtherUnit ? "\(path) belongs to a unit around ours, \(own): inherited from a parent" : nil
     }
 
-    /// RFC 4648 base64, padded; `nil` for anything else.
+    /// Decodes RFC 4648 base64, padded; returns `nil` for anything else.
     static func decode(_ text: String) -> [UInt8]? {
         var bytes: [UInt8] = []
         var (bits, count, padding): (UInt32, Int, Int) = (0, 0, 0)

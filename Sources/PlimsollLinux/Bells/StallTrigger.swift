@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-/// A stall threshold in the kernel's words: `some 50000 500000` and a terminator.
+/// A stall threshold in the kernel's syntax: `some 50000 500000` and a terminator.
 struct StallThreshold: Equatable {
     var isFull = false
     /// Stall within a window, in microseconds.
@@ -9,12 +9,13 @@ struct StallThreshold: Equatable {
     /// Length of the window, in microseconds.
     var window: Int
 
-    /// A tenth of half a second: with privilege the kernel looks ten times a window, so this is 60 to 140 ms of notice (measured).
+    /// A tenth of half a second. With privilege the kernel checks ten times a window, so events come after 60 to 140 ms
+    /// (measured).
     static let quick = StallThreshold(stall: 50_000, window: 500_000)
-    /// A tenth of two seconds: the shortest window without `CAP_SYS_RESOURCE`, 0.1 to 3.4 s of notice.
+    /// A tenth of two seconds: the shortest window without `CAP_SYS_RESOURCE`. Events come after 0.1 to 3.4 s.
     static let slow = StallThreshold(stall: 200_000, window: 2_000_000)
 
-    /// Reads `some 200000 2000000`, with or without a terminator; `nil` for anything else.
+    /// Parses `some 200000 2000000`, with or without a terminator; returns `nil` for anything else.
     init?(_ text: Span<UInt8>) {
         guard text.count > 5 else { return nil }
         if KernelText.matches(text, 0..<5, "full ") { isFull = true } else if !KernelText.matches(text, 0..<5, "some ") { return nil }
@@ -34,10 +35,10 @@ struct StallThreshold: Equatable {
     }
 }
 
-/// Believes a stall event only if the total has grown by the threshold (K5).
+/// Accepts a stall event only if the total has grown by the threshold (K5).
 ///
-/// The kernel's first event may be false: it starts its window from a counter other than the one it evaluates. The baseline moves with rejected
-/// events too, else slow stalls would add up.
+/// The kernel's first event may be false: the window starts from a counter other than the evaluated one. The baseline
+/// moves with rejected events too; otherwise slow stalls would add up.
 struct StallConfirmation {
     var isFull = false
     var threshold = Duration.zero
@@ -57,15 +58,16 @@ struct StallConfirmation {
     }
 }
 
-/// The kernel's stall trigger on one `memory.pressure` file: ends a wait once a window at most. An optimisation; totals are read anyway.
+/// The kernel's stall trigger on one `memory.pressure` file. Ends a wait at most once a window. An optimisation: totals
+/// are read anyway.
 final class StallTrigger {
-    /// The kernel itself rings once a window at most.
+    /// The kernel itself sends at most one event a window.
     static let pause = Duration.milliseconds(100)
 
     private(set) var bell = Bell(POLLPRI)
-    /// What was accepted; `nil` if nothing was.
+    /// The accepted threshold; `nil` if none was accepted.
     private(set) var threshold: StallThreshold?
-    /// Why it is not armed.
+    /// The reason that the trigger is not armed.
     private(set) var failure: KernelError?
     private var confirmation = StallConfirmation()
     private let kernel: any Kernel
@@ -83,7 +85,7 @@ final class StallTrigger {
         bell.closed(kernel)
         threshold = nil
         for wanted in [StallThreshold.quick, .slow] {
-            // A file holds one trigger for good (K4), so that each try opens it anew.
+            // A file holds one trigger for good (K4), so each try opens the file anew.
             let file = kernel.open(path, .both)
             guard file >= 0 else {
                 failure = KernelError(number: -file)
@@ -94,7 +96,7 @@ final class StallTrigger {
             text.add(wanted.stall)
             text.add(byte: KernelText.space)
             text.add(wanted.window)
-            // The kernel overwrites the last byte it is given (K1).
+            // The kernel overwrites the last byte of the text (K1).
             text.add(byte: 0)
             failure = text.write(to: file, kernel)
             if failure == nil {
@@ -110,10 +112,10 @@ final class StallTrigger {
         bell.failed(at: now)
     }
 
-    /// The file was ready. True if the totals bear it out; `totals` reads them.
+    /// Handles readiness of the file. Returns true if the totals, read by `totals`, confirm the event.
     func heard(_ conditions: Int16, at now: Duration, totals: () -> PressureReading.StallTotals?) -> Bool {
         guard conditions & Int16(POLLERR | POLLNVAL | POLLHUP) == 0 else {
-            // No trigger, stall accounting off, or the group is gone: it says so for ever (K9).
+            // No trigger, stall accounting off, or the group is gone. The file reports this state forever (K9).
             if conditions & Int16(POLLNVAL) != 0 { bell.file = -1 }
             bell.closed(kernel)
             threshold = nil

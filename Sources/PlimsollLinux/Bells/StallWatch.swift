@@ -1,24 +1,24 @@
 import Glibc
 import Plimsoll
 
-/// Time lost to stalls: totals of a group, or of the machine where the group keeps none, and the trigger on the same file.
+/// Reads stall totals of a group, or of the machine where the group has none, and owns the trigger on the same file.
 final class StallWatch {
     static let machinePath = "/proc/pressure/memory"
 
     let place: GroupPlace
-    /// Set where the totals can be read.
+    /// The file of the totals; `nil` if no totals can be read.
     private let file: KernelFile?
-    /// Why the own group keeps none; `nil` if it does.
+    /// The reason that the own group has no totals; `nil` if it has.
     let groupFailure: String?
-    /// Whether the own group may keep some after all.
+    /// True if the own group may have totals after all.
     private(set) var isUncertain = false
-    /// Why nobody keeps any; `nil` if there are totals.
+    /// The reason that there are no totals at all; `nil` if there are.
     private(set) var failure: String?
     let trigger: StallTrigger?
     private var totals: PressureReading.StallTotals?
     private var readAt: Duration?
 
-    /// Tries each file by reading it: where stall accounting is off, files may be there and fail when read (K10).
+    /// Tries each file by reading. Where stall accounting is off, files may exist and fail when read (K10).
     init(_ place: GroupPlace, _ kernel: any Kernel, _ buffer: TextBuffer) {
         self.place = place
         var groupFailure: String?
@@ -48,11 +48,12 @@ final class StallWatch {
         trigger = found.map { StallTrigger($0.path, kernel) }
     }
 
-    /// The file in use.
+    /// The path of the file in use.
     var path: String? { file?.path }
     var isLive: Bool { totals != nil }
 
-    /// The totals, read again once a second: more often would eat the kernel's own averaging ticks and with them its triggers (K6).
+    /// Returns the totals, read again once a second. More frequent reads would consume the kernel's averaging ticks,
+    /// and so break the triggers (K6).
     func totals(at now: Duration) -> PressureReading.StallTotals? {
         guard readAt.isDue(after: .seconds(1), at: now) else { return totals }
         return readNow(at: now)
@@ -64,12 +65,12 @@ final class StallWatch {
         return totals
     }
 
-    /// Arms the trigger if it isn't, or not any more.
+    /// Arms the trigger unless already armed.
     func armTrigger(at now: Duration) {
         guard let trigger, trigger.bell.isToBeArmed(at: now) else { return }
         trigger.arm(readNow(at: now), at: now)
     }
 
-    /// The trigger's file was ready.
+    /// Handles readiness of the trigger's file.
     func heard(_ conditions: Int16, at now: Duration) { _ = trigger?.heard(conditions, at: now) { readNow(at: now) } }
 }

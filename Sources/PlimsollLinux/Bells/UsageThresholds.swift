@@ -1,22 +1,24 @@
 import Glibc
 
-/// Version 1's own bells: eventfds that the kernel writes to when usage crosses a number, up or down (`cgroup.event_control`).
+/// Usage thresholds of version 1: eventfds that the kernel writes to when usage crosses a number, up or down
+/// (`cgroup.event_control`).
 ///
-/// Set where less than the warning and the critical margin is free, and a last one just before nothing is. They ring 0.1 ms after the crossing, but
-/// usage counts page cache and volatile pages, so they promise something only while usage is still below them. With a group filled by volatile
-/// memory the first two are passed, and only the last one tells that somebody takes what is kept free.
+/// There is one at the warning margin, one at the critical margin, and a last one just before the limit. They fire 0.1
+/// ms after the crossing. But usage counts page cache and volatile pages, so a threshold helps only while usage is
+/// still below. A group filled by volatile memory has passed the first two. Then only the last one reports that the
+/// free reserve is being used.
 final class UsageThresholds {
-    /// Usage that swings about the number rings each time.
+    /// Usage that oscillates around the number fires each time.
     static let pause = Duration.milliseconds(100)
 
     private(set) var warning = Bell(POLLIN)
     private(set) var critical = Bell(POLLIN)
     private(set) var last = Bell(POLLIN)
-    /// The usage, in bytes, at which the first bell rings; `nil` if it is not armed.
+    /// The usage, in bytes, at which the first threshold fires; `nil` if not armed.
     private(set) var warningUsage: Int?
     private var criticalUsage: Int?
     private var lastUsage: Int?
-    /// Why it is not armed.
+    /// The reason that the thresholds are not armed.
     private(set) var failure: KernelError?
 
     private let kernel: any Kernel
@@ -29,7 +31,7 @@ final class UsageThresholds {
 
     deinit { disarm() }
 
-    /// Sets the bells, at usages in bytes; does nothing if they are set so already.
+    /// Sets the thresholds, at usages in bytes; does nothing if they are set so already.
     func arm(warning first: Int, critical second: Int, last third: Int, at now: Duration) {
         if warningUsage == first, criticalUsage == second, lastUsage == third { return }
         disarm()
@@ -42,7 +44,7 @@ final class UsageThresholds {
         }
     }
 
-    /// Whether arming may be tried again.
+    /// Returns true if arming may be tried again.
     func isToBeArmed(at now: Duration) -> Bool { warning.isToBeArmed(at: now) }
 
     func disarm() {
@@ -52,7 +54,8 @@ final class UsageThresholds {
         (warningUsage, criticalUsage, lastUsage) = (nil, nil, nil)
     }
 
-    /// Registers one eventfd: `EVENTFD FILE USAGE`. The registration ends with the eventfd; the other two files are needed only for it.
+    /// Registers one eventfd: `EVENTFD FILE USAGE`. The registration ends with the eventfd. The other two files are
+    /// needed only to register.
     private func arm(_ bell: inout Bell, _ usage: Int) -> KernelError? {
         let event = kernel.makeEvent()
         guard event >= 0 else { return KernelError(number: -event) }
@@ -80,7 +83,7 @@ final class UsageThresholds {
         if conditions & Int16(POLLIN) != 0, kernel.drain(bell.file) > 0 {
             bell.rang(at: now, pause: Self.pause)
         } else {
-            // Not ours any more: both are armed anew after a pause.
+            // The descriptor is not ours any more: all are armed anew after a pause.
             failure = KernelError(number: EBADF)
             bell.file = -1
             disarm()

@@ -1,8 +1,8 @@
 import Glibc
 import Plimsoll
 
-/// Tells that the wall clock was set, and of the next date and the next shift of the time zone: one timer, which the kernel cancels when the clock is
-/// set (`TFD_TIMER_CANCEL_ON_SET` of timerfd_create(2)).
+/// Watches for setting of the wall clock, for the next date and for the next shift of the time zone. Uses one timer,
+/// which the kernel cancels when the clock is set (`TFD_TIMER_CANCEL_ON_SET` of timerfd_create(2)).
 struct ClockWatch {
     typealias Kind = EnvironmentChange.Kind
 
@@ -11,7 +11,7 @@ struct ClockWatch {
     private var kinds: Set<Kind> = []
     private let kernel: any EnvironmentKernel
 
-    /// As late as a timer can be set, for who wants to know only whether the clock is set: in the year 2223.
+    /// A time that does not come, in the year 2223, for watches of the clock only. As late as a timer can be set.
     private static let never: Int64 = 8_000_000_000
     static let served: Set<Kind> = [.clock, .day, .timeZone]
 
@@ -35,7 +35,7 @@ struct ClockWatch {
         return kinds
     }
 
-    /// Sets the timer to what comes next.
+    /// Sets the timer to the next event.
     mutating func arm(at now: Duration) {
         guard !kinds.isEmpty else { return }
         if bell.file < 0 {
@@ -49,7 +49,7 @@ struct ClockWatch {
         if kinds.contains(.day) { next = min(next, local.midnight(after: second)) }
         if kinds.contains(.timeZone), let shift = local.shift(after: second) { next = min(next, shift) }
         let result = kernel.setClockTimer(bell.file, at: next)
-        // ECANCELED: the clock was set before; the timer is set all the same.
+        // ECANCELED: the clock was set before. The timer is set all the same.
         if result < 0, result != -ECANCELED { lost(Int(-result), at: now) } else { mending.isWhole() }
     }
 
@@ -59,7 +59,7 @@ struct ClockWatch {
         mending.failed(number, at: now)
     }
 
-    /// Takes in whether it rang: of what something may have changed.
+    /// Reads the timer. Returns the kinds that may have changed.
     mutating func collect(at now: Duration) -> [Kind: Int] {
         guard bell.file >= 0 else { return [:] }
         let buffer = TextBuffer(capacity: 8)

@@ -2,46 +2,46 @@ import CPlimsollLinux
 import Glibc
 import Plimsoll
 
-/// The system calls about the surroundings, below every parser, as `Kernel` has those about memory.
+/// The system calls for the environment, below every parser. `Kernel` has those for memory.
 package protocol EnvironmentKernel: Kernel {
-    /// Takes what is queued in a watch or a timer; the number of bytes, `-EAGAIN` for nothing.
+    /// Reads the queue of a watch or a timer. Returns the number of bytes, `-EAGAIN` for nothing.
     func receive(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
 
-    /// Adds `mask` to what `watch` tells of the directory at `path`; its descriptor.
+    /// Adds `mask` to the events that `watch` reports for the directory at `path`; returns the descriptor.
     func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32
 
-    /// Ends what `watch` tells by `descriptor`.
+    /// Removes the directory of `descriptor` from `watch`.
     func unwatch(_ watch: Int32, _ descriptor: Int32)
 
-    /// What lies at `path`, a link itself and not what it leads to.
+    /// Returns the details of the file at `path`, without following a link.
     func details(of path: String) -> FileDetails
 
-    /// Where the link at `path` leads; `nil` if it is none.
+    /// Returns the target of the link at `path`; `nil` if there is no link.
     func target(of path: String) -> String?
 
-    /// The names in a directory, without order; `nil` if it can't be read.
+    /// Returns the names in a directory, unordered; `nil` if the directory can't be read.
     func names(in directory: String) -> [String]?
 
-    /// A timer of the wall clock that also rings when that is set.
+    /// Makes a timer of the wall clock that also becomes ready when the clock is set.
     func makeClockTimer() -> Int32
 
-    /// Sets it to a second since 1970.
+    /// Sets the timer to a second since 1970.
     func setClockTimer(_ timer: Int32, at second: Int64) -> Int32
 
     /// `CLOCK_REALTIME` and `CLOCK_BOOTTIME` at one instant.
     var clocks: (real: Duration, boot: Duration) { get }
 
-    /// How far east of UTC the time zone is at a second since 1970.
+    /// Returns the time zone's distance east of UTC at a second since 1970.
     func secondsFromUTC(at second: Int64) -> Int
 
-    /// A socket that receives the kernel's uevents.
+    /// Opens a socket that receives the kernel's uevents.
     func openUevents() -> Int32
 
-    /// The next uevent; zero for what isn't the kernel's.
+    /// Receives the next uevent; returns zero for messages that are not from the kernel.
     func receiveUevent(_ file: Int32, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
 }
 
-/// What lies at a path.
+/// The kind, size and time of a file.
 package struct FileDetails: Sendable, Equatable {
     package enum Kind: Sendable { case file, directory, link, missing, unreachable }
     package var kind: Kind

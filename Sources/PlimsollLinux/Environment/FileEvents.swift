@@ -1,9 +1,9 @@
-/// What inotify says, read from the bytes of its queue: total, whatever the bytes are.
+/// An inotify event, parsed from the bytes of the queue. The parser accepts any bytes.
 struct FileEvent: Equatable {
-    /// Which directory; -1 for none in particular.
+    /// The watched directory; -1 for none in particular.
     var descriptor: Int32
     var mask: UInt32
-    /// Of what lies in the directory; empty for the directory itself.
+    /// Name of the entry in the directory; empty for the directory itself.
     var name: String
 
     /// The bits of `linux/inotify.h`.
@@ -13,17 +13,17 @@ struct FileEvent: Equatable {
     static let unmounted: UInt32 = 0x2000, overflow: UInt32 = 0x4000, ignored: UInt32 = 0x8000
     static let onlyDirectories: UInt32 = 0x0100_0000, addMask: UInt32 = 0x2000_0000
 
-    /// Told of a directory on the way: that it itself goes.
+    /// Events of a directory on the way to the file: the directory itself is moved or deleted.
     static let ofWay = selfDeleted | selfMoved | onlyDirectories | addMask
-    /// Told of a directory in which a link or something missing is looked up.
+    /// Events of a directory in which a link or a missing name is looked up.
     static let ofNames = ofWay | movedFrom | movedTo | created | deleted
-    /// Told of the directory that the file is in.
+    /// Events of the directory that contains the file.
     static let ofFile = ofNames | modified | written | attributes
 
-    /// Whether the way to the file may be another now.
+    /// True if the path to the file may have changed.
     var movesThings: Bool { mask & ~(Self.modified | Self.written | Self.attributes) != 0 }
 
-    /// The events in `bytes`, up to the first that is cut off.
+    /// Parses the events in `bytes`, up to the first that is truncated.
     static func parse(_ bytes: Span<UInt8>) -> [FileEvent] {
         var events: [FileEvent] = []
         var position = 0

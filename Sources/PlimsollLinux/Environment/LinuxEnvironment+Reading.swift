@@ -3,16 +3,16 @@ import Plimsoll
 import Synchronization
 
 extension LinuxEnvironment {
-    /// Where the machine's time zone is.
+    /// The file of the machine's time zone.
     static let localTime = "/etc/localtime"
     static let zones = "/usr/share/zoneinfo/"
-    /// Where the machine's locale is: systemd's file, then Debian's.
+    /// The files of the machine's locale: systemd's, then Debian's.
     static let localeFiles = ["/etc/locale.conf", "/etc/default/locale"]
     static let powerSupplies = "/sys/class/power_supply"
-    /// A file longer than this is known by its beginning, its length and its time.
+    /// Maximum number of bytes hashed. A longer file is compared by beginning, length and time.
     static let mostHashed = 16 << 20
 
-    /// The files whose change may change `kind`.
+    /// Returns the files on which `kind` depends.
     func paths(for kind: EnvironmentChange.Kind) -> [String]? {
         switch kind {
         case .file(let path): [path]
@@ -39,7 +39,7 @@ extension LinuxEnvironment {
 
     // MARK: Files
 
-    /// `nil` if it can't be told just now.
+    /// Reads the version of a file; returns `nil` if that is impossible just now.
     private func file(at path: String) -> EnvironmentValue? {
         var place = path
         var details = kernel.details(of: place)
@@ -63,7 +63,7 @@ extension LinuxEnvironment {
         }
     }
 
-    /// FNV-1a of the content, and its length as far as it was read.
+    /// Returns FNV-1a of the content, and the number of bytes read.
     private func hash(of path: String) -> Result<(UInt64, Int), KernelError> {
         let file = kernel.open(path, .reading)
         guard file >= 0 else { return .failure(KernelError(number: -file)) }
@@ -82,7 +82,7 @@ extension LinuxEnvironment {
 
     // MARK: Time zone and locale
 
-    /// The file that `$TZ` names; `nil` if it names none, but is unset or a rule such as `EST5EDT,M3.2.0,M11.1.0`.
+    /// The file that `$TZ` names; `nil` if `$TZ` is unset or a rule such as `EST5EDT,M3.2.0,M11.1.0`.
     private var zoneFile: String? {
         guard var name = zoneVariable, !name.isEmpty else { return nil }
         if name.hasPrefix(":") { name.removeFirst() }
@@ -134,9 +134,9 @@ extension LinuxEnvironment {
     }
 }
 
-/// The file in which a machine keeps its locale (locale.conf(5)): variables as a shell would set them.
+/// Parser of the machine's locale file (locale.conf(5)): variables in shell syntax.
 enum LocaleFile {
-    /// What `LC_ALL` says, or else `LANG`, without its encoding; `nil` if neither does.
+    /// Returns the value of `LC_ALL`, or else of `LANG`, without the encoding; `nil` if there is neither.
     static func name(in text: String) -> String? {
         var found: [String: String] = [:]
         for line in text.split(whereSeparator: \.isNewline) {
@@ -150,7 +150,7 @@ enum LocaleFile {
 }
 
 extension String {
-    /// Where the last `part` stands.
+    /// Returns the range of the last `part`.
     fileprivate func utf8RangeOf(_ part: String) -> Range<Index>? {
         var found: Range<Index>?, start = startIndex
         while start < endIndex {

@@ -2,13 +2,14 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// The surroundings of this process as the kernel shows them: the wall clock, the time zone, files, devices and the power supply.
+/// The kernel as an environment source: the wall clock, the time zone, files, devices and the power supply.
 ///
-/// Until somebody watches something there is no file and no thread; then one thread, "plimsoll-env", sleeps until something happens. Nothing is
-/// looked at now and then. What fails is tried again after one second, doubling up to a minute, and whatever it should have told is read again then.
+/// Without watches there is no file and no thread. With watches one thread, "plimsoll-env", sleeps until an event
+/// comes; nothing is polled periodically. Failures are retried after one second, doubling up to a minute. Values that
+/// may have changed meanwhile are read again then.
 ///
-/// Mutable state: all behind one lock, which is held for the kernel's calls about watching, and around no code of anybody else's. The sink is called
-/// within another one, which no call but `collect` waits for; it only counts.
+/// Mutable state: all behind one lock. The lock is held during the kernel calls for watching, and never around user
+/// code. The sink is called under another lock, for which only `collect` waits; the sink only counts.
 final class LinuxEnvironment: EnvironmentSource {
     typealias Kind = EnvironmentChange.Kind
     typealias Sink = @Sendable (Kind, Int) -> Void
@@ -21,19 +22,20 @@ final class LinuxEnvironment: EnvironmentSource {
         var devices: DeviceWatch
         var bell: WakeBell?
         var hasThread = false
-        /// Why no thread could be started.
+        /// True if no thread could be started.
         var hasNoThread = false
 
         var isEmpty: Bool { counts.isEmpty }
     }
 
     let state: Mutex<State>
-    /// Held while events are taken in and told of: whoever has asked to `collect` may rely on it that what another thread took in has been told, too.
+    /// Held while events are read and delivered. So when `collect` returns, events read by another thread have been
+    /// delivered too.
     private let telling = Mutex(())
     let kernel: any EnvironmentKernel
-    /// `$TZ`, which stands above `/etc/localtime`.
+    /// `$TZ`, which takes precedence over `/etc/localtime`.
     let zoneVariable: String?
-    /// Whose threads and files these are: a forked child has neither the thread nor a right to the events.
+    /// The process that owns the threads and files. A forked child has neither the thread nor a right to the events.
     private let process: Int32
 
     init(_ kernel: any EnvironmentKernel, zone: String?) {
@@ -62,7 +64,7 @@ final class LinuxEnvironment: EnvironmentSource {
             defer { state.hasThread = true }
             return (!state.hasThread, bell)
         }
-        // It is to listen to what it does not know of yet.
+        // The thread must start to poll the new files.
         bell?.ring()
         if starts { startThread() }
         return true
@@ -123,7 +125,8 @@ final class LinuxEnvironment: EnvironmentSource {
         }
     }
 
-    /// What is to be waited for and for how long; `nil` if nobody watches anything any more: then the thread's state is gone already.
+    /// Prepares the files to poll and returns the time to wait. Returns `nil` if there is no watch any more; then the
+    /// thread's state is already removed.
     private func prepare(_ files: UnsafeMutableBufferPointer<pollfd>) -> Duration? {
         let now = now
         return state.withLock { state in
@@ -134,11 +137,11 @@ final class LinuxEnvironment: EnvironmentSource {
                 (state.bell, state.hasThread) = (nil, false)
                 return nil
             }
-            // No thread of the process waits as long as it may live.
+            // Longer than any thread of a process can wait.
             var wait = Duration.seconds(1 << 30)
             var bell = Bell(POLLIN)
             bell.file = state.bell?.file ?? -1
-            // Without an eventfd the flag is looked at now and then, until one can be made.
+            // Without an eventfd the flag is checked periodically, until one can be made.
             if bell.file < 0 {
                 if state.bell?.repair() == true { wait = .zero }
                 bell.file = state.bell?.file ?? -1
@@ -155,7 +158,7 @@ final class LinuxEnvironment: EnvironmentSource {
         }
     }
 
-    /// Takes in what waits and tells of it.
+    /// Reads waiting events and delivers them.
     private func hear(asked: Bool) { telling.withLock { _ in takeInAndTell(asked: asked) } }
 
     private func takeInAndTell(asked: Bool) {
@@ -164,7 +167,7 @@ final class LinuxEnvironment: EnvironmentSource {
             var heard = state.files.collect(at: now)
             heard.merge(state.clock.collect(at: now)) { $0 + $1 }
             heard.merge(state.devices.collect(at: now)) { $0 + $1 }
-            // The zone that the timer was set by may have changed.
+            // The timer was set by the old zone, which may have changed.
             if heard[.timeZone] != nil { state.clock.arm(at: now) }
             for kind in state.files.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }
             for kind in state.clock.repair(at: now, asked: asked) { heard[kind, default: 0] += 1 }

@@ -1,20 +1,21 @@
-/// When the date and the distance from UTC change next, by a function that tells that distance at a second since 1970.
+/// Calculates the next change of the date and of the distance from UTC. Uses a function that returns that distance at a
+/// second since 1970.
 struct LocalTime {
     let offset: (Int64) -> Int
 
-    /// Days since 1970-01-01 there.
+    /// Returns the local date, in days since 1970-01-01.
     func day(at second: Int64) -> Int {
         let local = second + Int64(offset(second))
         return Int(local >= 0 ? local / 86400 : (local - 86399) / 86400)
     }
 
-    /// The first second of another date.
+    /// Returns the first second of another date.
     func midnight(after second: Int64) -> Int64 { first(after: second, by: second + 2 * 86400) { day(at: $0) != day(at: second) } }
 
-    /// The first second of another distance from UTC within 400 days; `nil` if there is none.
+    /// Returns the first second of another distance from UTC within 400 days; `nil` if there is none.
     func shift(after second: Int64) -> Int64? {
         let now = offset(second)
-        // The shortest time between two shifts is that of Morocco's fast, about 30 days.
+        // The shortest time between two shifts is about 30 days, for Ramadan in Morocco.
         for week in 0..<58 where offset(second + Int64(week + 1) * 7 * 86400) != now {
             return first(after: second + Int64(week) * 7 * 86400, by: second + Int64(week + 1) * 7 * 86400) { offset($0) != now }
         }

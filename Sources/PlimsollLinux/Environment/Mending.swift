@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// When what is broken is tried again: after one second, doubling up to a minute, unless it would be refused again.
+/// Retry state of a broken watch: a back-off of one second, doubling up to a minute. Lasting errors are not retried.
 struct Mending {
-    /// Why it is broken; `nil` if it isn't.
+    /// The last error; `nil` if the watch works.
     private(set) var failure: KernelError?
     private var backOff = BackOff()
 
@@ -17,10 +17,10 @@ struct Mending {
         backOff.recovered()
     }
 
-    /// Whether it may be tried now; what would be refused again only when asked to.
+    /// Returns true if a retry is allowed now. Lasting errors are retried only if `asked`.
     func isDue(at now: Duration, asked: Bool) -> Bool { asked || (failure?.isLasting != true && backOff.isOver(at: now)) }
 
-    /// Time until it may be tried; `nil` if there is nothing to be tried.
+    /// Returns the time until the next retry; `nil` if there is nothing to retry.
     func wait(at now: Duration) -> Duration? {
         guard let failure, !failure.isLasting else { return nil }
         return backOff.remaining(at: now) ?? .zero

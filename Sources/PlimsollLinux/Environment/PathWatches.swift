@@ -1,33 +1,34 @@
 import Glibc
 import Plimsoll
 
-/// Watches files by the directories and links on the way to them, so that a file put in place by renaming, by exchanging a link, or by making its
-/// directory later is found (C66).
+/// Watches files through the directories and links on their paths. So a file put in place by renaming, by exchanging a
+/// link, or by making the directory later is found (C66).
 ///
-/// Each directory on the way is told of itself going; those in which a link, the file or something missing is looked up are told of their names as well.
+/// Each directory on the path is watched for removal. Directories in which a link, the file or a missing name is looked
+/// up are also watched for changes of their names.
 struct PathWatches {
     typealias Kind = EnvironmentChange.Kind
 
     /// One watched directory.
     private struct Place {
-        /// Who looks up which name in it.
+        /// The names looked up in the directory, with the kinds that depend on them.
         var names: [String: Set<Kind>] = [:]
-        /// Who comes through it.
+        /// The kinds whose path leads through the directory.
         var through: Set<Kind> = []
     }
 
-    /// As many as the kernel follows (path_resolution(7)).
+    /// The kernel's own limit of links (path_resolution(7)).
     private static let mostLinks = 40
 
     private(set) var bell = Bell(POLLIN)
     private(set) var mending = Mending()
     private var places: [Int32: Place] = [:]
     private var used: [Kind: Set<Int32>] = [:]
-    /// Those to be followed again once the bell may be armed.
+    /// The kinds whose paths must be followed again in the next retry.
     private(set) var broken: Set<Kind> = []
     private var paths: [Kind: [String]] = [:]
     private let kernel: any EnvironmentKernel
-    /// A directory's events for at least one name of the greatest length, and many of usual length.
+    /// Room for at least one event with the longest name, and for many of usual length.
     private static let queue = 16384
 
     init(_ kernel: any EnvironmentKernel) { self.kernel = kernel }
@@ -54,7 +55,7 @@ struct PathWatches {
         (places, used, broken, mending) = ([:], [:], [], Mending())
     }
 
-    /// Arms anew what is broken, once its pause is over; the kinds that must be read again for it.
+    /// Arms broken watches again, once the back-off is over. Returns the kinds that must be read again.
     mutating func repair(at now: Duration, asked: Bool) -> Set<Kind> {
         guard !broken.isEmpty, mending.isDue(at: now, asked: asked) else { return [] }
         let repaired = broken
@@ -63,12 +64,12 @@ struct PathWatches {
         return repaired
     }
 
-    /// Takes in what waits: how many events of which kind.
+    /// Reads waiting events. Returns the number of events of each kind.
     mutating func collect(at now: Duration) -> [Kind: Int] {
         guard bell.file >= 0 else { return [:] }
         var counts: [Kind: Int] = [:], moved: Set<Kind> = []
         let buffer = TextBuffer(capacity: Self.queue)
-        // One who writes without end must not hold the thread.
+        // The bound keeps an endless writer from holding the thread.
         for _ in 0..<64 {
             let count = kernel.receive(bell.file, into: buffer.bytes)
             if count <= 0 {
@@ -84,11 +85,11 @@ struct PathWatches {
         return counts
     }
 
-    // MARK: What happened
+    // MARK: Events
 
     private mutating func hear(_ event: FileEvent, _ counts: inout [Kind: Int], _ moved: inout Set<Kind>) {
         if event.mask & FileEvent.overflow != 0 {
-            // Anything may have happened.
+            // The queue overflowed: anything may have happened.
             for kind in paths.keys {
                 counts[kind, default: 0] += 1
                 moved.insert(kind)
@@ -102,13 +103,13 @@ struct PathWatches {
             if event.movesThings { moved.insert(kind) }
         }
         if event.mask & FileEvent.ignored != 0 {
-            // The kernel has removed it: the directory is gone, or its file system.
+            // The kernel has removed the watch: the directory or the file system is gone.
             places[event.descriptor] = nil
             for kind in place.through { used[kind]?.remove(event.descriptor) }
         }
     }
 
-    /// The file that tells is not ours any more.
+    /// Handles the loss of the inotify descriptor.
     private mutating func lost(_ number: Int, at now: Duration, _ counts: inout [Kind: Int]) {
         if number == Int(EBADF) { bell.file = -1 }
         bell.closed(kernel)
@@ -118,7 +119,7 @@ struct PathWatches {
         for kind in broken { counts[kind, default: 0] += 1 }
     }
 
-    // MARK: The way
+    // MARK: Paths
 
     private mutating func forget(_ kind: Kind) {
         for descriptor in used.removeValue(forKey: kind) ?? [] {
@@ -127,7 +128,7 @@ struct PathWatches {
         }
     }
 
-    /// Lets go of directories that nobody comes through.
+    /// Removes watches of directories that are on no path any more.
     private mutating func sweep() {
         for (descriptor, place) in places where place.through.isEmpty {
             places[descriptor] = nil
@@ -144,7 +145,7 @@ struct PathWatches {
             bell.file = watch
         }
         for path in paths[kind] ?? [] {
-            // What is exchanged while we follow makes the way end early; a few times in a row it is not by chance.
+            // An exchange while the path is followed makes the walk fail. Several failures in a row are not by chance.
             var error: KernelError?
             for _ in 0..<8 {
                 error = walk(path, for: kind)
@@ -159,7 +160,8 @@ struct PathWatches {
         mending.failed(number, at: now)
     }
 
-    /// Watches the way to `path` as it is now. A directory is watched before it is looked into, so that nothing happens in between unseen.
+    /// Watches the present path to `path`. A directory is watched before the search in it, so that no event in between
+    /// is missed.
     private mutating func walk(_ path: String, for kind: Kind) -> KernelError? {
         var rest = path.split(separator: "/").reversed().map { String($0) }
         var directory = "", links = 0
@@ -172,7 +174,7 @@ struct PathWatches {
             let here = "\(directory)/\(name)"
             let found = kernel.details(of: here).kind
             if found == .directory, !rest.isEmpty {
-                // That we may not watch it itself matters only if it is moved away.
+                // A failure to watch this directory matters only if the directory itself is moved away.
                 _ = attach(directory, nil, FileEvent.ofWay, kind)
                 directory = here
                 continue

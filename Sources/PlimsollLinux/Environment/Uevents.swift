@@ -1,15 +1,16 @@
 import Glibc
 import Plimsoll
 
-/// What the kernel says about a device (`lib/kobject_uevent.c`): a heading and variables, each ended by a zero byte.
+/// A kernel message about a device (`lib/kobject_uevent.c`): a heading and variables, each ended by a zero byte.
 struct Uevent: Equatable {
     /// `add`, `remove`, `change`, `move`, `online`, `offline`, `bind`, `unbind`.
     var action: String
-    /// Below `/sys`.
+    /// The device's path below `/sys`.
     var path: String
     var subsystem: String
 
-    /// `nil` for what is not the kernel's, such as udev's own messages, or lacks one of the three.
+    /// Parses a message. Fails for messages that are not from the kernel, such as udev's own, or that lack one of the
+    /// three variables.
     init?(_ bytes: Span<UInt8>) {
         var action: String?, path: String?, subsystem: String?
         var start = 0
@@ -34,7 +35,7 @@ struct Uevent: Equatable {
     }
 }
 
-/// Listens to the kernel's uevents for those subsystems that somebody asked for (C70).
+/// Listens to the kernel's uevents for the watched subsystems (C70).
 struct DeviceWatch {
     typealias Kind = EnvironmentChange.Kind
 
@@ -80,7 +81,7 @@ struct DeviceWatch {
             let count = kernel.receiveUevent(bell.file, into: buffer.bytes)
             if count == -Int(EAGAIN) { break }
             if count == -Int(ENOBUFS) {
-                // Some were lost: anything may have happened.
+                // Some messages were lost: anything may have happened.
                 for kind in kinds { counts[kind, default: 0] += 1 }
             } else if count < 0 {
                 if count == -Int(EBADF) { bell.file = -1 }

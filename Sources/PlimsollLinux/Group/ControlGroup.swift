@@ -1,31 +1,31 @@
-/// A directory of a control group that is ours and can be seen, or why there is none.
+/// The directory of a control group of this process, if visible, or the reason why not.
 package enum GroupPlace: Equatable, Sendable {
-    /// `directory` is the own group's; nothing above `top`, where the hierarchy is mounted, can be seen.
+    /// `directory` is the own group's. `top` is the mount point of the hierarchy; nothing above is visible.
     case directory(String, top: String)
     /// The reason, for an operator.
     case hidden(String)
 
-    /// The directory, if it can be seen.
+    /// The directory, if visible.
     package var path: String? {
         if case .directory(let path, _) = self { path } else { nil }
     }
 }
 
-/// The groups of this process: where its memory is accounted, and where its stall is.
+/// The groups of this process: the one that accounts memory, and the one that measures stall.
 package struct ControlGroup: Equatable, Sendable {
-    /// Which generation of the memory controller rules.
+    /// The generation of the memory controller in use.
     package enum Version: Sendable { case v1, v2 }
 
     /// The generation that has the memory controller.
     package var version: Version
     /// The group of the memory controller.
     package var memory: GroupPlace
-    /// Whether something failed that may succeed next time.
+    /// True if an operation failed that may succeed next time.
     package var isUncertain = false
-    /// The group of the version 2 hierarchy, which keeps stall even where the memory controller is on version 1.
+    /// The group of the version 2 hierarchy, which measures stall even where the memory controller is on version 1.
     package var unified: GroupPlace
 
-    /// Joins what the process is told it belongs to with what it can see. Nothing is taken to lie at a fixed path.
+    /// Combines the process's membership with the visible mounts. No fixed path is assumed.
     package init(_ kernel: any Kernel) {
         let groups = kernel.contents(of: "/proc/self/cgroup")
         let table = kernel.contents(of: "/proc/self/mountinfo")
@@ -49,7 +49,7 @@ package struct ControlGroup: Equatable, Sendable {
         self.isUncertain = isUncertain
     }
 
-    /// The own group in the version 1 hierarchy of `controller`, or why none can be seen.
+    /// Returns the own group in the version 1 hierarchy of `controller`, or the reason why none is visible.
     package static func version1(_ controller: String, _ kernel: any Kernel) -> GroupPlace {
         guard case .success(let groups) = kernel.contents(of: "/proc/self/cgroup"),
             case .success(let table) = kernel.contents(of: "/proc/self/mountinfo")
@@ -60,7 +60,8 @@ package struct ControlGroup: Equatable, Sendable {
             "the version 1 \(controller) controller", kernel, &isUncertain)
     }
 
-    /// The directory of the group at `path` below the first mount that shows it, if it really is ours.
+    /// Returns the directory of the group at `path` below the first mount that shows the group, if the group really is
+    /// ours.
     private static func place(
         of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel, _ isUncertain: inout Bool
     ) -> GroupPlace {
@@ -74,13 +75,13 @@ package struct ControlGroup: Equatable, Sendable {
                 continue
             }
             guard kernel.status(of: directory) == .directory else {
-                // Being in a group that can't be seen where it should be is not how things stay.
+                // A process must be in a visible group, so this state will not last.
                 isUncertain = true
                 reason = "\(directory) is not there"
                 continue
             }
             if isForeign(directory, kernel) {
-                // It may have been moved between two reads of ours.
+                // The process may have been moved between two reads.
                 isUncertain = true
                 reason = "\(directory) does not list this process"
                 continue
@@ -90,7 +91,8 @@ package struct ControlGroup: Equatable, Sendable {
         return .hidden(reason)
     }
 
-    /// Whether `cgroup.procs` can be read and does not list us. It can't be in threaded groups, and then proves nothing (K19).
+    /// Returns true if `cgroup.procs` can be read and does not list this process. In threaded groups the file can't be
+    /// read, and then proves nothing (K19).
     private static func isForeign(_ directory: String, _ kernel: any Kernel) -> Bool {
         guard case .success(let text) = kernel.contents(of: directory + "/cgroup.procs") else { return false }
         let own = Array(String(kernel.processID).utf8)
@@ -99,7 +101,8 @@ package struct ControlGroup: Equatable, Sendable {
 }
 
 extension MountTable.Mount {
-    /// Where the group at `path` is seen in this mount. Paths are compared by their components: `/ab` is not below `/a`.
+    /// Returns the place of the group at `path` in this mount. Paths are compared by their components: `/ab` is not
+    /// below `/a`.
     func place(of path: String) -> GroupPlace {
         let wanted = path.split(separator: "/")
         let shown = root.split(separator: "/")
@@ -112,7 +115,7 @@ extension MountTable.Mount {
 }
 
 extension Result {
-    /// The error, if it is one.
+    /// The error, if the result is one.
     var failure: Failure? {
         if case .failure(let error) = self { error } else { nil }
     }

@@ -1,15 +1,16 @@
 import Plimsoll
 
-/// All groups from ours up to the top of what can be seen. Each may have a limit, and usage counts where the limit sits: neighbours share it (T16, K18).
+/// All groups from ours up to the highest visible one. Each may have a limit. Usage is counted at the level of the
+/// limit: sibling groups share it (T16, K18).
 ///
-/// A linked list: going through it at each look costs no allocation in any build.
+/// A linked list: traversing it at each reading allocates nothing in any build.
 final class LimitChain {
-    /// The own group, or the first above it with the memory controller on; `nil` if none can be seen.
+    /// The own group, or the first above with the memory controller on; `nil` if none is visible.
     let first: LimitLevel?
-    /// Whether a level could not be opened though it may be there.
+    /// True if a level could not be opened that may exist.
     let isUncertain: Bool
 
-    /// The levels of `group` whose memory controller is on; none of them need have a limit.
+    /// Opens the levels of `group` whose memory controller is on. A level need not have a limit.
     init(_ group: ControlGroup, _ kernel: any Kernel, _ buffer: TextBuffer) {
         guard case .directory(let own, let top) = group.memory else {
             first = nil
@@ -21,7 +22,7 @@ final class LimitChain {
         var directory = own
         while true {
             let level = LimitLevel(directory, group.version, kernel, buffer)
-            // The top of the hierarchy itself has no limits; a group below one with the controller on may have it off.
+            // The top of the hierarchy itself has no limits. A group below one with the controller on may have it off.
             if level.maximumFile.open() {
                 first = first ?? level
                 last?.parent = level
@@ -37,13 +38,14 @@ final class LimitChain {
         self.isUncertain = isUncertain
     }
 
-    /// Version 1 before Linux 5.11 could leave a parent's limit out of account.
+    /// Returns true if a parent's limit is ignored, which version 1 before Linux 5.11 could do.
     private static func isNotHierarchical(_ directory: String, _ kernel: any Kernel) -> Bool {
         guard case .success(let text) = kernel.contents(of: directory + "/memory.use_hierarchy") else { return false }
         return text.first == UInt8(ascii: "0")
     }
 
-    /// Reads all limits again; what exceeds `total`, the machine's memory, is none. False if a group is gone.
+    /// Reads all limits again. A limit above `total`, the machine's memory, counts as none. Returns false if a group is
+    /// gone.
     func readLimits(total: Int) -> Bool {
         var allRead = true
         var next = first
@@ -65,7 +67,7 @@ final class LimitChain {
         return best
     }
 
-    /// Why a limit could not be read; `nil` if all were.
+    /// The reason that a limit could not be read; `nil` if all were read.
     var failure: String? {
         var next = first
         while let level = next {

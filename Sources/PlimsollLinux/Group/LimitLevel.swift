@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// One group on the way from ours to the top of what can be seen, with its limits and, where it has one, what is charged to it.
+/// One group on the way from ours to the highest visible one, with limits and charged memory, where present.
 final class LimitLevel {
     /// The next level up that has the memory controller.
     var parent: LimitLevel?
@@ -16,12 +16,13 @@ final class LimitLevel {
     private(set) var maximum = KernelText.unlimited
     private(set) var high = KernelText.unlimited
 
-    /// The last `memory.stat`, and when it was read.
+    /// The last `memory.stat`, and the time of that reading.
     private(set) var stat = MemoryStat()
     private var statReadAt: Duration?
     private var statUsage = 0
     private var slab = SlabReclaim()
-    /// Usage has come so near the limit that what is reclaimable decides, and is not yet well away again.
+    /// True from when usage comes so near the limit that reclaimable memory matters, until usage is well below again
+    /// (hysteresis).
     private var isClose = false
 
     init(_ directory: String, _ version: ControlGroup.Version, _ kernel: any Kernel, _ buffer: TextBuffer) {
@@ -38,31 +39,32 @@ final class LimitLevel {
     var limit: Int { min(maximum, high) }
     var isFinite: Bool { limit != KernelText.unlimited }
     var boundary: PressureReading.Boundary { high < maximum ? .high : .maximum }
-    /// The file that the tighter limit is in.
+    /// The file of the tighter limit.
     var limitFile: KernelFile { high < maximum ? highFile ?? maximumFile : maximumFile }
 
-    /// Whether `memory.high` leaves a braking distance below the limit that kills: then crossing it is slow, and reported at once.
+    /// True if `memory.high` leaves room for throttling below the hard limit. Then crossing `memory.high` is slow, and
+    /// reported at once.
     var hasBrake: Bool {
         high < maximum && (maximum == KernelText.unlimited || maximum - high >= min(maximum / 10, 32 << 20))
     }
 
-    /// Reads the limits again. False if the group can't be read: it was removed.
+    /// Reads the limits again. Returns false if the group can't be read: it was removed.
     func readLimits(total: Int) -> Bool {
         guard let maximum = maximumFile.read(KernelText.limit) else { return false }
         self.maximum = maximum > total ? KernelText.unlimited : maximum
-        // A kernel from before memory.high, or a file masked away, has no such limit to obey.
+        // A kernel from before memory.high, or a masked file, has no such limit.
         let high = highFile?.read(KernelText.limit) ?? KernelText.unlimited
         self.high = high > total ? KernelText.unlimited : high
         return true
     }
 
-    /// Bytes charged here and below, page cache included; `nil` if it can't be read.
+    /// Returns the bytes charged here and below, page cache included; `nil` if they can't be read.
     func usage() -> Int? { usageFile.read(KernelText.bytes) }
 
-    /// Bytes that can still be charged when `usage` are.
+    /// Returns the bytes that can still be charged at `usage`.
     ///
-    /// `memory.stat` costs ten times `memory.current`, so it is read only where its numbers could have changed a decision; between, the last ones
-    /// stand, and available never jumps by switching from one estimate to another.
+    /// `memory.stat` costs ten times `memory.current`, so it is read only where the numbers could change a decision. In
+    /// between the last numbers are used. So available memory never jumps by switching between estimates.
     func available(usage: Int, growthFloor: Int, at now: Duration) -> Int {
         let free = max(-KernelText.unlimited / 2, limit - usage)
         if free < growthFloor { isClose = true } else if free > growthFloor + growthFloor / 4 { isClose = false }
@@ -75,8 +77,8 @@ final class LimitLevel {
         return min(limit, max(0, free + min(usage, stat.cleanFile + slab.reclaimable(of: stat.slabReclaimable))))
     }
 
-    /// Far from the limit once a second will do. Close to it what cannot be reclaimed grows in one of two ways: usage grows with it, or usage
-    /// stands at the limit and page cache gives way to it.
+    /// Far from the limit one reading a second is enough. Close to the limit, memory that cannot be reclaimed grows in
+    /// one of two ways. Either usage grows too, or usage stays at the limit and page cache shrinks.
     private func isStatOutdated(usage: Int, free: Int, at now: Duration) -> Bool {
         guard isClose else { return statReadAt.isDue(after: .seconds(1), at: now) }
         let step = limit / 512
@@ -85,7 +87,7 @@ final class LimitLevel {
 }
 
 extension Duration? {
-    /// Whether what was last done then is to be done again. A clock that went backwards makes everything due.
+    /// Returns true if the work last done at this time is due again. A clock that went backwards makes all work due.
     func isDue(after interval: Duration, at now: Duration) -> Bool {
         guard let self else { return true }
         return now - self >= interval || now < self

@@ -9,7 +9,8 @@ final class Machine {
 
     init(_ kernel: any Kernel, _ buffer: TextBuffer) { file = KernelFile("/proc/meminfo", kernel, buffer) }
 
-    /// The numbers, read again as soon as what was free could be half gone at 10 GB/s, but at least once a second.
+    /// Returns the numbers. Reads them again as soon as half the available memory could be used at 10 GB/s, and at
+    /// least once a second.
     func memory(at now: Duration) -> MachineMemory? {
         let pause = Duration.nanoseconds(Int64(min(1e9, Double(memory?.available ?? 0) / 20)))
         guard readAt.isDue(after: pause, at: now) else { return memory }

@@ -1,11 +1,12 @@
-/// Which groups this process is in, as `/proc/self/cgroup` tells it: paths below the root of its cgroup namespace.
+/// The groups of this process, from `/proc/self/cgroup`: paths below the root of the process's cgroup namespace.
 package struct Membership: Equatable, Sendable {
     /// The path in the version 2 hierarchy; `nil` without one.
     package var unified: String?
-    /// The path in the version 1 hierarchy that has the memory controller, or another one asked for; `nil` without one.
+    /// The path in the version 1 hierarchy that has the memory controller, or another requested one; `nil` without one.
     package var memory: String?
 
-    /// Lines are `ID:CONTROLLERS:PATH`; a path may hold colons, and says so if its group was removed. Lines not understood are passed over.
+    /// Parses lines of the form `ID:CONTROLLERS:PATH`. A path may hold colons, and has a suffix if the group was
+    /// removed. Lines not understood are skipped.
     package init(_ text: [UInt8], controller: String = "memory") {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)

@@ -1,17 +1,18 @@
 import Glibc
 
-/// The brake: `memory.high` set below the own limit, so that running into it takes minutes instead of 50 ms. Only if asked for, and only on the own group.
+/// memory.high throttling: sets `memory.high` below the own limit, so that running into the limit takes minutes instead
+/// of 50 ms. Used only on request, and only on the own group.
 ///
-/// What stood there before is put back at the end, if what stands there is still ours.
+/// The earlier value is restored at the end, if the present value is still ours.
 final class MemoryHigh {
     private let kernel: any Kernel
     private let file: KernelFile
     private let path: String
-    /// The limit before ours, and ours; `nil` while it is not set.
+    /// The value before ours, and ours; `nil` while ours is not set.
     private(set) var held: (earlier: Int, ours: Int)?
-    /// Why it is not set.
+    /// The reason that the value is not set.
     private(set) var failure: String?
-    /// Somebody else has changed it since: it is theirs for good.
+    /// True if another process has changed the value since. Then the library never sets a value again.
     private var isYielded = false
 
     init(_ directory: String, _ kernel: any Kernel, _ buffer: TextBuffer) {
@@ -22,14 +23,16 @@ final class MemoryHigh {
 
     deinit { release() }
 
-    /// A tenth below `maximum`, or 32 MiB if that is more: what was measured to hold the fastest allocator. Whole pages; `nil` if nothing would be left.
+    /// Returns the target: a tenth below `maximum`, or 32 MiB if that is more, as measured to hold the fastest
+    /// allocator. Whole pages; `nil` if nothing would be left.
     static func target(below maximum: Int) -> Int? {
         let target = maximum - max(maximum / 10, 32 << 20)
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))
         return target >= 32 << 20 ? target / page * page : nil
     }
 
-    /// Sets or moves the brake for a limit of `maximum` bytes, of which `usage` are taken. True if it wrote.
+    /// Sets or moves `memory.high` for a limit of `maximum` bytes, of which `usage` are in use. Returns true after a
+    /// write.
     func apply(below maximum: Int, usage: Int) -> Bool {
         if isYielded { return false }
         guard let target = Self.target(below: maximum) else {
@@ -65,7 +68,7 @@ final class MemoryHigh {
         return true
     }
 
-    /// Puts back what stood there, if what stands there is ours.
+    /// Restores the earlier value, if the present value is ours.
     func release() {
         guard let held, file.read(KernelText.limit) == held.ours else { return }
         _ = write(held.earlier)

@@ -1,8 +1,8 @@
-/// Where the cgroup hierarchies are mounted, as `/proc/self/mountinfo` tells it.
+/// The mounts of the cgroup hierarchies, from `/proc/self/mountinfo`.
 package struct MountTable: Equatable, Sendable {
     /// One mount of a hierarchy.
     package struct Mount: Equatable, Sendable {
-        /// The group that is seen at `point`, as a path from the root of our cgroup namespace: `/..` is above it.
+        /// The group visible at `point`, as a path from the root of our cgroup namespace: `/..` is above.
         package var root: String
         /// The directory in our file system.
         package var point: String
@@ -10,10 +10,11 @@ package struct MountTable: Equatable, Sendable {
 
     /// Mounts of the version 2 hierarchy, latest first.
     package private(set) var unified: [Mount] = []
-    /// Mounts of the version 1 hierarchy with the memory controller, or another one asked for, latest first.
+    /// Mounts of the version 1 hierarchy with the memory controller, or another requested one, latest first.
     package private(set) var memory: [Mount] = []
 
-    /// Lines are `ID PARENT DEVICE ROOT POINT OPTIONS [TAG...] - TYPE SOURCE OPTIONS`; there may be any number of tags. Lines not understood are passed over.
+    /// Parses lines of the form `ID PARENT DEVICE ROOT POINT OPTIONS [TAG...] - TYPE SOURCE OPTIONS`, with any number
+    /// of tags. Lines not understood are skipped.
     package init(_ text: [UInt8], controller: String = "memory") {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: KernelText.space)

@@ -1,10 +1,10 @@
 import CPlimsollLinux
 package import Glibc
 
-/// The kernel this process runs on. With a `root`, its files are looked for below that directory: a fixture tree.
+/// The kernel this process runs on. With a `root`, files are looked up below that directory: a fixture tree.
 package struct HostKernel: Kernel {
     private let root: String
-    /// What stands before every path.
+    /// Prefix of every path.
     var prefix: String { root }
 
     package init(root: String = "") { self.root = root }
@@ -34,10 +34,10 @@ package struct HostKernel: Kernel {
     }
 
     package func drain(_ file: Int32) -> Int {
-        // More than a kilobyte would come from the heap.
+        // More than a kilobyte would be allocated on the heap.
         withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 8) { scratch in
             var total = 0
-            // A sender faster than this is read on at the next turn; it must not hold the thread.
+            // A faster sender is read further on the next turn, so that the thread is not held.
             for _ in 0..<16 {
                 let count = Glibc.read(file, scratch.baseAddress, scratch.count)
                 if count < 0, errno == EINTR { continue }
@@ -52,7 +52,7 @@ package struct HostKernel: Kernel {
 
     package func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int {
         while true {
-            // A socket whose other side is gone must not end the process by a signal.
+            // Writing to a socket whose other side is gone must not raise SIGPIPE.
             var count = send(file, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
             if count < 0, errno == ENOTSOCK { count = Glibc.write(file, bytes.baseAddress, bytes.count) }
             if count >= 0 { return count }

@@ -1,60 +1,62 @@
 package import Glibc
 
-/// The system calls that this target makes, below every parser, so that tests script the kernel's text and fail any call.
+/// The system calls that this target makes, below every parser. Tests script the kernel's text and let any call fail.
 ///
 /// Results are the kernel's own: a negative number is an errno, negated. May be called from any thread.
 package protocol Kernel: Sendable {
-    /// Opens `path`, closed on exec and never blocking; the file's number.
+    /// Opens `path` with close-on-exec and non-blocking; returns the descriptor.
     func open(_ path: String, _ access: FileAccess) -> Int32
 
     /// Closes a file, eventfd, socket or watch.
     func close(_ file: Int32)
 
-    /// Reads from `offset` on; the number of bytes, zero at the end.
+    /// Reads from `offset` on; returns the number of bytes, zero at the end.
     func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int
 
-    /// Takes what is queued in an eventfd, FIFO, socket or watch; the number of bytes, zero if the other side has closed, `-EAGAIN` for nothing.
+    /// Empties the queue of an eventfd, FIFO, socket or watch. Returns the number of bytes, zero if the other side has
+    /// closed, `-EAGAIN` for nothing.
     func drain(_ file: Int32) -> Int
 
-    /// Writes all of `bytes` in one call; the number of bytes taken.
+    /// Writes all of `bytes` in one call; returns the number of bytes taken.
     func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int
 
-    /// What lies at `path`.
+    /// Returns the type of the file at `path`.
     func status(of path: String) -> FileStatus
 
-    /// A stream socket connected to the UNIX socket at `path`.
+    /// Returns a stream socket connected to the UNIX socket at `path`.
     func connect(_ path: String) -> Int32
 
-    /// An eventfd at zero.
+    /// Makes an eventfd at zero.
     func makeEvent() -> Int32
 
-    /// A file that is ready when somebody has written to one of the paths it watches.
+    /// Makes a watch: a file that is ready after a write to one of the watched paths.
     func makeWatch() -> Int32
 
-    /// Adds `path` to what `watch` watches; zero, or a negative errno.
+    /// Adds `path` to the paths of `watch`; returns zero, or a negative errno.
     func watchWrites(to path: String, _ watch: Int32) -> Int32
 
-    /// Blocks until one of `files` is ready or the time has passed; how many are ready. A signal ends it early with zero.
+    /// Blocks until one of `files` is ready or the time has passed; returns the number of ready files. A signal ends
+    /// the wait early with zero.
     func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int
 
-    /// This process, as its own process namespace numbers it.
+    /// The process ID in the process's own PID namespace.
     var processID: Int32 { get }
 }
 
-/// What a file is opened for.
+/// The access with which a file is opened.
 package enum FileAccess: Sendable { case reading, writing, both }
 
-/// What lies at a path.
+/// The type of the file at a path.
 package enum FileStatus: Sendable, Equatable {
     case regular(FileSystem)
     case directory
     case fifo
     case socket
-    /// A device or another kind that nothing can be watched on.
+    /// A device or another kind that can't be watched.
     case other
-    /// Nothing to be reached, for this errno.
+    /// The file can't be reached, for this errno.
     case failed(Int32)
 
-    /// The file systems told apart.
+    /// The file systems distinguished.
     package enum FileSystem: Sendable { case cgroup2, proc, other }
 }

@@ -1,25 +1,25 @@
 import Glibc
 
-/// Memory that the kernel's text is read into. One a thread, made once.
+/// The buffer for the kernel's text. One a thread, made once.
 final class TextBuffer {
     let bytes: UnsafeMutableBufferPointer<UInt8>
 
-    /// The largest text read at each turn is `memory.stat`, about 2 KiB.
+    /// Creates a buffer. The largest text read at each turn is `memory.stat`, about 2 KiB.
     init(capacity: Int = 8192) { bytes = .allocate(capacity: capacity) }
     deinit { bytes.deallocate() }
 }
 
-/// A control file kept open and read from its start each time, which costs a fifth of opening it anew.
+/// A control file kept open and read from the start each time, which costs a fifth of reopening.
 final class KernelFile {
     let path: String
     private(set) var file: Int32 = -1
-    /// Why the last read failed; `nil` if it did not.
+    /// The error of the last read; `nil` on success.
     private(set) var failure: KernelError?
 
     private let kernel: any Kernel
     private let buffer: TextBuffer
 
-    /// A file that is opened at the first read.
+    /// Creates a file that is opened at the first read.
     init(_ path: String, _ kernel: any Kernel, _ buffer: TextBuffer) {
         self.path = path
         self.kernel = kernel
@@ -33,10 +33,10 @@ final class KernelFile {
         file = -1
     }
 
-    /// Leaves the file alone without closing it: its number belongs to somebody else now.
+    /// Forgets the descriptor without a close: the number belongs to another file now.
     func forget() { file = -1 }
 
-    /// Whether it is open, or opens now.
+    /// Opens the file if needed. Returns true on success.
     func open() -> Bool {
         if file >= 0 { return true }
         file = kernel.open(path, .reading)
@@ -44,9 +44,11 @@ final class KernelFile {
         return file >= 0
     }
 
-    /// What `parse` makes of the text; `nil`, with `failure` set, if it can't be read or `parse` refuses it.
+    /// Reads the text and returns the result of `parse`. Returns `nil`, with `failure` set, if the file can't be read
+    /// or `parse` fails.
     ///
-    /// A failed read is tried once more on the file opened anew: the group of that name may have been removed (`ENODEV`) and made again.
+    /// A failed read is retried once after reopening. The group of that name may have been removed (`ENODEV`) and made
+    /// again.
     func read<Value>(_ parse: (Span<UInt8>) -> Value?) -> Value? {
         for _ in 0..<2 {
             guard open() else { return nil }
@@ -64,7 +66,8 @@ final class KernelFile {
         return nil
     }
 
-    /// A full buffer may have cut a number in two: its last line does not count.
+    /// Returns the length of the complete lines. A full buffer may have cut a number in two, so the last line does not
+    /// count.
     private func wholeLines(_ count: Int) -> Int {
         guard count >= buffer.bytes.count else { return count }
         var end = count
@@ -74,7 +77,7 @@ final class KernelFile {
 }
 
 extension Kernel {
-    /// All of a file whose length isn't known, at most 16 MiB: `mountinfo`, `cgroup.procs`.
+    /// Reads all of a file of unknown length, at most 16 MiB: `mountinfo`, `cgroup.procs`.
     func contents(of path: String) -> Result<[UInt8], KernelError> {
         let file = open(path, .reading)
         guard file >= 0 else { return .failure(KernelError(number: -file)) }
@@ -90,7 +93,7 @@ extension Kernel {
         return .success(all)
     }
 
-    /// Opens `path`, writes `bytes` in one call and closes it; `nil` if they were taken.
+    /// Opens `path`, writes `bytes` in one call and closes the file. Returns the error, `nil` on success.
     func write(_ bytes: [UInt8], to path: String) -> KernelError? {
         let file = open(path, .writing)
         guard file >= 0 else { return KernelError(number: -file) }

@@ -1,9 +1,11 @@
-/// Reading of the kernel's text on raw bytes: total (no text traps), strict on what is needed, deaf to what is new.
+/// Parsers of the kernel's text on raw bytes. No text traps; required parts are checked strictly, unknown parts are
+/// ignored.
 enum KernelText {
     static let newline = UInt8(ascii: "\n")
     static let space = UInt8(ascii: " ")
 
-    /// The digits at `position`, which moves past them; saturates at the largest number. `nil` if there are none.
+    /// Parses the digits at `position`, which moves past them; saturates at the largest number. Returns `nil` if there
+    /// are none.
     @inline(__always)
     static func number(in text: Span<UInt8>, at position: inout Int) -> UInt64? {
         let start = position
@@ -19,7 +21,7 @@ enum KernelText {
         return position > start ? value : nil
     }
 
-    /// Whether `key` stands at `range`, and nothing else does.
+    /// Returns true if the text at `range` equals `key`.
     @inline(__always)
     static func matches(_ text: Span<UInt8>, _ range: Range<Int>, _ key: StaticString) -> Bool {
         guard range.count == key.utf8CodeUnitCount else { return false }
@@ -28,7 +30,8 @@ enum KernelText {
         return true
     }
 
-    /// Calls `body` with each line of the form `key number`, `key: number` or `key: number kB` (scaled to bytes); other lines are passed over.
+    /// Calls `body` with each line of the form `key number`, `key: number` or `key: number kB` (scaled to bytes); skips
+    /// other lines.
     @inline(__always)
     static func forEachPair(in text: Span<UInt8>, _ body: (Range<Int>, Int) -> Void) {
         var position = 0
@@ -46,7 +49,7 @@ enum KernelText {
         }
     }
 
-    /// 1 at the end of a line, 1024 before ` kB`, `nil` for anything else.
+    /// Returns 1 at the end of a line, 1024 before ` kB`, `nil` for anything else.
     @inline(__always)
     private static func unit(in text: Span<UInt8>, at position: Int) -> UInt64? {
         if position >= text.count || text[position] == newline { return 1 }
@@ -54,17 +57,18 @@ enum KernelText {
         return position + 3 == text.count || text[position + 3] == newline ? 1024 : nil
     }
 
-    /// The single number of a file such as `memory.current`, in bytes; `nil` for anything else.
+    /// Parses the single number of a file such as `memory.current`, in bytes; returns `nil` for anything else.
     static func bytes(_ text: Span<UInt8>) -> Int? {
         var position = 0
         guard let value = number(in: text, at: &position), isEnd(text, position) else { return nil }
         return Int(clamping: value)
     }
 
-    /// What stands for no limit where a number is needed.
+    /// The number that represents no limit.
     static let unlimited = Int.max
 
-    /// The limit in `memory.max`, `memory.high` or `memory.limit_in_bytes`; `unlimited` for `max` and for version 1's 0x7ffffffffffff000.
+    /// Parses the limit in `memory.max`, `memory.high` or `memory.limit_in_bytes`. Returns `unlimited` for `max` and
+    /// for version 1's 0x7ffffffffffff000.
     static func limit(_ text: Span<UInt8>) -> Int? {
         if text.count >= 3, matches(text, 0..<3, "max"), isEnd(text, 3) { return unlimited }
         guard let value = bytes(text) else { return nil }

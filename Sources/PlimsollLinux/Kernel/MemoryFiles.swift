@@ -1,30 +1,34 @@
 package import Plimsoll
 
-/// What `memory.stat` says of a group and all below it, in bytes.
+/// The values of `memory.stat` for a group and all below, in bytes.
 package struct MemoryStat: Equatable, Sendable {
     var inactiveFile = 0
     var activeFile = 0
     var dirty = 0
     var writeback = 0
     var slabReclaimable = 0
-    /// Pages given up with `MADV_FREE` that the kernel has taken since the group was made; only ever grows. `nil` where it isn't counted (version 1).
+    /// Number of `MADV_FREE` pages that the kernel has reclaimed since the group was made; only grows. `nil` where they
+    /// are not counted (version 1).
     var lazyFreedPages: Int?
 
-    /// Bytes that reclaim can have without writing anything: all on the file lists but what is dirty, and half of the slab that calls itself reclaimable.
-    /// Half stands for a slab of which nothing is known; `SlabReclaim` learns better.
+    /// Bytes that can be reclaimed without writing: the file lists except dirty pages, and half of the reclaimable
+    /// slab. Half is the estimate for a slab of which nothing is known; `SlabReclaim` learns better.
     ///
-    /// The file lists are what reclaim itself walks, and what `MemAvailable` is made of. Clean page cache stands on them whether
-    /// read once or often; pages given up with `MADV_FREE` stand on them, though counted as `anon`; tmpfs and locked pages do not, though counted as `file`.
-    /// Where nothing is locked the sum is `file - shmem` plus lazily freed pages. Half of the slab, because objects in use hold their pages.
+    /// Reclaim itself walks the file lists, and `MemAvailable` is computed from them. Clean page cache is on these
+    /// lists whether read once or often. `MADV_FREE` pages are on them, though counted as `anon`. tmpfs and locked
+    /// pages are not, though counted as `file`. Where nothing is locked the sum is `file - shmem` plus lazily freed
+    /// pages. Only half of the slab counts, because objects in use hold their pages.
     package var reclaimable: Int { cleanFile + slabReclaimable / 2 }
 
-    /// Bytes on the file lists that reclaim can have without writing.
+    /// Bytes on the file lists that can be reclaimed without writing.
     var cleanFile: Int { max(0, inactiveFile + activeFile - dirty - writeback) }
 
-    /// What of the inactive file list can be had without writing: page cache not used lately, and lazily freed pages.
+    /// Bytes of the inactive file list that can be reclaimed without writing: page cache not used lately, and lazily
+    /// freed pages.
     var idleFile: Int { min(inactiveFile, cleanFile) }
 
-    /// A version 2 text, or with `isVersion1` the `total_` lines of a version 1 text. `nil` without the two file lists.
+    /// Parses a version 2 text, or with `isVersion1` the `total_` lines of a version 1 text. Returns `nil` without the
+    /// two file lists.
     package init?(_ text: Span<UInt8>, isVersion1: Bool) {
         var inactive: Int?
         var active: Int?
@@ -48,28 +52,28 @@ package struct MemoryStat: Equatable, Sendable {
             }
         }
         guard let inactive, let active else { return nil }
-        // No machine has an exabyte; sums of smaller numbers can't overflow.
+        // No machine has an exabyte, and sums of smaller numbers can't overflow.
         func plausible(_ value: Int) -> Int { min(value, 1 << 60) }
         self.inactiveFile = plausible(inactive)
         self.activeFile = plausible(active)
         self.dirty = plausible(dirty)
         self.writeback = plausible(writeback)
         self.slabReclaimable = plausible(slab)
-        // Pages here: no more of them than would make an exabyte.
+        // These are pages: at most as many as make an exabyte.
         lazyFreedPages = lazyFreed.map { min($0, 1 << 48) }
     }
 
-    /// Nothing known, so nothing counts as reclaimable.
+    /// Creates unknown values, so that no bytes count as reclaimable.
     init() {}
 }
 
-/// What `/proc/meminfo` says, in bytes.
+/// The values of `/proc/meminfo`, in bytes.
 package struct MachineMemory: Equatable, Sendable {
     /// `MemTotal`.
     package var total: Int
     /// `MemAvailable`, or `MemFree` where the kernel has no such line.
     package var available: Int
-    /// `MemFree`: free without taking anything from anybody. All that is available where the kernel has no such line.
+    /// `MemFree`: memory that is free without any reclaim. Equals `available` where the kernel has no such line.
     package var free: Int
     /// `Inactive(file)`: page cache not used lately, and lazily freed pages.
     package var inactiveFile: Int
@@ -91,9 +95,9 @@ package struct MachineMemory: Equatable, Sendable {
     }
 }
 
-/// Resident pages in `/proc/self/statm`.
+/// Parser of resident pages in `/proc/self/statm`.
 package enum ProcessMemory {
-    /// The second number of the line; `nil` without one.
+    /// Returns the second number of the line; `nil` without one.
     package static func residentPages(_ text: Span<UInt8>) -> Int? {
         var position = 0
         guard KernelText.number(in: text, at: &position) != nil, position < text.count, text[position] == KernelText.space else { return nil }
@@ -103,7 +107,7 @@ package enum ProcessMemory {
 }
 
 extension PressureReading.EventCounts {
-    /// The text of `memory.events`. `nil` without `max` and `oom_kill`, which every version of it has.
+    /// Parses `memory.events`. Returns `nil` without `max` and `oom_kill`, which every version of the file has.
     package init?(_ text: Span<UInt8>) {
         var (high, max, oom, oomKill): (Int, Int?, Int, Int?) = (0, nil, 0, nil)
         KernelText.forEachPair(in: text) { key, value in
@@ -116,7 +120,7 @@ extension PressureReading.EventCounts {
         self.init(high: high, max: max, oom: oom, oomKill: oomKill)
     }
 
-    /// The `oom_kill` line of version 1's `memory.oom_control`; kernels before 4.13 have none.
+    /// Returns the `oom_kill` line of version 1's `memory.oom_control`; kernels before 4.13 have none.
     static func oomKills(_ text: Span<UInt8>) -> Int? {
         var kills: Int?
         KernelText.forEachPair(in: text) { key, value in
@@ -127,7 +131,8 @@ extension PressureReading.EventCounts {
 }
 
 extension PressureReading.StallTotals {
-    /// The text of `memory.pressure`. `nil` without a `some` line that has a total; its averages lag two seconds and are passed over.
+    /// Parses `memory.pressure`. Returns `nil` without a `some` line that has a total. The averages lag two seconds and
+    /// are ignored.
     package init?(_ text: Span<UInt8>) {
         var (some, full): (UInt64?, UInt64?) = (nil, nil)
         var position = 0
@@ -145,7 +150,7 @@ extension PressureReading.StallTotals {
         self.init(some: Self.duration(some), full: Self.duration(full ?? 0))
     }
 
-    /// The number behind ` total=`, to the end of its word.
+    /// Returns the number after ` total=`, to the end of the word.
     private static func total(_ text: Span<UInt8>, _ line: Range<Int>) -> UInt64? {
         var start = line.lowerBound
         while start + 7 < line.upperBound {

@@ -1,39 +1,42 @@
 import Glibc
 
-/// The share of a group's reclaimable slab that reclaim can free, learnt from what reclaim brings.
+/// The share of a group's reclaimable slab that reclaim can free, learnt from the results of reclaim.
 ///
-/// `slab_reclaimable` counts the pages of dentries, inodes and other objects with a shrinker. Objects in use hold their pages: all of the slab may be
-/// free for the taking, or next to nothing. The kernel keeps no count of the difference for a group, so the share begins at a half and moves with two
-/// observations at the limit:
+/// `slab_reclaimable` counts the pages of dentries, inodes and other objects with a shrinker. Objects in use hold their
+/// pages: all of the slab may be reclaimable, or next to nothing. The kernel keeps no count of the difference for a
+/// group. So the share begins at a half and moves with two observations at the limit:
 ///
-/// - One reclaim pass frees 15 to 20 % of a slab that nothing holds (Linux 6.1, ten million negative dentries: 69 falls between two readings 250 ms
-///   apart, median 9 %, largest 42 %), and as much less as objects are held. A fall between two readings of which the first stood at the limit
-///   therefore raises the share, half-way to six times the part of the slab that went.
-/// - Where memory that is neither page cache nor slab grows at the limit, reclaim takes it from page cache and slab in proportion to their sizes
-///   (`shrink_slab` in mm/shrinker.c scans as large a part of each). Slab that gave less than half of its part is held, and the share falls.
+/// - One reclaim pass frees 15 to 20 % of a slab without objects in use, and less in proportion to objects held.
+///   Measured on Linux 6.1 with ten million negative dentries: 69 falls between two readings 250 ms apart, median 9 %,
+///   largest 42 %. So a fall between two readings, of which the first was at the limit, raises the share. The share
+///   moves half-way to six times the freed part of the slab.
+/// - Memory that is neither page cache nor slab may grow at the limit. Reclaim then takes from page cache and slab in
+///   proportion to their sizes (`shrink_slab` in mm/shrinker.c scans as large a part of each). A slab that gave less
+///   than half of the due part is held, and the share falls.
 struct SlabReclaim: Sendable {
     /// The share of a slab that nothing is known about.
     static let prior = 0.5
-    /// Below the limit by less than this share of the limit, a group counts as standing at the limit.
+    /// A group counts as at the limit if usage is below the limit by less than this share of the limit.
     private static let closeness = 1.0 / 32
-    /// The largest part of a wholly reclaimable slab that a usual pass frees is a sixth.
+    /// A usual pass frees at most a sixth of a wholly reclaimable slab.
     private static let partsOfPass = 6.0
-    /// Growth that took this part of the page cache, or as much as this part of the slab, is judged.
+    /// Growth is judged once growth has taken this part of the page cache, or as much as this part of the slab.
     private static let stride = (file: 0.2, slab: 1.0 / 64)
-    /// A part of the slab that should have gone and did not lowers the share by e to the power of this many times the part.
+    /// Slab that should have been freed and was not lowers the share. The factor of the fall is e to the power of this
+    /// many times that part of the slab.
     private static let fade = 8.0
-    /// Less page cache than this share of the limit says nothing: reclaim comes to its end there before it comes to slab.
+    /// With less page cache than this share of the limit nothing is learnt: reclaim ends there before the slab.
     private static let leastFile = 1.0 / 512
 
     /// The share, in `0...1`.
     private(set) var share = prior
-    /// The largest slab that the share was learnt on. Bytes beyond are unknown again and count with the prior share.
+    /// The largest slab on which the share was learnt. Bytes beyond are unknown again and count with the prior share.
     private var learntOn = 0
     private var previous: (slab: Int, isAtLimit: Bool)?
-    /// The growth under judgement: the group's numbers when the growth began, and the least slab since.
+    /// The growth being judged: the group's numbers when the growth began, and the least slab since.
     private var growth: (taken: Int, slab: Int, file: Int, least: Int)?
 
-    /// Bytes of a slab that reclaim can free.
+    /// Returns the bytes of a slab that reclaim can free.
     func reclaimable(of slab: Int) -> Int {
         let known = min(slab, learntOn)
         return Int(Double(known) * share + Double(slab - known) * Self.prior)
@@ -73,7 +76,8 @@ struct SlabReclaim: Sendable {
         share *= exp(-Self.fade * (due - fell))
     }
 
-    /// Weighs what is known of less slab than `size` with the prior for the rest, so that raising `learntOn` changes no estimate.
+    /// Averages the share learnt on less slab than `size` with the prior for the rest, so that raising `learntOn`
+    /// changes no estimate.
     private mutating func keep(learntOn size: Int) {
         guard size > learntOn else { return }
         share = Double(reclaimable(of: size)) / Double(size)

@@ -1,4 +1,4 @@
-/// Builds the short texts that control files take, without a `String`: it may be needed when memory is short.
+/// Builds the short texts for control files, without a `String`: the texts may be needed when memory is short.
 struct TextWriter {
     private var bytes: InlineArray<96, UInt8> = .init(repeating: 0)
     private(set) var count = 0
@@ -13,7 +13,7 @@ struct TextWriter {
         for offset in 0..<text.utf8CodeUnitCount { add(byte: text.utf8Start[offset]) }
     }
 
-    /// In decimal; negative numbers as zero.
+    /// Adds a number in decimal; negative numbers as zero.
     mutating func add(_ number: Int) {
         let number = max(0, number)
         var divisor = 1
@@ -24,7 +24,7 @@ struct TextWriter {
         }
     }
 
-    /// Writes the text to `file` in one call; `nil` if it was taken.
+    /// Writes the text to `file` in one call. Returns the error, `nil` on success.
     func write(to file: Int32, _ kernel: any Kernel) -> KernelError? {
         let taken = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: bytes.count) { copy in
             for offset in 0..<count { copy[offset] = bytes[offset] }

@@ -2,7 +2,8 @@ import Glibc
 public import Plimsoll
 
 extension Timekeeper {
-    /// The machine's running time from its own beginning (`CLOCK_MONOTONIC`): the same in all processes, so that what several saw can be put on one axis.
+    /// The machine's running time (`CLOCK_MONOTONIC`). The origin is the same in all processes, so times from several
+    /// can be compared.
     public static let machine = Timekeeper {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)

@@ -2,14 +2,15 @@ import CPlimsollLinux
 import Glibc
 import Plimsoll
 
-/// The service manager that started this process, as sd_notify(3) speaks to it: datagrams of `KEY=VALUE` lines to `$NOTIFY_SOCKET`.
+/// The service manager that started this process, reached as in sd_notify(3): datagrams of `KEY=VALUE` lines to
+/// `$NOTIFY_SOCKET`.
 public struct ServiceManager: Sendable {
-    /// The address of its socket; abstract if it begins with `@`.
+    /// The address of the socket; abstract if the first character is `@`.
     public let address: String
-    /// How often it wants to hear `WATCHDOG=1` of this process at least; `nil` if it doesn't watch.
+    /// Maximum interval between `WATCHDOG=1` messages of this process; `nil` if the service manager doesn't watch.
     public let watchdogInterval: Duration?
 
-    /// The one that the environment names; `nil` if there is none.
+    /// Finds the service manager that the environment names; `nil` if there is none.
     ///
     /// - Throws: `ServiceManagerError` if the variable is no address.
     public init?() throws(ServiceManagerError) {
@@ -28,9 +29,9 @@ public struct ServiceManager: Sendable {
         watchdogInterval = environment("WATCHDOG_USEC").flatMap { Int64($0) }.flatMap { isMine && $0 > 0 ? .microseconds($0) : nil }
     }
 
-    /// Says `lines` to it, with open files.
+    /// Sends `lines`, with open files. Never blocks.
     ///
-    /// - Throws: `ServiceManagerError` if it can't be reached. Its queue being full is one of the reasons: this never blocks.
+    /// - Throws: `ServiceManagerError` if the service manager can't be reached, or the queue is full.
     public func tell(_ lines: String..., descriptors: [Int32] = []) throws(ServiceManagerError) {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
@@ -38,18 +39,18 @@ public struct ServiceManager: Sendable {
             isBusy: result == -EAGAIN, "$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
     }
 
-    /// Sends one datagram; 0, or a negative errno.
+    /// Sends one datagram; returns 0, or a negative errno.
     package static func send(_ bytes: [UInt8], to address: String, _ descriptors: [Int32] = []) -> Int32 {
         plimsoll_notify(address, bytes, bytes.count, descriptors, Int32(descriptors.count))
     }
 }
 
-/// The service manager can't be told.
+/// An error of sending to the service manager.
 public struct ServiceManagerError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Whom, and why not.
+    /// The receiver, and the reason for the failure.
     public var description: String
 
-    /// Its queue is full: the same may succeed a moment later.
+    /// True if the queue is full: the same call may succeed a moment later.
     public var isBusy: Bool
 
     init(isBusy: Bool = false, _ description: String) { (self.isBusy, self.description) = (isBusy, description) }

@@ -3,13 +3,16 @@ import Glibc
 public import Plimsoll
 import Synchronization
 
-/// State in memory that outlives the process: files in memory, kept by the service manager from one run of the service to the next (`FDSTORE=1` of sd_notify(3)).
+/// State in memory that outlives the process: memory files kept by the service manager from one run of the service to
+/// the next (`FDSTORE=1` of sd_notify(3)).
 ///
-/// It is quicker than a disk and leaves nothing on one, survives a crash and a restart of the service, and ends with the unit's being stopped for good
-/// (`systemctl stop`, unless `FileDescriptorStorePreserve=yes`), and with the machine. The unit must allow it: `FileDescriptorStoreMax=` at least one more than there
-/// are names of state, else the service manager closes what it is given without a word. The bytes are charged to the group whose process wrote them.
+/// The store is faster than a disk and leaves nothing on one. State survives a crash and a restart of the service.
+/// State is lost when the unit is stopped (`systemctl stop`, unless `FileDescriptorStorePreserve=yes`), and with the
+/// machine. The unit must allow the store: `FileDescriptorStoreMax=` must be at least one more than the number of state
+/// names. Otherwise the service manager silently closes all files received. The bytes are charged to the group whose
+/// process wrote them.
 ///
-/// A name's bytes are whole: a file is handed over when it is written, and the one before is let go of after that.
+/// A state is never partial: a file is sent once written, and the previous one is removed after that.
 public final class ServiceManagerStateStore: StateStore {
     private struct Kept {
         var generation: UInt64
@@ -19,11 +22,14 @@ public final class ServiceManagerStateStore: StateStore {
     private let serviceManager: ServiceManager
     private let state: Mutex<[String: Kept]>
 
-    /// What an earlier run of the service left, as `$LISTEN_FDS` and its like tell it.
+    /// Creates a store with the state that an earlier run of the service left, from `$LISTEN_FDS` and related
+    /// variables.
     public convenience init(_ serviceManager: ServiceManager) {
         self.init(serviceManager, inherited: Self.inherited { name in getenv(name).map { String(cString: $0) } })
     }
 
+    /// Creates a store with inherited files.
+    ///
     /// - Parameter inherited: open files with their names; those that are not state are left alone.
     package init(_ serviceManager: ServiceManager, inherited: [(name: String, file: Int32)]) {
         self.serviceManager = serviceManager
@@ -36,7 +42,7 @@ public final class ServiceManagerStateStore: StateStore {
             if found[name].map({ $0.generation < generation }) ?? true { found[name] = kept }
         }
         state = Mutex(found)
-        // The process before was ended between handing over the new one and letting go of the old.
+        // The previous process was ended between sending the new file and removing the old one.
         for (name, kept) in old { letGo(name, kept) }
     }
 
@@ -51,7 +57,7 @@ public final class ServiceManagerStateStore: StateStore {
         guard file >= 0 else { throw ServiceManagerError("no file in memory for the state \"\(name)\": \(String(cString: strerror(-file)))") }
         do {
             try fill(file, bytes, name)
-            // One at a time: of two writers of a name the later generation must be the one that is kept.
+            // One at a time: of two writers of a name, the later generation must be kept.
             let before = try state.withLock { state in
                 let generation = (state[name]?.generation ?? 0) + 1
                 try serviceManager.tell("FDSTORE=1", "FDNAME=\(Self.label(name, generation))", descriptors: [file])
@@ -93,7 +99,7 @@ public final class ServiceManagerStateStore: StateStore {
         }
     }
 
-    /// Best effort: what the service manager keeps too long is let go of by the next run.
+    /// Removes a file, best effort. A file that the service manager keeps too long is removed by the next run.
     private func letGo(_ name: String, _ kept: Kept) {
         close(kept.file)
         try? serviceManager.tell("FDSTOREREMOVE=1", "FDNAME=\(Self.label(name, kept.generation))")
@@ -107,7 +113,8 @@ public final class ServiceManagerStateStore: StateStore {
 
     private static let prefix = "plimsoll.state."
 
-    /// Printable ASCII without a colon, as sd_notify(3) has it: other bytes as `%` and two digits.
+    /// Returns a label in printable ASCII without a colon, as sd_notify(3) requires; other bytes become `%` and two
+    /// digits.
     static func label(_ name: String, _ generation: UInt64) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var escaped: [UInt8] = []
@@ -121,10 +128,10 @@ public final class ServiceManagerStateStore: StateStore {
         return prefix + "\(generation)." + String(decoding: escaped, as: UTF8.self)
     }
 
-    /// Numbers of generations that are taken from outside end here, so that the next ones can be counted.
+    /// Largest generation accepted from outside, so that later ones can be counted.
     static let mostGeneration = UInt64.max / 2
 
-    /// The parts of a label that `label(_:_:)` has written; `nil` for any other text.
+    /// Parses a label that `label(_:_:)` has written; returns `nil` for any other text.
     static func parse(_ label: String) -> (generation: UInt64, name: String)? {
         guard label.hasPrefix(prefix) else { return nil }
         let parts = label.dropFirst(prefix.count).split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
@@ -139,14 +146,14 @@ public final class ServiceManagerStateStore: StateStore {
             bytes.append(value)
             rest = rest.dropFirst(2)
         }
-        // Numbers may be written in other ways, with a sign or zeros before them: none of these is ours.
+        // Numbers with a sign or leading zeros were not written by this library.
         guard generation <= mostGeneration, let name = String(validating: bytes, as: UTF8.self), self.label(name, generation) == label else {
             return nil
         }
         return (generation, name)
     }
 
-    /// Files from descriptor 3 on, if they are meant for this process (sd_listen_fds(3)).
+    /// Returns the files from descriptor 3 on, if they are meant for this process (sd_listen_fds(3)).
     static func inherited(_ environment: (String) -> String?) -> [(name: String, file: Int32)] {
         guard environment("LISTEN_PID").flatMap({ Int32($0) }) == getpid(), let count = environment("LISTEN_FDS").flatMap({ Int32($0) }),
             (1...4096).contains(count)

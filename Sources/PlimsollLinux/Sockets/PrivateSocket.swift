@@ -2,23 +2,24 @@ import CPlimsollLinux
 import Glibc
 import Plimsoll
 
-/// A listening UNIX socket for this user alone, whose file goes when it does.
+/// A listening UNIX socket for this user alone. The socket file is removed when the object is released.
 ///
-/// Its file is never wider than 0600, not for an instant. One that a dead process left is replaced; one that somebody listens at is left alone.
+/// The file mode is never wider than 0600, at any instant. A file left by a dead process is replaced. A file at which a
+/// process listens is left alone.
 package final class PrivateSocket: Sendable {
     package let path: String
-    /// Non-blocking.
+    /// The non-blocking listening descriptor.
     package let file: Int32
-    /// Of the file at `path`, to tell it from a successor's.
+    /// Inode of the file at `path`, to tell it from a successor's file.
     private let inode: UInt64
 
     /// The longest path that the kernel takes, in bytes.
     package static var longestPath: Int { Int(plimsoll_longest_socket_path()) }
 
-    /// How many may wait to be accepted; more are told to try again by the kernel.
+    /// Number of connections that may wait to be accepted. The kernel tells further ones to try again.
     private static let backlog: Int32 = 32
 
-    /// Who is at the other end of a connection, by the kernel's word (SO_PEERCRED).
+    /// The process at the other end of a connection, as the kernel reports it (SO_PEERCRED).
     package struct Peer: Sendable, Hashable {
         package var process: Int32
         package var user: UInt32
@@ -31,7 +32,8 @@ package final class PrivateSocket: Sendable {
         try Self.check(path)
         self.path = path
         let directory = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
-        // Between two who find the same left-over, the second would remove the first one's new socket.
+        // Holds the directory's lock. Without the lock, of two processes that find the same stale file, the second
+        // would remove the first one's new socket.
         let hold = try Self.hold(directory, for: path)
         defer { close(hold) }
         try Self.clear(path)
@@ -41,23 +43,24 @@ package final class PrivateSocket: Sendable {
     }
 
     deinit {
-        // This runs also when `init` throws: what lies there is not ours then.
+        // This runs also when `init` throws. Then the file there is not ours.
         guard file >= 0 else { return }
         remove()
         close(file)
     }
 
-    /// Removes its file, unless somebody else's lies there now. Nobody can connect any more.
+    /// Removes the socket file, unless another process's file is there now. No client can connect after that.
     package func remove() { if inode != 0, Self.inode(path) == inode { unlink(path) } }
 
-    /// The next connection, which the caller closes, and who it is; `nil` for none just now.
+    /// Accepts the next connection, to be closed by the caller, and names the peer; returns `nil` if none waits.
     package func accept() -> (file: Int32, peer: Peer)? {
         var (process, user): (pid_t, uid_t) = (0, 0)
         let connection = plimsoll_accept_private(file, &process, &user)
         return connection < 0 ? nil : (connection, Peer(process: process, user: user))
     }
 
-    /// A blocking connection to whoever listens at `path`, to be closed by the caller, and that process.
+    /// Connects to the process that listens at `path`. Returns a blocking connection, to be closed by the caller, and
+    /// that process.
     package static func connect(to path: String) throws(PrivateSocketError) -> (file: Int32, process: Int32) {
         try check(path)
         var process: pid_t = 0
@@ -79,7 +82,7 @@ package final class PrivateSocket: Sendable {
         }
     }
 
-    /// Removes what a dead process left at `path`.
+    /// Removes the file that a dead process left at `path`.
     private static func clear(_ path: String) throws(PrivateSocketError) {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }
@@ -99,7 +102,8 @@ package final class PrivateSocket: Sendable {
         }
     }
 
-    /// Waits at most a second for others who make a socket in `directory`, which takes each of them less than a millisecond.
+    /// Locks `directory`. Waits at most a second for others that make a socket there, which takes each less than a
+    /// millisecond.
     private static func hold(_ directory: String, for path: String) throws(PrivateSocketError) -> Int32 {
         for attempt in 0..<200 {
             let hold = plimsoll_hold_directory(directory)
@@ -111,30 +115,30 @@ package final class PrivateSocket: Sendable {
             .occupied, "another process has kept the directory \(directory) locked (flock) for a second: choose another for \(path)")
     }
 
-    /// 0 for none.
+    /// Returns the inode of the file at `path`; 0 if there is none.
     private static func inode(_ path: String) -> UInt64 {
         var status = stat()
         return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
     }
 }
 
-/// A private socket that can't be made or reached.
+/// An error of making or reaching a private socket.
 package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Kind: Sendable, Hashable {
-        /// No path for a socket.
+        /// The path can't be that of a socket.
         case path
-        /// Something else lies there.
+        /// Another file or socket is at the path.
         case occupied
-        /// Nobody listens there.
+        /// No process listens there.
         case absent
-        /// Its owner is another user.
+        /// The owner is another user.
         case forbidden
-        /// Anything else that the kernel says.
+        /// Any other error of the kernel.
         case failed
     }
 
     package let kind: Kind
-    /// What was asked of what, why not, and what to do.
+    /// The request, the reason for the failure, and the remedy.
     package let description: String
     let number: Int32
 

@@ -2,24 +2,24 @@ import Glibc
 public import Plimsoll
 import Synchronization
 
-/// State kept in the files of a directory, one a name, so that a process killed at any instant leaves the old state or the new.
+/// A store with one file a state name in a directory. A process killed at any instant leaves the old state or the new.
 ///
-/// A write goes to a file beside, which is synchronized, takes the place of the old one, and then the directory is synchronized. Changes are appended
-/// to the same file, each with its checksum. A file that is cut short, damaged or from a newer version is renamed (the last three of a name are
-/// kept) and reads as absent.
+/// A write goes to a second file, which is synchronized and then renamed over the old one. Then the directory is
+/// synchronized. Changes are appended to the same file, each with a checksum. A file that is truncated, damaged or from
+/// a newer version is renamed and reads as absent. The last three such files of a name are kept.
 ///
-/// Directory and files are for the owner alone. The directory, and the ones above it, are made at first use if they are missing; errors of all that
-/// come from that call. It belongs to one process at a time, which holds an `flock` on the file `lock` in it from then on (until `relinquish`). Stores of the
-/// same directory in one process share it.
+/// Directory and files are for the owner alone. Missing directories are made at first use; errors of that come from
+/// that call. The directory belongs to one process at a time, which from then on holds an `flock` on the file `lock`
+/// there (until `relinquish`). Stores of the same directory in one process share the lock.
 public final class FileStateStore: StateStore {
     private let directory: StateDirectory
     private let onReport: (@Sendable (StateStoreReport) -> Void)?
 
-    /// A store in `directory`. Nothing is done before the first call.
+    /// Creates a store in `directory`. Does no input or output before the first call.
     ///
     /// - Parameters:
-    ///   - directory: an absolute path, or one from where the process is now.
-    ///   - onReport: told of states set aside and the like, on the thread of the call that found out.
+    ///   - directory: an absolute path, or one relative to the current directory.
+    ///   - onReport: receives reports, for example of states set aside, on the thread of the call that found out.
     public convenience init(directory: String, onReport: (@Sendable (StateStoreReport) -> Void)? = nil) {
         self.init(StateDirectory.shared(directory), onReport: onReport)
     }
@@ -71,8 +71,8 @@ public final class FileStateStore: StateStore {
     public func isMarkedKilledByOperator() throws -> Bool { try directory.hasMark() }
     public func clearKilledByOperatorMark() throws { try directory.clearMark() }
 
-    /// Leaves the mark for the process that keeps its state in `directory`, from any process, while that one runs or after. A file of the name
-    /// `killed-by-operator` made there by hand does the same, whatever is in it.
+    /// Sets the mark for the process that keeps its state in `directory`. Works from any process, while that one runs
+    /// or after. A file named `killed-by-operator` made there by hand has the same effect, with any content.
     public static func markKilledByOperator(directory: String) throws {
         try StateDirectory(StateDirectory.absolute(directory), kernel: HostStateKernel()).putMark()
     }
@@ -84,7 +84,7 @@ public final class FileStateStore: StateStore {
         return file
     }
 
-    /// Reports what `body` has noted, once no lock is held.
+    /// Runs `body`, then delivers the reports, once no lock is held.
     private func reporting<Result>(_ body: (inout [StateStoreReport]) throws(FileStateStoreError) -> Result) throws(FileStateStoreError) -> Result {
         var reports: [StateStoreReport] = []
         defer {

@@ -1,39 +1,39 @@
 import Glibc
 
-/// Why state could not be kept in files, read from them, or moved.
+/// An error of keeping state in files, reading, or moving it.
 public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What can be done about it.
+    /// The category of the error, which tells what can be done.
     public enum Reason: Sendable, Hashable {
         /// The file system or a quota is full (`ENOSPC`, `EDQUOT`).
         case noSpace
         /// The file system is mounted read-only (`EROFS`).
         case readOnly
-        /// The directory or file is not for this process (`EACCES`, `EPERM`).
+        /// This process has no permission for the directory or file (`EACCES`, `EPERM`).
         case noPermission
         /// The medium failed (`EIO`).
         case inputOutput
-        /// Another process keeps its state in this directory; `nil` if it has not said which.
+        /// Another process keeps its state in this directory; `nil` if that process is not known.
         case heldByAnother(process: Int32?)
-        /// A name that is empty or too long to be a file's.
+        /// A name that is empty or too long for a file.
         case badName
         /// More bytes than a store takes.
         case tooLarge
-        /// Anything else.
+        /// Any other error.
         case other
     }
 
-    /// What can be done about it.
+    /// The category of the error.
     public var reason: Reason
-    /// The system call that failed, as its manual page is called; empty if none was made.
+    /// The failed system call, by manual page name; empty if none was made.
     public var call: String
-    /// The file that it was asked of.
+    /// The file of the failed call.
     public var path: String
     /// The errno; 0 if no call failed.
     public var number: Int32
-    /// What holds now.
+    /// The state of affairs after the error.
     public var consequence: String
 
-    /// What was asked, of what, why not, what holds now, what to do.
+    /// The request, the file, the reason, the consequence, and the remedy.
     public var description: String {
         let what = call.isEmpty ? path : "\(call) \(path)"
         let after = consequence.isEmpty ? "" : "; \(consequence)"
@@ -56,7 +56,9 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
         self.init(reason: reason, call: "", path: path, number: 0, consequence: consequence)
     }
 
-    /// - Parameter number: positive.
+    /// Creates the error of a failed system call.
+    ///
+    /// - Parameter number: the errno, positive.
     init(_ call: String, _ path: String, number: Int32, consequence: String = "") {
         let reason: Reason =
             switch number {
@@ -78,13 +80,14 @@ public struct FileStateStoreError: Error, Sendable, Hashable, CustomStringConver
     }
 }
 
-/// Something a store did that somebody should know of.
+/// An event in a store that the service should know of.
 public enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
     /// A state that cannot be used was renamed, and reads as absent.
     case keptAside(name: String, path: String, reason: String)
-    /// The last change appended to a state was not whole: the process, or the machine, went down in the middle. It was dropped.
+    /// The last change appended to a state was incomplete: the process, or the machine, went down in the middle. The
+    /// change was dropped.
     case tailDropped(name: String, byteCount: Int)
-    /// Files that interrupted writes had left were removed.
+    /// Files left by interrupted writes were removed.
     case swept(count: Int)
 
     public var description: String {

@@ -7,7 +7,7 @@ package struct HostStateKernel: StateKernel {
     package func open(_ path: String, _ access: StateFileAccess) -> Int32 {
         let mode =
             switch access {
-            // Never blocking: what lies there may be a FIFO.
+            // Never blocking: the file there may be a FIFO.
             case .reading: O_RDONLY | O_NONBLOCK
             case .changing: O_RDWR | O_NONBLOCK
             case .replacing: O_WRONLY | O_CREAT | O_TRUNC
@@ -56,7 +56,7 @@ package struct HostStateKernel: StateKernel {
         return errno == 0 ? .success(names) : .failure(KernelError(number: errno))
     }
 
-    /// Once more if a signal came in between.
+    /// Repeats the call if a signal interrupted it.
     private func again(_ call: () -> Int) -> Int {
         while true {
             let result = call()

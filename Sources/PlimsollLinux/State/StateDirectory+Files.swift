@@ -1,16 +1,16 @@
 import Glibc
 import Plimsoll
 
-/// The system calls, in their order. Every one that can fail is looked at, and names itself and its file when it does.
+/// The system calls, in their order. Every call that can fail is checked. Errors name the call and the file.
 extension StateDirectory {
     func at(_ file: String) -> String { path + "/" + file }
 
-    /// The file that says so if somebody ends the process by hand.
+    /// The path of the operator's mark, which tells that the process was ended by hand.
     private var mark: String { at("killed-by-operator") }
 
     // MARK: - Writing
 
-    /// Puts a new file in the place of the old one: whoever reads finds either, whatever happens.
+    /// Replaces the old file by a new one. A reader finds one or the other, even after a crash.
     func replace(_ name: StateFileName, _ bytes: [UInt8]) throws(FileStateStoreError) -> Tail {
         let unharmed = "the state saved before is untouched"
         let nonce = UInt64.random(in: .min ... .max)
@@ -38,8 +38,8 @@ extension StateDirectory {
         return Tail(nonce: nonce, length: head.count + bytes.count)
     }
 
-    /// Adds a record at the end of the file. If that fails it is cut off again, and where it cannot be, nothing is appended any more: the next
-    /// write is a whole one, as the state of a file whose `fsync` has failed is unknown.
+    /// Appends a record to the file. If that fails, the record is cut off again. If that fails too, no more records are
+    /// appended. The next write is a whole one, because the state of a file after a failed `fsync` is unknown.
     func extend(_ name: StateFileName, _ tail: Tail, _ delta: [UInt8]) throws(FileStateStoreError) -> Tail {
         let path = at(name.file), unharmed = "the state saved before is untouched"
         let record = StateFile.recordHeader(delta, number: tail.count, at: tail.end, nonce: tail.nonce) + delta
@@ -73,7 +73,7 @@ extension StateDirectory {
             while done < bytes.count {
                 let count = kernel.write(file, at: offset + done, UnsafeRawBufferPointer(rebasing: bytes[done...]))
                 if count < 0 { return FileStateStoreError("pwrite", path, number: Int32(clamping: -count)) }
-                // A medium that takes nothing and gives no reason would keep us here for ever.
+                // A medium that takes no bytes and gives no reason would loop forever.
                 if count == 0 { return FileStateStoreError("pwrite", path, number: EIO) }
                 done += count
             }
@@ -91,7 +91,7 @@ extension StateDirectory {
 
     // MARK: - Reading
 
-    /// All of a file: `nil` if there is none, damage if it cannot be ours.
+    /// Reads the whole file. Returns `nil` if there is none, and damage if the content cannot be a state.
     func contents(_ name: StateFileName) throws(FileStateStoreError) -> Result<[UInt8], StateFile.Damage>? {
         let path = at(name.file)
         let file = kernel.open(path, .reading)
@@ -120,11 +120,11 @@ extension StateDirectory {
 
     // MARK: - Moving
 
-    /// Renames the file, and the ones set aside before it, the oldest of which goes; `nil` if there is none.
+    /// Renames the file, and those set aside before; removes the oldest. Returns `nil` if there is no file.
     func putAside(_ name: StateFileName, _ title: String, _ reason: String) throws(FileStateStoreError) -> StateStoreReport? {
         guard try exists(at(name.file)) else { return nil }
         var places = [name.file] + (0..<StateFileName.mostAside).map { name.aside($0) }
-        // From the oldest on, so that each moves into a place that is free or whose file is to go.
+        // Starts with the oldest, so that each file moves to a free name or replaces the one to be removed.
         while let to = places.popLast(), let from = places.last {
             let result = kernel.rename(at(from), to: at(to))
             if result < 0, result != -ENOENT {
@@ -135,7 +135,7 @@ extension StateDirectory {
         return .keptAside(name: title, path: at(name.aside(0)), reason: reason)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if there is one.
     func take(_ file: String) throws(FileStateStoreError) {
         let result = kernel.unlink(at(file))
         if result == -ENOENT { return }
@@ -145,7 +145,7 @@ extension StateDirectory {
 
     // MARK: - The directory
 
-    /// Opens and locks the file `lock`, which then says who holds it.
+    /// Opens and locks the file `lock`, and writes this process's number there.
     func takeLock() throws(FileStateStoreError) -> Int32 {
         let path = at("lock")
         var file = kernel.open(path, .locking)
@@ -161,7 +161,7 @@ extension StateDirectory {
             if result == -EWOULDBLOCK { throw FileStateStoreError(.heldByAnother(process: holder), self.path, consequence: "nothing was changed") }
             throw FileStateStoreError("flock", path, number: -result, consequence: "nothing was changed")
         }
-        // For whoever finds it locked; it holds without.
+        // Only for processes that find the file locked. The lock holds without this text.
         let line = Array("\(kernel.processID)\n".utf8)
         if kernel.truncate(file, to: 0) >= 0 { _ = fill(file, path, line, at: 0) }
         return file
@@ -194,11 +194,11 @@ extension StateDirectory {
             if result < 0, result != -EEXIST { throw FileStateStoreError("mkdir", directory, number: -result) }
             made.append(directory)
         }
-        // Each new name is an entry of the directory above it.
+        // Each new directory is an entry of the directory above.
         for directory in made {
             let above = directory.lastIndex(of: "/").map { $0 > directory.startIndex ? String(directory[..<$0]) : "/" } ?? "."
             let file = kernel.open(above, .directory)
-            // A directory that may not be read, of somebody else's, is made durable by whoever set it up.
+            // This process may not read another user's directory. The owner of that directory must make it durable.
             guard file >= 0 else { continue }
             let result = kernel.synchronize(file)
             kernel.close(file)
@@ -206,7 +206,8 @@ extension StateDirectory {
         }
     }
 
-    /// Removes what interrupted writes have left; how many files that were. What cannot be removed now is written over later.
+    /// Removes files left by interrupted writes, and returns their number. Files that cannot be removed now are
+    /// overwritten later.
     func sweep() -> Int {
         guard case .success(let names) = kernel.names(in: path) else { return 0 }
         return names.count { StateFileName.isLeftover($0) && kernel.unlink(at($0)) >= 0 }
@@ -238,7 +239,7 @@ extension StateDirectory {
 }
 
 extension StateDirectory.Tail {
-    /// That of a file just written whole.
+    /// Creates the tail of a file just written whole.
     fileprivate init(nonce: UInt64, length: Int) {
         self.nonce = nonce
         end = length

@@ -2,14 +2,15 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// A directory of states, as one process has it.
+/// A directory of states in use by this process.
 ///
-/// Mutable state: `session` (the lock on the directory) by its own lock; what is known of the files' ends by that of their lane. A lane's lock is held
-/// across the system calls for a name, which is its purpose: two writers of one name come one after the other. None is held in a call of anybody else's.
+/// Mutable state: `session` (the lock on the directory) by its own lock; known ends of files by the lock of their lane.
+/// A lane's lock is held across the system calls for a name, on purpose: two writers of one name run one after the
+/// other. No lock is held during calls of user code.
 package final class StateDirectory: Sendable {
-    /// The largest state taken, in bytes; a file that is longer than two of them is none of ours.
+    /// The largest state accepted, in bytes. A file longer than twice this is not a state file.
     package static let mostBytes = 1 << 30
-    /// Changes may take this much before they count as having outgrown a whole that is smaller, in bytes: sixteen pages.
+    /// Minimum journal size, in bytes, before a small state counts as outgrown by changes: sixteen pages.
     private static let leastJournal = 64 << 10
 
     let path: String
@@ -19,18 +20,18 @@ package final class StateDirectory: Sendable {
     private let session = Mutex<Int32?>(nil)
     private let lanes = (0..<32).map { _ in Lane() }
 
-    /// The names that hash to it.
+    /// A stripe: all names with the same hash remainder.
     private final class Lane: Sendable {
         let tails = Mutex<[StateFileName: Tail]>([:])
     }
 
-    /// Where a file of ours ends, so that a change can be appended without reading it.
+    /// The end of a state file, so that a change can be appended without reading the file.
     struct Tail {
         var nonce: UInt64
         var end: Int
         var count: UInt32
         var baseLength: Int
-        /// Whether something that is not whole lies behind the end.
+        /// True if incomplete data follows the end.
         var isTorn: Bool
 
         init(_ file: StateFile, fileLength: Int) {
@@ -59,12 +60,14 @@ package final class StateDirectory: Sendable {
         kernel.close(lock)
     }
 
-    // MARK: - One a process
+    // MARK: - One object per process
 
-    /// Those in use, and by how many stores. An `flock` belongs to an open file, not to a process: two of them would keep each other out.
+    /// Directories in use, with their number of stores. An `flock` belongs to an open file, not to a process: two
+    /// objects for one directory would lock each other out.
     private static let inUse = Mutex<[String: (directory: StateDirectory, stores: Int)]>([:])
 
-    /// The directory at `path` for one more store, the same for all of the process. Each of them leaves it at its end.
+    /// Returns the directory at `path` for one more store. All stores in the process share one object. Each store calls
+    /// `leave` in `deinit`.
     static func shared(_ path: String) -> StateDirectory {
         let path = absolute(path)
         return inUse.withLock { inUse in
@@ -74,7 +77,8 @@ package final class StateDirectory: Sendable {
         }
     }
 
-    /// A store of it is gone. With the last one its lock is let go, under the lock of the table: whoever comes next opens it afterwards.
+    /// Removes one store. The last one also releases the lock on the directory, while the table is locked. So a later
+    /// store opens the directory after that.
     func leave() {
         Self.inUse.withLock { inUse in
             guard let entry = inUse[path], entry.directory === self else { return }
@@ -99,7 +103,7 @@ package final class StateDirectory: Sendable {
         guard bytes.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
         try lane(name) { tails throws(FileStateStoreError) in
             try open(&reports)
-            // Whatever happens, what was known of the old file's end no longer counts; a whole write makes it known again.
+            // Even if the write fails, the known end of the old file is no longer valid. A whole write sets a new one.
             tails[name] = nil
             tails[name] = try replace(name, bytes)
         }
@@ -111,7 +115,8 @@ package final class StateDirectory: Sendable {
         guard delta.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
         return try lane(name) { tails throws(FileStateStoreError) in
             try open(&reports)
-            // Known from a write or a read of this process. If not, the end may be anywhere: after a failed append, a torn one, another process.
+            // The end is known from a write or a read of this process. Otherwise the end may be anywhere: after a
+            // failed append, a torn one, or another process.
             guard let tail = tails[name] else { return false }
             let journal = tail.end - tail.baseLength + StateFile.recordHeaderLength + delta.count
             guard journal <= max(tail.baseLength, Self.leastJournal), tail.count < .max else { return false }
@@ -123,7 +128,7 @@ package final class StateDirectory: Sendable {
 
     func load(_ name: StateFileName, _ title: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) -> StoredState {
         return try lane(name) { tails throws(FileStateStoreError) in
-            // What cannot be written to by anybody can be read without the lock.
+            // A read-only directory has no writers, so reading needs no lock.
             do throws(FileStateStoreError) { try open(&reports) } catch { if error.reason != .readOnly { throw error } }
             tails[name] = nil
             let bytes: [UInt8]
@@ -177,9 +182,10 @@ package final class StateDirectory: Sendable {
 
     // MARK: - The lock on the directory
 
-    /// Makes the directory if need be, takes the lock, and sweeps away what interrupted writes have left.
+    /// Makes the directory if needed, takes the lock, and removes files left by interrupted writes.
     ///
-    /// Writers and readers call this in their lane, which `relinquish()` waits for: taken before it, the lock could be gone again by the time a write begins.
+    /// Writers and readers call this while holding their lane, for which `relinquish()` waits. If called before that,
+    /// the lock could be gone again when a write begins.
     func open(_ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
         let swept = try session.withLock { session throws(FileStateStoreError) in
             if session != nil { return 0 }
@@ -189,7 +195,7 @@ package final class StateDirectory: Sendable {
         if swept > 0 { reports.append(.swept(count: swept)) }
     }
 
-    /// Lets another process have the directory, once nothing is under way.
+    /// Releases the directory for another process, once no operation is running.
     func relinquish() { relinquish(lane: 0) }
 
     private func relinquish(lane index: Int) {

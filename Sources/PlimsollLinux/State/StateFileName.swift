@@ -1,19 +1,20 @@
-/// The files of one state.
+/// The file names of one state.
 ///
-/// Letters, digits, `_`, `-` and, but for the first place, `.` stand for themselves; every other byte of the name's UTF-8 becomes `%` and two
-/// digits, so that no name leaves the directory and no two share a file.
+/// Letters, digits, `_`, `-` and (except at the start) `.` are kept. Every other byte of the name's UTF-8 becomes `%`
+/// and two digits. So no name leaves the directory, and no two names share a file.
 struct StateFileName: Hashable {
-    /// Bytes of an escaped name: with what follows it, less than a file name may have (`NAME_MAX`, 255).
+    /// Maximum number of bytes of an escaped name. With a suffix the name stays below the limit of a file name
+    /// (`NAME_MAX`, 255).
     static let longest = 200
-    /// So many states of a name are kept aside; the oldest goes.
+    /// Number of states of a name that are kept aside; the oldest is removed.
     static let mostAside = 3
 
-    /// The endings of what this package makes.
+    /// The suffixes of files that this package makes.
     private static let stateEnding = ".state", newEnding = ".state-new"
 
     let escaped: String
 
-    /// `nil` for a name that is empty or too long.
+    /// Creates the file names of a state; fails for a name that is empty or too long.
     init?(_ name: String) {
         var bytes: [UInt8] = []
         for byte in name.utf8 {
@@ -30,14 +31,14 @@ struct StateFileName: Hashable {
         escaped = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// What holds the state.
+    /// The file that holds the state.
     var file: String { escaped + Self.stateEnding }
-    /// What is written, and then takes the place of `file`.
+    /// The file that is written first and then renamed to `file`.
     var new: String { escaped + Self.newEnding }
-    /// The state set aside last but `index`.
+    /// The file of a state set aside; `index` 0 is the latest.
     func aside(_ index: Int) -> String { "\(escaped)\(Self.stateEnding)-aside-\(index + 1)" }
 
-    /// Whether an interrupted write has left the file of that name.
+    /// Returns true if `file` was left by an interrupted write.
     static func isLeftover(_ file: String) -> Bool { file.hasSuffix(newEnding) }
 
     private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10 }

@@ -1,38 +1,39 @@
 public import Plimsoll
 
-/// What a service tells its supervisor.
+/// A message from a service to its supervisor.
 public enum ChildMessage: Sendable, Hashable {
     /// The first line of a connection, with the version of the protocol.
     case hello(version: Int)
-    /// What it is doing.
+    /// The service's state.
     case state(State)
-    /// Background tasks alive, and for how long at most it may go on with them; `nil` where nothing limits it.
+    /// Number of background tasks alive, and the longest time they may continue; `nil` if there is no limit.
     case tasks(Int, until: Duration?)
-    /// What its caches hold, and how much of that it would let go of if asked.
+    /// Bytes in the service's caches, and the bytes of them that a release request would free.
     case caches(held: ByteCount, reclaimable: ByteCount)
-    /// Whether nothing would be lost if it were ended now.
+    /// True if no data would be lost when the service is ended now.
     case saved(Bool)
-    /// Whether it holds what others may wait for (C48).
+    /// True if the service holds locks that others may wait for (C48).
     case locks(Bool)
-    /// It asks to be woken that often while suspended (C33); answered with `SupervisorMessage.keepAlive`. Zero ends it.
+    /// Requests periodic wake-ups while suspended (C33); answered with `SupervisorMessage.keepAlive`. Zero ends them.
     case keepAlive(every: Duration)
-    /// It asks to be made to stand still: its own memory is short, and it can't give more. The supervisor decides.
+    /// Requests to be frozen: the service's own memory is short, and no more can be released. The supervisor decides.
     case suspend
-    /// It goes, and will not come back on its own.
+    /// The service ends the connection and will not reconnect on its own.
     case bye
 
     public enum State: String, Sendable, Hashable, CaseIterable {
         case foreground
-        /// On its way to stand still, or working in the background.
+        /// On the way to be frozen, or working in the background.
         case background
-        /// In the background, with everything put in order: it may be made to stand still.
+        /// In the background, with all work settled: the service may be frozen.
         case suspendedReady = "suspended-ready"
     }
 
-    /// The line of that number, newline included.
+    /// Returns the line with sequence number `sequence`, newline included.
     public func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
 
-    /// The message in a line without its newline, and its number; no message for a verb that is not known.
+    /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
+    /// unknown verb.
     public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (sequence: UInt64, message: ChildMessage?) {
         let line = try MessageLine(line)
         return (line.sequence, try ChildMessage(line))
@@ -74,7 +75,7 @@ extension Bool {
 }
 
 extension ByteCount {
-    /// As the reader takes it: nothing negative, nothing beyond what any machine has.
+    /// The number as the reader accepts it: not negative, and not more than any machine has.
     var inLine: String { "\(Swift.max(0, Swift.min(1 << 60, bytes)))" }
 }
 

@@ -1,28 +1,30 @@
 import Glibc
 
-/// Lines over a stream socket, in both directions, that never block: what has come and is no whole line yet, and what could not be sent yet.
+/// Non-blocking lines over a stream socket, in both directions. Buffers incomplete received lines, and bytes that could
+/// not be sent yet.
 package struct LineStream {
     package let file: Int32
-    /// Lines sent, and so the number of the last.
+    /// Number of lines sent, and so the sequence number of the last.
     package private(set) var sent: UInt64 = 0
-    /// The number of the last line taken.
+    /// Sequence number of the last line dequeued.
     package private(set) var heard: UInt64 = 0
     /// The rest of a line that the kernel took a part of.
     package private(set) var outbox: ArraySlice<UInt8> = []
-    /// Of `inbox`, that many bytes have come. Fixed: whoever sends a longer line is no speaker of this protocol.
+    /// The receive buffer; `count` bytes have come. The size is fixed: a sender of longer lines does not speak this
+    /// protocol.
     private var inbox = [UInt8](repeating: 0, count: MessageLine.maximumLength)
     private var count = 0
-    /// Where in `inbox` the next line begins.
+    /// Offset in `inbox` where the next line begins.
     private var start = 0
 
-    /// Does not close `file`.
+    /// Creates a stream over `file`. Does not close `file`.
     package init(_ file: Int32) { self.file = file }
 
     // MARK: Reading
 
     package enum Arrival: Sendable { case bytes, nothing, gone }
 
-    /// Takes what has come, as far as there is room.
+    /// Receives the available bytes, as far as there is room.
     package mutating func read() -> Arrival {
         read { file, room in
             let taken = recv(file, room.baseAddress, room.count, Int32(MSG_DONTWAIT))
@@ -30,9 +32,10 @@ package struct LineStream {
         }
     }
 
-    /// Takes what has come by a call of the caller's.
+    /// Receives the available bytes with a function of the caller.
     ///
-    /// - Parameter receive: fills the room from the file without blocking; returns the number of bytes, 0 for the end, or a negative errno.
+    /// - Parameter receive: fills the room from the file without blocking; returns the number of bytes, 0 for the end,
+    ///   or a negative errno.
     package mutating func read(by receive: (Int32, UnsafeMutableRawBufferPointer) -> Int) -> Arrival {
         if start > 0 {
             for offset in start..<count { inbox[offset - start] = inbox[offset] }
@@ -47,12 +50,12 @@ package struct LineStream {
         return taken == -Int(EAGAIN) || taken == -Int(EINTR) ? .nothing : .gone
     }
 
-    /// Whether `nextLine` has one, or an error.
+    /// True if `nextLine` has a line, or an error.
     package var hasLine: Bool { inbox[start..<count].contains(UInt8(ascii: "\n")) || isFull }
 
     private var isFull: Bool { start == 0 && count == inbox.count }
 
-    /// The next whole line without its newline; `nil` for none yet.
+    /// Dequeues the next whole line without its newline; returns `nil` if there is none yet.
     package mutating func nextLine() throws(MessageError) -> ArraySlice<UInt8>? {
         guard let end = inbox[start..<count].firstIndex(of: UInt8(ascii: "\n")) else {
             if isFull { throw .tooLong }
@@ -62,7 +65,7 @@ package struct LineStream {
         return inbox[start..<end]
     }
 
-    /// Notes the number of a line taken; false unless it is the one after the last.
+    /// Records the sequence number of a dequeued line. Returns false unless the number follows the last.
     package mutating func follows(_ sequence: UInt64) -> Bool {
         guard sequence == heard &+ 1 else { return false }
         heard = sequence
@@ -71,7 +74,8 @@ package struct LineStream {
 
     // MARK: Writing
 
-    /// Sends what `line` makes of its number; false if there is no room. It is never waited for, and never sent by half.
+    /// Sends the line that `line` makes for its sequence number. Returns false if there is no room. Never waits; a line
+    /// that was begun is completed by `flush`.
     package mutating func send(_ line: (_ sequence: UInt64) -> [UInt8]) -> Bool {
         guard flush() else { return false }
         let bytes = line(sent + 1)
@@ -82,7 +86,7 @@ package struct LineStream {
         return true
     }
 
-    /// Sends what is left of the last line; whether all is sent.
+    /// Sends the rest of the last line. Returns true if nothing is left.
     package mutating func flush() -> Bool {
         guard !outbox.isEmpty else { return true }
         outbox = outbox.dropFirst(max(0, write(outbox)))

@@ -2,26 +2,27 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// The thread of a supervisor's link: connect, tell, wait, obey; after a loss pause and connect again.
+/// The thread of a supervisor's link. Connects, sends messages, waits, and follows orders. After a disconnection it
+/// pauses and reconnects.
 final class LinkLoop: Sendable {
     typealias Answer = CheckedContinuation<Bool, Never>
 
     private struct State {
         var isStopped = false
         var status = SupervisorLink.Status()
-        /// Asked for and not sent yet.
+        /// Requests not sent yet.
         var questions: [(message: ChildMessage, answer: Answer?)] = []
-        /// Sent and not answered yet, by the number of the line.
+        /// Requests sent and not answered yet, by the sequence number of the line.
         var awaited: [UInt64: (message: ChildMessage, answer: Answer?)] = [:]
-        /// What was granted, to be asked for again by the next connection.
+        /// The granted keep-alive, to be requested again on the next connection.
         var granted: ChildMessage?
-        /// The manager asks to stand still, and the supervisor has not been told.
+        /// True if the manager requests to be frozen, and the request was not sent yet.
         var wantsStandstill = false
-        /// Who goes on once it has been told how things are now.
+        /// Tasks to resume once the supervisor has been sent the present state.
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// Ends a wait: there is something to tell.
+    /// Wake-up that ends a wait, because there is a message to send.
     let bell: WakeBell
     private let path: String
     let kernel: any Kernel
@@ -30,9 +31,9 @@ final class LinkLoop: Sendable {
     private let firstPause: LinkPause
     private let state = Mutex(State())
 
-    /// How often it looks for what nobody rings for: caches, tasks and locks.
+    /// Interval for checking values that cause no wake-up: caches, tasks and locks.
     private static let look = Duration.seconds(1)
-    /// A connection that lasted so long was a good one.
+    /// A connection that lasted this long resets the back-off.
     private static let goodSession = Duration.seconds(10)
 
     init(
@@ -60,7 +61,8 @@ final class LinkLoop: Sendable {
         if isTaken { bell.ring() } else { answer.resume(returning: false) }
     }
 
-    /// Has the supervisor asked to make this process stand still; why it can't be. Called by the pressure loop: allocates nothing and waits for nothing.
+    /// Requests that the supervisor freeze this process. Returns the reason if that is impossible. Called by the
+    /// pressure loop: allocates nothing and never waits.
     func askForStandstill() -> String? {
         let isConnected = state.withLock { state in
             guard !state.isStopped, state.status.isConnected else { return false }
@@ -72,7 +74,8 @@ final class LinkLoop: Sendable {
         return nil
     }
 
-    /// Has the supervisor told how things are now; returns when that was sent, or can't be. Never waits for the supervisor.
+    /// Sends the present state to the supervisor. Returns when that was sent, or can't be. Never waits for the
+    /// supervisor.
     func tellNow() async {
         await withCheckedContinuation { done in
             let isTaken = state.withLock { state in
@@ -100,7 +103,7 @@ final class LinkLoop: Sendable {
         lose("it was closed")
     }
 
-    /// Nobody will answer what was asked by this connection.
+    /// Fails all requests of the lost connection, because they will not be answered.
     private func lose(_ problem: String) {
         let (unanswered, waiting) = state.withLock { state in
             (state.status.isConnected, state.status.problem, state.status.level) = (false, problem, .normal)
@@ -111,23 +114,24 @@ final class LinkLoop: Sendable {
         for done in waiting { done.resume() }
     }
 
-    /// One connection, from its beginning to its end; why it ended, and whether the supervisor has said anything but no.
+    /// Runs one connection from beginning to end. Returns the reason for the end, and true if the supervisor sent any
+    /// line other than a refusal.
     private func connect() -> (problem: String, isGood: Bool) {
         let file = kernel.connect(path)
-        // A full queue says that a supervisor is there: tried again soon, and not after ever longer pauses.
+        // A full queue means that a supervisor is there. So retry soon, without growing pauses.
         guard file >= 0 else { return ("connecting to \(path): \(KernelError(number: -file))", file == -EAGAIN) }
         defer { kernel.close(file) }
         var stream = LineStream(file)
         var news = LinkNews()
         var isRefused = false
         guard stream.send({ ChildMessage.hello(version: MessageLine.version).encoded($0) }) else {
-            // It may have been turned away already, with a word.
+            // The supervisor may have refused already, and sent a reason.
             return (hear(&stream, &isRefused) ?? "\(path) takes nothing", false)
         }
         state.withLock { state in
             state.status.isConnected = true
             state.status.connections += 1
-            // No answer: the one that was granted it has had his.
+            // No answer to deliver: the caller that was granted the keep-alive was answered before.
             if let granted = state.granted { state.questions.append((granted, nil)) }
         }
         while !isStopped {
@@ -139,9 +143,9 @@ final class LinkLoop: Sendable {
         return ("it was closed", true)
     }
 
-    /// Sends what is new, as far as there is room; the rest is new the next time.
+    /// Sends new messages, as far as there is room; the rest stays new for the next time.
     private func tell(_ stream: inout LineStream, _ news: inout LinkNews) {
-        // Those who came before the look; a supervisor that does not read holds up nobody.
+        // Only tasks that came before the state is read. They resume even if the supervisor does not read.
         let waiting = state.withLock { state in
             defer { state.waiting = [] }
             return state.waiting
@@ -169,7 +173,7 @@ final class LinkLoop: Sendable {
         }
     }
 
-    /// Takes what has come; why the connection is of no more use, if so.
+    /// Processes received lines. Returns the reason if the connection must end.
     private func hear(_ stream: inout LineStream, _ isRefused: inout Bool) -> String? {
         switch stream.read() {
         case .gone: return "the supervisor has closed the connection"

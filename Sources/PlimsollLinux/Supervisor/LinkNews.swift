@@ -1,19 +1,19 @@
 import Plimsoll
 
-/// What a service tells of itself, and what of it the supervisor does not know yet. A value.
+/// The messages last sent to the supervisor, to find out which ones are new. A value type.
 struct LinkNews: Sendable {
     private enum Kind: Hashable { case state, tasks, caches, saved, locks, other }
 
     private var told: [Kind: ChildMessage] = [:]
 
-    /// Caches that have changed by less are not worth a line: a sixteenth, and a mebibyte at least.
+    /// Smallest change of a cache size that is sent: a sixteenth, and at least a mebibyte.
     private static let leastChange = ByteCount.mebibytes(1)
 
-    /// Whether `message` says something new.
+    /// Returns true if `message` is new to the supervisor.
     func isNews(_ message: ChildMessage) -> Bool {
         guard let last = told[Self.kind(of: message)] else { return true }
         switch (last, message) {
-        // The time left runs by itself; when it began to is what counts.
+        // The remaining time runs by itself. Only the start of a limit counts as a change.
         case (.tasks(let before, let last), .tasks(let now, let next)): return before != now || (last == nil) != (next == nil)
         case (.caches(let before, let beforeLess), .caches(let now, let nowLess)): return Self.differ(before, now) || Self.differ(beforeLess, nowLess)
         default: return last != message
@@ -22,7 +22,7 @@ struct LinkNews: Sendable {
 
     mutating func wasTold(_ message: ChildMessage) { told[Self.kind(of: message)] = message }
 
-    /// Has it told again, though it may be what was told last: somebody waits for it.
+    /// Forces `saved` to be sent again, even if unchanged, because the supervisor waits for an answer.
     mutating func forgetSaved() { told[.saved] = nil }
 
     private static func differ(_ before: ByteCount, _ now: ByteCount) -> Bool {

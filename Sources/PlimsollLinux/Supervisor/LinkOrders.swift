@@ -1,22 +1,23 @@
 import Plimsoll
 import Synchronization
 
-/// Does what a supervisor asks of a service, and sees what there is to tell. Nothing here waits: what takes time runs on the manager's threads.
+/// Carries out the supervisor's orders, and collects the messages to send. Nothing here waits: long operations run on
+/// the manager's threads.
 final class LinkOrders: Sendable {
     private struct State {
-        /// Bytes asked for while a release was under way.
+        /// Bytes requested while a release was running.
         var wanted: ByteCount?
         var isReleasing = false
-        /// What came of the last checkpoint, until the next step of the life cycle.
+        /// Result of the last checkpoint, until the next step of the life cycle.
         var checkpoint: Bool?
-        /// Whether somebody waits to hear that.
+        /// True if the supervisor waits for that result.
         var isAwaited = false
-        /// Background tasks were alive after the last save, and may have changed what is to be saved.
+        /// True if background tasks were alive after the last save, and may have changed the data to save.
         var hasWorked = false
         var isSavingAgain = false
-        /// How many background tasks had ended at the last look: short ones come and go between two.
+        /// Number of background tasks ended at the last check. Detects short tasks that come and go between two checks.
         var ended: UInt64 = 0
-        /// Grows with each look that sees that work went on.
+        /// Counts the checks that found work going on.
         var work: UInt64 = 0
     }
 
@@ -29,13 +30,15 @@ final class LinkOrders: Sendable {
         self.onEnding = onEnding
     }
 
-    /// - Parameter done: called when something that takes time is done: there is something to tell.
+    /// Carries out `message`.
+    ///
+    /// - Parameter done: called when a long operation is done and there is a message to send.
     func obey(_ message: SupervisorMessage, done: @escaping @Sendable () -> Void) {
         let lifecycle = manager.lifecycle
         switch message {
         case .level(let level): announce(level)
         case .release(let bytes): release(bytes, done)
-        // A service that has terminated throws here: it is beyond that.
+        // A terminated service throws here; there is nothing left to do.
         case .background(let deadline):
             lifecycle.runAside {
                 _ = try? await lifecycle.enterBackground(cause: .supervisor, within: deadline)
@@ -64,12 +67,12 @@ final class LinkOrders: Sendable {
 
     private func announce(_ level: PressureLevel) {
         if let source = manager.source as? LinuxPressureSource { return source.announce(level) }
-        // A source that nothing can be announced to. Five seconds are what a level lasts at least.
+        // This source takes no announcements. Five seconds is the shortest time that a level lasts.
         guard level > .normal else { return }
         manager.simulate(level, for: .seconds(5))
     }
 
-    /// One release at a time; of those asked for meanwhile the largest.
+    /// Releases memory, one release at a time. Of requests that come meanwhile the largest counts.
     private func release(_ bytes: ByteCount, _ done: @escaping @Sendable () -> Void) {
         let begins = state.withLock { state in
             state.wanted = max(state.wanted ?? .zero, bytes)
@@ -91,18 +94,19 @@ final class LinkOrders: Sendable {
         }
     }
 
-    // MARK: Seeing
+    // MARK: Messages to send
 
-    /// What there is to tell, and what to do about it.
+    /// The messages to send, and the actions that follow.
     struct Sight {
         var messages: [ChildMessage]
-        /// Somebody waits to hear whether it is saved.
+        /// True if the supervisor waits for `saved`.
         var isSavedAwaited: Bool
-        /// `saveAgain` is to be called.
+        /// True if `saveAgain` must be called.
         var needsSave: Bool
     }
 
-    /// The background tasks alive, those of scenes included, and for how long the last of them may go on; `nil` where nothing limits it.
+    /// Returns the number of background tasks alive, including those of scenes, and the longest time any of them may
+    /// continue; `nil` if there is no limit.
     private func work() -> (tasks: Int, until: Duration?) {
         var tasks = manager.backgroundTasks.count, until = manager.backgroundTimeRemaining
         var isLimited = tasks == 0 || until != nil
@@ -116,7 +120,8 @@ final class LinkOrders: Sendable {
         return (tasks, isLimited ? until : nil)
     }
 
-    /// All there is to tell now, the state last: what it means is known then.
+    /// Returns all messages for the present state. The state comes last, so that the supervisor already has the facts
+    /// for the state.
     func look() -> Sight {
         let lifecycle = manager.lifecycle
         let (tasks, until) = work(), ended = manager.endedTasks
@@ -124,7 +129,7 @@ final class LinkOrders: Sendable {
         let isInBackground = current == .background || current == .notRunning && !lifecycle.reports.isEmpty
         let arrival = isInBackground ? lifecycle.arrival : nil
         let seen = state.withLock { state in
-            // In the foreground and on the way there work goes on, and what is saved is so for a moment.
+            // In the foreground and on the way there, work goes on. Then a save is valid only for a moment.
             let seen = state
             if arrival == nil { state.checkpoint = nil }
             let hasWorked = tasks > 0 || ended != state.ended
@@ -146,14 +151,15 @@ final class LinkOrders: Sendable {
         return Sight(messages: messages, isSavedAwaited: seen.isAwaited, needsSave: seen.needsSave)
     }
 
-    /// Saves what background tasks have left, now that they have ended; until then it is neither saved nor ready.
+    /// Saves the results of background tasks after they have ended. Until then the service reports neither `saved` nor
+    /// `suspendedReady`.
     func saveAgain(done: @escaping @Sendable () -> Void) {
         let lifecycle = manager.lifecycle, work = state.withLock { $0.work }
         lifecycle.runAside { [self] in
             let failures = await lifecycle.checkpoint(within: lifecycle.policy.backgroundDeadline)
             state.withLock { state in
                 state.isSavingAgain = false
-                // Otherwise some have begun meanwhile, and it is done once more after them.
+                // Otherwise new tasks have begun meanwhile, and another save follows after them.
                 if state.work == work { (state.hasWorked, state.checkpoint) = (false, failures.isEmpty) }
             }
             done()

@@ -1,18 +1,19 @@
-/// One line between a supervisor and a service: a sequence number, a verb and fields, in ASCII, a space before each part and a newline at the end.
+/// One line between a supervisor and a service: a sequence number, a verb and fields, in ASCII, separated by spaces and
+/// ended by a newline.
 ///
 ///     7 caches bytes=1048576 reclaimable=524288
 ///
-/// Small enough that its reader has no states to get wrong: nothing is quoted, nothing nests. Lines of verbs that are not known, and fields that
-/// are not known, are passed over, so that either side may be newer.
+/// The format is simple enough for a stateless parser: nothing is quoted, nothing nests. Lines with unknown verbs, and
+/// unknown fields, are skipped, so that either side may be newer.
 package struct MessageLine: Sendable, Hashable {
-    /// The longest line, its newline included.
+    /// The longest line, newline included.
     package static let maximumLength = 4096
-    /// What a line may have of fields.
+    /// Maximum number of fields in a line.
     static let maximumFields = 16
-    /// The protocol spoken here.
+    /// The protocol version used here.
     package static let version = 1
 
-    /// Grows by one a line, from 1, in each direction.
+    /// Sequence number. Grows by one a line, from 1, in each direction.
     package var sequence: UInt64
     package var verb: String
     private var fields: [(name: String, value: String)] = []
@@ -23,7 +24,7 @@ package struct MessageLine: Sendable, Hashable {
         self.fields = fields.compactMap { name, value in value.map { (name, $0) } }
     }
 
-    /// With the newline.
+    /// The line, newline included.
     package var encoded: [UInt8] {
         var text = "\(sequence) \(verb)"
         for (name, value) in fields { text += " \(name)=\(value)" }
@@ -35,7 +36,7 @@ package struct MessageLine: Sendable, Hashable {
 
     // MARK: Reading
 
-    /// The line in `bytes`, without its newline.
+    /// Parses the line in `bytes`, without its newline.
     package init(_ bytes: some RandomAccessCollection<UInt8>) throws(MessageError) {
         guard bytes.count < Self.maximumLength else { throw .tooLong }
         guard bytes.allSatisfy({ 0x20...0x7e ~= $0 }) else { throw .notText }
@@ -48,19 +49,19 @@ package struct MessageLine: Sendable, Hashable {
         for part in parts.dropFirst(2) {
             guard let sign = part.firstIndex(of: UInt8(ascii: "=")), Self.isName(part[..<sign]) else { throw .noField }
             let name = String(decoding: part[..<sign], as: UTF8.self)
-            // Of two values of a field each side might take another.
+            // With two values for a field, each side might use a different one.
             guard !fields.contains(where: { $0.name == name }) else { throw .duplicateField(name) }
             fields.append((name, String(decoding: part[part.index(after: sign)...], as: UTF8.self)))
         }
     }
 
-    /// The value of a field that must be there.
+    /// Returns the value of a required field.
     func text(_ name: String) throws(MessageError) -> String {
         guard let value = fields.first(where: { $0.name == name })?.value else { throw .missing(name) }
         return value
     }
 
-    /// A number within `range`.
+    /// Returns a number within `range`.
     func number(_ name: String, in range: ClosedRange<Int>) throws(MessageError) -> Int {
         guard let number = Self.number(try text(name).utf8), let value = Int(exactly: number), range.contains(value) else { throw .invalid(name) }
         return value
@@ -70,7 +71,7 @@ package struct MessageLine: Sendable, Hashable {
 
     func bytes(_ name: String) throws(MessageError) -> Int { try number(name, in: 0...1 << 60) }
 
-    /// A time of at most a day.
+    /// Returns a time of at most a day.
     func milliseconds(_ name: String) throws(MessageError) -> Duration { .milliseconds(try number(name, in: 0...86_400_000)) }
 
     func flag(_ name: String) throws(MessageError) -> Bool {
@@ -86,7 +87,8 @@ package struct MessageLine: Sendable, Hashable {
         return word
     }
 
-    /// Digits only, without a sign and without a leading zero; `nil` for anything else and for what exceeds 64 bits.
+    /// Parses digits only, without a sign and without a leading zero. Returns `nil` for anything else and for numbers
+    /// above 64 bits.
     private static func number(_ digits: some Collection<UInt8>) -> UInt64? {
         guard let first = digits.first, digits.count == 1 || first != UInt8(ascii: "0") else { return nil }
         var value: UInt64 = 0
@@ -105,21 +107,21 @@ package struct MessageLine: Sendable, Hashable {
     }
 }
 
-/// Why a line is not taken.
+/// The reason that a line is rejected.
 public enum MessageError: Error, Sendable, Hashable {
     /// 4096 bytes or more without a newline.
     case tooLong
     /// A byte that is not printable ASCII.
     case notText
-    /// It does not begin with a number of 1 or more.
+    /// The line does not begin with a number of 1 or more.
     case noSequence
-    /// The second word is not a verb: 1 to 32 small letters and hyphens.
+    /// The second word is not a verb: 1 to 32 lowercase letters and hyphens.
     case noVerb
     case tooManyFields
     /// A word after the verb is not of the form `name=value`.
     case noField
     case duplicateField(String)
-    /// A field that the verb must have.
+    /// A required field is missing.
     case missing(String)
     /// A field whose value is of the wrong kind or out of range.
     case invalid(String)

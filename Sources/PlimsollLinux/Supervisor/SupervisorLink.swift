@@ -2,30 +2,33 @@ import Glibc
 public import Plimsoll
 import Synchronization
 
-/// Connects a service with its supervisor: tells what it does and holds, and does as it is told.
+/// Connects a service with its supervisor: reports the service's state, and carries out the supervisor's orders.
 ///
 ///     let manager = ResourceManager(source: LinuxPressureSource())
-///     let link = try? SupervisorLink(manager)   // nil where nobody supervises
+///     let link = try? SupervisorLink(manager)   // nil without a supervisor
 ///     try await manager.run()
 ///
-/// It tells the state, the number of background tasks, the bytes in caches, whether nothing would be lost and whether locks are held, each when it has changed.
-/// A ladder's `suspend` is passed on to it: the supervisor decides. It takes a level for announced (with another source than `LinuxPressureSource`: rehearses it for five seconds), releases, saves, goes to the background and
-/// comes back. All of that runs on threads of its own and of the manager's; the service never waits for the supervisor. While there is no supervisor to
-/// connect to, it is tried again with growing pauses, and the service goes on as it would alone.
+/// The link reports the state, the number of background tasks, the bytes in caches, and the flags saved and locks held,
+/// each on change. A ladder's `suspend` is passed on: the supervisor decides.
 ///
-/// It lasts as long as it is kept, or until `close()`.
+/// The link treats a level from the supervisor as announced. With a source other than `LinuxPressureSource` the level
+/// is simulated for five seconds. On request the link releases memory, saves, goes to the background and comes back.
+/// All of that runs on threads of the link and of the manager; the service never waits for the supervisor. Without a
+/// supervisor to connect to, the link retries with growing pauses, and the service runs as it would alone.
+///
+/// The link lasts as long as the object, or until `close()`.
 public final class SupervisorLink: Sendable {
-    /// Names the supervisor's socket.
+    /// The environment variable that names the supervisor's socket.
     public static let variable = "PLIMSOLL_SUPERVISOR"
 
-    /// What has become of the link.
+    /// The state of the link.
     public struct Status: Sendable, Hashable {
         public var isConnected = false
-        /// How often it has connected.
+        /// Number of connections made so far.
         public var connections = 0
-        /// Why it is not connected, or was not before.
+        /// The reason that the link is not connected, or was not before.
         public var problem: String?
-        /// The last level told by this connection's supervisor.
+        /// The last level received from this connection's supervisor.
         public var level = PressureLevel.normal
     }
 
@@ -37,11 +40,11 @@ public final class SupervisorLink: Sendable {
     /// Connects `manager` with the supervisor that `$PLIMSOLL_SUPERVISOR` names.
     ///
     /// - Parameters:
-    ///   - manager: whose life cycle and caches are told of.
-    ///   - onEnding: called, on a thread of the manager's, when the supervisor will end the process, with the time until then. By default the life
-    ///     cycle terminates in good order within that time.
-    /// - Throws: `SupervisorLinkError` if the variable is not set or makes no sense, or no thread can be started. That nobody listens there is no error: it is
-    ///   tried again.
+    ///   - manager: the manager whose life cycle and caches are reported.
+    ///   - onEnding: called on a thread of the manager when the supervisor will end the process, with the time until
+    ///     then. By default the life cycle terminates in good order within that time.
+    /// - Throws: `SupervisorLinkError` if the variable is not set or invalid, or no thread can be started. If no
+    ///   supervisor listens there, the link retries and does not throw.
     public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws {
         try self.init(manager, path: getenv(Self.variable).map { String(cString: $0) }, kernel: HostKernel(), onEnding: onEnding)
     }
@@ -53,14 +56,15 @@ public final class SupervisorLink: Sendable {
         guard let path, !path.isEmpty else {
             throw SupervisorLinkError("$\(Self.variable) is not set: nobody supervises this process", isAlone: true)
         }
-        // sun_path has 108 bytes, with the zero at its end.
+        // sun_path has 108 bytes, including the terminating zero.
         guard path.hasPrefix("/"), path.utf8.count <= 107 else {
             throw SupervisorLinkError("$\(Self.variable) is \"\(path.prefix(200))\"; allowed is an absolute path of at most 107 bytes")
         }
         let loop = LinkLoop(manager, path, kernel, LinkPause(first: firstPause), LinkOrders(manager, onEnding: onEnding))
         self.loop = loop
         transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in for await _ in transitions { bell.ring() } }
-        // That it is saved must be taken back before it accepts anything new: whoever is frozen a moment later is killed for its word.
+        // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
+        // the strength of that message.
         comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.tellNow() }
         standstill = manager.carryStandstill { loop.askForStandstill() }
         guard Thread.start("plimsoll-link", { loop.run() }) else {
@@ -74,10 +78,10 @@ public final class SupervisorLink: Sendable {
 
     deinit { close() }
 
-    /// Says goodbye and ends. Idempotent.
+    /// Sends `bye` and ends the link. Idempotent.
     public func close() {
         transitions.cancel()
-        // First: who waits for the link in its life cycle goes on.
+        // First: resumes tasks whose life cycle step waits for the link.
         loop.stop()
         comingBack.cancel()
         standstill.cancel()
@@ -85,26 +89,29 @@ public final class SupervisorLink: Sendable {
 
     public var status: Status { loop.status }
 
-    /// Asks to be woken that often while suspended (C33); `nil` for not any more. Each wake is seen as `Lifecycle.onResume`.
+    /// Requests periodic wake-ups while suspended (C33); `nil` ends them. Each wake-up is reported as
+    /// `Lifecycle.onResume`.
     ///
-    /// - Returns: whether it is granted. False also if the interval is below 600 s, and while there is no supervisor.
+    /// - Returns: true if the request is granted. False also if the interval is below 600 s, and while there is no
+    ///   supervisor.
     public func setKeepAlive(every interval: Duration?) async -> Bool {
         if let interval, interval < .seconds(600) || interval > .seconds(86_400) { return false }
         return await withCheckedContinuation { loop.ask(.keepAlive(every: interval ?? .zero), $0) }
     }
 }
 
-/// Why there is no link.
+/// An error that prevents a link.
 public struct SupervisorLinkError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked, why not, and what is allowed.
+    /// The request, the reason for the failure, and the allowed values.
     public var description: String
-    /// Nobody asked for a link: the variable is not set.
+    /// True if no link was requested: the variable is not set.
     public var isAlone: Bool
 
     init(_ description: String, isAlone: Bool = false) { (self.description, self.isAlone) = (description, isAlone) }
 }
 
-/// How long until the next attempt to connect: a tenth of a second at first, as a supervisor that restarts is soon back, doubling up to ten seconds.
+/// The back-off between connection attempts. Starts at a tenth of a second, as a supervisor that restarts is soon back,
+/// and doubles up to ten seconds.
 package struct LinkPause: Sendable {
     package static let first = Duration.milliseconds(100)
     static let longest = Duration.seconds(10)
@@ -116,7 +123,7 @@ package struct LinkPause: Sendable {
 
     mutating func taken() -> Duration {
         defer { next = min(next * 2, Self.longest) }
-        // All services of a supervisor that has gone come back at the same time, but need not (T29).
+        // Jitter: all services of a lost supervisor reconnect at the same time, but need not (T29).
         return next * (1 + Double(getpid() % 16) / 32)
     }
 

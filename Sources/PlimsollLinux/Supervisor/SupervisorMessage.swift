@@ -1,44 +1,45 @@
 public import Plimsoll
 
-/// What a supervisor tells a service.
+/// A message from a supervisor to a service.
 public enum SupervisorMessage: Sendable, Hashable {
-    /// How short memory is.
+    /// The current memory pressure level.
     case level(PressureLevel)
-    /// Give back so much.
+    /// Release this many bytes.
     case release(ByteCount)
-    /// Go to the background, by that time; it will stand still after (C4, C43).
+    /// Go to the background by the deadline; the service is frozen after that (C4, C43).
     case background(deadline: Duration)
     /// Come back from the background.
     case resume
-    /// Save what would be lost, and say so.
+    /// Save unsaved data, and report `saved`.
     case checkpoint
-    /// It will be ended, after that time at the latest.
+    /// The process will be ended, at the latest after the grace time.
     case ending(grace: Duration)
-    /// Whether the keep-alive asked for in the line of that number is granted (C33).
+    /// Answers the keep-alive request in the line of that number: granted or not (C33).
     case keepAlive(answerTo: UInt64, accepted: Bool)
-    /// The last line before the connection is closed: why.
+    /// The last line before the supervisor closes the connection, with the reason.
     case refused(Refusal)
 
-    /// Why a connection is closed.
+    /// The reason for closing a connection.
     public enum Refusal: String, Sendable, Hashable, CaseIterable {
         /// The first line was no hello.
         case noHello = "no-hello"
-        /// The hello was of another version.
+        /// The hello had another version.
         case version
-        /// A line that can't be read.
+        /// A line could not be parsed.
         case malformed
-        /// Line numbers did not grow by one.
+        /// Sequence numbers did not grow by one.
         case sequence
-        /// As many connections as may be, of this process or of all.
+        /// The maximum number of connections is reached, of this process or of all.
         case tooMany = "too-many"
-        /// The process is none of the supervisor's.
+        /// The process does not belong to the supervisor.
         case unknownProcess = "unknown-process"
     }
 
-    /// The line of that number, newline included.
+    /// Returns the line with sequence number `sequence`, newline included.
     public func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
 
-    /// The message in a line without its newline, and its number; no message for a verb that is not known.
+    /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
+    /// unknown verb.
     public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (sequence: UInt64, message: SupervisorMessage?) {
         let line = try MessageLine(line)
         return (line.sequence, try SupervisorMessage(line))

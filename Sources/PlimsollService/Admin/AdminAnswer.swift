@@ -1,52 +1,55 @@
 public import Plimsoll
 
-/// What an admin endpoint answers: a line of JSON with the keys that belong to the request, `ok`, and if that is false, `error`.
+/// An answer of an admin endpoint: one line of JSON with `ok`, the keys that belong to the request and, if `ok` is
+/// false, `error`.
 ///
-/// Programs of other versions read it: keys are added, never taken away.
+/// Clients of other versions read answers, so keys are added but never removed.
 public struct AdminAnswer: Sendable, Hashable, Codable {
-    /// Whether what was asked was done.
+    /// True if the request was carried out.
     public var ok: Bool
-    /// Why not, in a sentence: what was asked, of what, why not, what to do.
+    /// The reason for a refusal, as a sentence: the request, the target, the reason and the remedy.
     public var error: String?
-    /// Why not, for programs: a name of `Code`.
+    /// The reason for a refusal, for programs: a name of `Code`.
     public var code: String?
-    /// The process that answers, and the name of its program. Of `status`, `watch`, `caches`, `tasks` and `explain`.
+    /// The process that answers, and the name of the program. Set for `status`, `watch`, `caches`, `tasks` and
+    /// `explain`.
     public var process: Int32?
     public var program: String?
-    /// Whether the endpoint lets changes through. Of `status` and `watch`, as are the next two.
+    /// True if the endpoint permits changes. Set for `status` and `watch`, like the next two properties.
     public var allowsChanges: Bool?
     public var status: ManagerStatus?
     public var endpoint: AdminEndpoint.Counts?
-    /// Of `caches`: what is registered, in the order in which it is asked.
+    /// For `caches`: the registered caches, in the order in which they are asked to release memory.
     public var caches: [HolderStatus]?
-    /// Of `tasks`.
+    /// For `tasks`.
     public var tasks: TasksStatus?
-    /// Of `explain`: the state of memory in a sentence, one for each holder that doesn't answer, then one an action, oldest first.
+    /// For `explain`: one sentence about the state of memory and one for each purgeable that does not respond. One
+    /// sentence for each action follows, oldest first.
     public var sentences: [String]?
-    /// Of `purge`: what was done.
+    /// For `purge`: the outcome.
     public var report: ActionStatus?
-    /// Of `simulate`: what is pretended from now on, and for how long.
+    /// For `simulate`: the simulated level and the duration.
     public var level: String?
     public var seconds: Double?
-    /// Of `activate`: the state that the process is in now, for example `active`.
+    /// For `activate`: the state that the process is in now, for example `active`.
     public var state: String?
-    /// Of `limit`: the cache, and the most it holds from now on; of `activate`: what was asked for.
+    /// For `limit`: the name of the cache, and the new limit. For `activate`: the name of the request.
     public var name: String?
     public var limitBytes: Int?
 
-    /// Why a request was not carried out, for programs.
+    /// The reason why a request was not carried out, for programs.
     public enum Code: String, Sendable, Hashable, Codable {
-        /// The line is no request. It was not carried out, not even in part.
+        /// The line is not a request. Nothing was carried out.
         case malformed
-        /// The endpoint lets no changes through.
+        /// The endpoint does not permit changes.
         case readOnly = "read-only"
-        /// The user at the other end is neither the service's nor root.
+        /// The user of the client is neither the service's user nor root.
         case forbidden
         /// There are too many connections, watchers or changes at once.
         case busy
-        /// What was named is not there.
+        /// There is no object of that name.
         case absent
-        /// It was tried and failed.
+        /// The attempt failed.
         case failed
     }
 

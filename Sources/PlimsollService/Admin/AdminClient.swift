@@ -2,26 +2,26 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// A connection to an admin endpoint. Blocks; one thread at a time may use it.
+/// A connection to an admin endpoint. Blocking. Not thread-safe.
 public final class AdminClient {
-    /// Where it is connected to.
+    /// The path of the socket.
     public let path: String
-    /// The process at the other end, by the kernel's word.
+    /// The process of the endpoint, as reported by the kernel.
     public let process: Int32
     private let file: Int32
     private let timeLimit: Duration
     private var inbox: [UInt8] = []
     private let json = AdminJSON()
 
-    /// The longest answer, in bytes: a manager of a hundred thousand caches.
+    /// Longest accepted answer in bytes: enough for a manager of a hundred thousand caches.
     private static let longestAnswer = 64 << 20
 
     /// Connects to the socket at `path`.
     ///
     /// - Parameters:
-    ///   - path: of the socket.
-    ///   - timeLimit: how long each answer may take.
-    /// - Throws: `AdminError` if nobody listens there, or only others may connect.
+    ///   - path: path of the socket.
+    ///   - timeLimit: longest wait for each answer.
+    /// - Throws: `AdminError` if no process listens there, or only other users may connect.
     public init(path: String, timeLimit: Duration = .seconds(10)) throws(AdminError) {
         do { (file, process) = try PrivateSocket.connect(to: path) } catch { throw AdminError(error) }
         (self.path, self.timeLimit) = (path, timeLimit)
@@ -29,21 +29,23 @@ public final class AdminClient {
 
     deinit { close(file) }
 
-    /// The file of the connection, to be polled for an answer to `watch`; readable at its end, too.
+    /// The file descriptor of the connection, to poll for answers to `watch`. Also becomes readable when the
+    /// connection ends.
     public var descriptor: Int32 { file }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
-    /// - Throws: `AdminError` if there is none in time, or none that can be read. An answer that refuses is none of these.
+    /// - Throws: `AdminError` if no answer comes in time or the answer is unreadable. An answer that refuses the
+    ///   request does not throw.
     public func answer(to request: AdminRequest) throws(AdminError) -> AdminAnswer { try decode(line(for: request)) }
 
-    /// The same, as the line that came, without its newline.
+    /// Sends a request and returns the answer as a line, without the newline.
     public func line(for request: AdminRequest) throws(AdminError) -> String {
         try send(json.line(request))
         return try nextLine()
     }
 
-    /// The answer in a line.
+    /// Decodes the answer in a line.
     public func decode(_ line: String) throws(AdminError) -> AdminAnswer {
         do { return try json.answer(line.utf8) } catch {
             throw AdminError(
@@ -51,19 +53,19 @@ public final class AdminClient {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     package func send(_ bytes: [UInt8]) throws(AdminError) {
         var rest = bytes[...]
         while !rest.isEmpty {
             let taken = rest.withUnsafeBytes { Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
             if taken < 0, errno == EINTR { continue }
-            // Whoever refuses says so before it closes: that is read.
+            // An endpoint that refuses sends the reason before it closes. The reason is read next.
             if taken < 0 { return }
             rest = rest.dropFirst(taken)
         }
     }
 
-    /// Waits for the next answer: after `watch`, without another request.
+    /// Waits for the next answer. After `watch`, answers follow without another request.
     public func nextLine() throws(AdminError) -> String {
         let deadline = Timekeeper.machine.elapsed() + timeLimit
         var searched = 0

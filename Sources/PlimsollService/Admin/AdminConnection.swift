@@ -1,11 +1,11 @@
 import Glibc
 import Plimsoll
 
-/// One client of an admin endpoint: what came from it and is no whole line yet, what it has not taken yet, and until when it is put up with.
+/// One client of an admin endpoint: input buffer, pending answer and deadlines.
 ///
-/// Only the endpoint's thread uses it. Its room for a line is there from the beginning and is used again for the next client.
+/// Only the endpoint's thread uses a connection. The line buffer is allocated once and reused for the next client.
 final class AdminConnection {
-    /// 0 while it is nobody's; never used twice.
+    /// Identifier of the client; 0 while closed. Never used twice.
     private(set) var id: UInt64 = 0
     private(set) var file: Int32 = -1
     private var inbox: [UInt8]
@@ -13,13 +13,13 @@ final class AdminConnection {
     private var outbox: ArraySlice<UInt8> = []
     private let bounds: AdminEndpoint.Bounds
 
-    /// A change is being carried out for it.
+    /// True while a change of this client is being carried out.
     var isBusy = false
-    /// When it watches: the time between two answers, and when the next is due.
+    /// Set while the client watches: the interval between answers, and the due time of the next answer.
     var watch: (every: Duration, due: Duration)?
-    /// It has said all that it will say.
+    /// True after the client has shut down the sending side.
     private(set) var isAtEnd = false
-    /// Since when it says nothing, a line is incomplete, an answer waits.
+    /// Start times of the current silence, of an incomplete line, and of a pending answer.
     private var quietSince = Duration.zero, lineSince: Duration?, owedSince = Duration.zero
 
     init(_ bounds: AdminEndpoint.Bounds) {
@@ -43,26 +43,26 @@ final class AdminConnection {
         (id, file, outbox) = (0, -1, [])
     }
 
-    // MARK: What it waits for
+    // MARK: Pending work
 
-    /// What is to be polled for; the end of the connection is told in any case.
+    /// Events to poll for. The kernel reports a hang-up in any case.
     var events: Int16 {
         if !outbox.isEmpty { return Int16(POLLOUT) }
         return isBusy || isAtEnd || hasLine ? 0 : Int16(POLLIN)
     }
 
-    /// Whether there is a request to be carried out now.
+    /// True if a request can be carried out now.
     var isReady: Bool { outbox.isEmpty && !isBusy && hasLine }
 
-    /// Whether nothing is left to be done for it.
+    /// True if no work is left for this client.
     var isDone: Bool { outbox.isEmpty && !isBusy && isAtEnd && !hasLine && watch == nil }
 
-    /// Whether it ended in the middle of a line.
+    /// True if the input ended in the middle of a line.
     var hasRest: Bool { count > 0 && !hasLine }
 
     enum Due { case answer, request, idle, watch }
 
-    /// What happens next by itself, and when.
+    /// The next timed event and the time when this event is due.
     var due: (Due, Duration)? {
         if !outbox.isEmpty { return (.answer, owedSince + bounds.answer) }
         if isBusy { return nil }
@@ -77,7 +77,7 @@ final class AdminConnection {
 
     enum Arrival { case bytes, nothing, gone, tooLong }
 
-    /// Takes what has come, as far as there is room.
+    /// Reads available bytes, as far as the buffer has room.
     func read(at now: Duration) -> Arrival {
         let taken = inbox.withUnsafeMutableBytes { recv(file, $0.baseAddress! + count, $0.count - count, Int32(MSG_DONTWAIT)) }
         if taken < 0 { return errno == EAGAIN || errno == EINTR ? .nothing : .gone }
@@ -95,7 +95,7 @@ final class AdminConnection {
         return .bytes
     }
 
-    /// Takes out the next whole line, without its newline, for `body`.
+    /// Removes the next complete line from the buffer and passes the line, without the newline, to `body`.
     func nextLine(at now: Duration, _ body: (ArraySlice<UInt8>) -> Void) {
         guard let end = inbox[..<count].firstIndex(of: UInt8(ascii: "\n")) else { return }
         quietSince = now
@@ -109,14 +109,14 @@ final class AdminConnection {
 
     // MARK: Writing
 
-    /// Sends `line`; what the kernel has no room for waits. False if nobody is there any more.
+    /// Sends `line`. Bytes that the kernel has no room for stay pending. Returns false if the client has gone.
     func send(_ line: [UInt8], at now: Duration) -> Bool {
         outbox = line[...]
         owedSince = now
         return flush(at: now)
     }
 
-    /// Sends what waits; false if nobody is there any more.
+    /// Sends pending bytes. Returns false if the client has gone.
     func flush(at now: Duration) -> Bool {
         while !outbox.isEmpty {
             let taken = outbox.withUnsafeBytes { Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
@@ -129,6 +129,6 @@ final class AdminConnection {
         return true
     }
 
-    /// Whether an answer is on its way, being made, or yet to be made.
+    /// True if an answer is pending, being computed, or yet to be computed.
     var isOwed: Bool { !outbox.isEmpty || isBusy || hasLine }
 }

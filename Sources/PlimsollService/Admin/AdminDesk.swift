@@ -2,7 +2,8 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Does what requests ask of a manager. Called from any thread; `purge` and `limit` take as long as the holders do, `activate` as long as the way to the front.
+/// Carries out requests against a manager. Callable from any thread. `purge` and `limit` take as long as the
+/// purgeables take; `activate` takes as long as the transition to the foreground.
 struct AdminDesk: Sendable {
     let manager: ResourceManager
     let allowsChanges: Bool
@@ -18,7 +19,7 @@ struct AdminDesk: Sendable {
         "read-only: set PLIMSOLL_ADMIN_ALLOWS_CHANGES=true, or `allowsChanges: true` where the service makes its AdminEndpoint, to let purge, simulate, limit and activate through"
     )
 
-    /// Everything that isn't as it must be, found before anything is done.
+    /// Validates a request completely before any part is carried out.
     func check(_ request: AdminRequest) throws(AdminRefusal) {
         guard allowsChanges || !request.command.isChange else { throw Self.readOnly }
         switch request.command {
@@ -41,7 +42,7 @@ struct AdminDesk: Sendable {
         }
     }
 
-    /// Carries out a request that was checked.
+    /// Carries out a request that passed `check`.
     func answer(_ request: AdminRequest) -> AdminAnswer {
         var answer = AdminAnswer()
         do throws(AdminRefusal) {
@@ -149,10 +150,12 @@ struct AdminDesk: Sendable {
 
     // MARK: Activation
 
-    /// How long an answer to `activate` is waited for: the way to the front and its handlers have deadlines of their own, 5 s each as a rule.
+    /// Longest wait for the answer to `activate`. The transition to the foreground and the handlers have deadlines of
+    /// their own, usually 5 s each.
     private static let activationPatience = Duration.seconds(30)
 
-    /// Hands `request` to the life cycle, and waits until it was answered there. On the thread of changes: status is asked meanwhile.
+    /// Passes `request` to the life cycle and waits for its answer. Runs on the thread of changes; status requests
+    /// are answered meanwhile.
     private func activate(_ request: ActivationRequest) throws(AdminRefusal) {
         let outcome = Mutex<Result<Void, any Error>?>(nil), parker = Parker()
         manager.lifecycle.activate(request) { result in

@@ -2,54 +2,58 @@ public import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// A UNIX socket at which the operator of a service asks its manager what it knows, and, if that is allowed, has it act: a line of JSON there, a line back.
+/// A UNIX socket at which an operator queries the manager of a service and, if allowed, triggers actions. Each
+/// request and each answer is one line of JSON.
 ///
 ///     let admin = AdminEndpoint(manager: manager)
 ///     try admin.start()                                   // $RUNTIME_DIRECTORY/plimsoll.sock
 ///
 ///     $ plimsoll status
 ///
-/// Only the service's own user and root get an answer: the socket's file has the mode 0600 from its first instant, and the kernel names who connects. Nothing is
-/// changed unless `allowsChanges`. It serves on threads of its own, which exist before memory is short; what frees memory never waits for it.
-/// `docs/operations/admin.md` tells the protocol.
+/// Only the service's own user and root get an answer. The socket file has the mode 0600 from the first instant, and
+/// the kernel reports the user of each client.
+/// Changes are refused unless `allowsChanges`. The endpoint runs on threads of its own, started before memory is
+/// short. Code that frees memory never waits for the endpoint.
+/// `docs/operations/admin.md` describes the protocol.
 public final class AdminEndpoint: Sendable {
-    /// What was asked, and what came of it. Numbers only grow.
+    /// Counts of requests and their outcomes, since the endpoint was created. Monotonic.
     public struct Counts: Sendable, Hashable, Codable {
         /// Connections accepted.
         public var connections = 0
-        /// Lines that were requests, whatever was answered.
+        /// Lines that were valid requests, regardless of the answer.
         public var requests = 0
-        /// Requests and connections that were turned away: read-only, another user's, too many.
+        /// Refused requests and connections: read-only, another user, too many.
         public var refused = 0
-        /// Lines that were none.
+        /// Lines that were not valid requests.
         public var malformed = 0
-        /// Connections ended by the endpoint: silent, with half a line, or without taking the answer for too long; with a line that was too long.
+        /// Connections closed by the endpoint: idle, with an incomplete or too long line, or with an answer unread
+        /// for too long.
         public var cutOff = 0
-        /// Answers that nobody was there any more to take.
+        /// Answers that could not be delivered because the client had gone.
         public var untaken = 0
 
-        /// None yet.
+        /// Creates counts of zero.
         public init() {}
     }
 
-    /// How much anybody may take of it.
+    /// Limits on the resources that clients may use.
     public struct Bounds: Sendable, Hashable {
-        /// Bytes of a request, its newline included. From 64.
+        /// Bytes of a request, including the newline. From 64.
         public var line = 4096
-        /// Connections at once. From 1 to 1024.
+        /// Concurrent connections. From 1 to 1024.
         public var connections = 16
-        /// Of them, how many may watch. From 0.
+        /// Connections that may watch at the same time. From 0.
         public var watchers = 4
-        /// Changes that wait for another one to be done. From 0.
+        /// Changes that may wait while another change runs. From 0.
         public var changes = 4
-        /// How long a connection may say nothing.
+        /// Longest time that a connection may be idle.
         public var idle = Duration.seconds(60)
-        /// How long a request may take to arrive, from its first byte to its newline.
+        /// Longest time from the first byte of a request to the newline.
         public var request = Duration.seconds(5)
-        /// How long an answer may wait to be taken, all of it.
+        /// Longest time until the client has read all of an answer.
         public var answer = Duration.seconds(10)
 
-        /// The usual ones.
+        /// Creates the default limits.
         public init() {}
     }
 
@@ -60,18 +64,20 @@ public final class AdminEndpoint: Sendable {
     private let tally: AdminTally
     private let server = Mutex<AdminServer?>(nil)
 
-    /// An endpoint that does not listen yet.
+    /// Creates an endpoint that does not listen yet.
     ///
     /// - Parameters:
-    ///   - manager: who is asked.
-    ///   - path: where to listen; `AdminPath.standard` if it is `nil`. At most 107 bytes.
-    ///   - allowsChanges: whether `purge`, `simulate` and `limit` are carried out.
-    ///   - bounds: how much anybody may take of it.
+    ///   - manager: the manager to query.
+    ///   - path: path of the socket, at most 107 bytes; `nil` for `AdminPath.standard`.
+    ///   - allowsChanges: true to permit `purge`, `simulate`, `limit` and `activate`.
+    ///   - bounds: limits on the resources that clients may use.
     public convenience init(manager: ResourceManager, path: String? = nil, allowsChanges: Bool = false, bounds: Bounds = Bounds()) {
         self.init(manager: manager, path: path, allowsChanges: allowsChanges, bounds: bounds, time: .machine)
     }
 
-    /// - Precondition: the bounds are in their ranges.
+    /// Creates an endpoint with a given clock.
+    ///
+    /// - Precondition: The bounds are in their ranges.
     package init(manager: ResourceManager, path: String?, allowsChanges: Bool, bounds: Bounds, time: Timekeeper) {
         precondition(
             bounds.line >= 64 && (1...1024).contains(bounds.connections) && bounds.watchers >= 0 && bounds.changes >= 0,
@@ -85,9 +91,10 @@ public final class AdminEndpoint: Sendable {
 
     deinit { server.withLock { $0.take() }?.stop() }
 
-    /// Listens from now on. Does nothing if it does already; may be called again after `stop()`.
+    /// Starts to listen. Does nothing if the endpoint listens already. May be called again after `stop()`.
     ///
-    /// - Throws: `AdminError` that says why not and what to do: no place for the socket, one that is too long, another process that listens there, no thread.
+    /// - Throws: `AdminError` with the reason and the remedy: no place for the socket, a path that is too long, a
+    ///   socket in use by another process, no thread.
     public func start() throws(AdminError) {
         guard server.withLock({ $0 == nil }) else { return }
         let path: String
@@ -97,7 +104,8 @@ public final class AdminEndpoint: Sendable {
             if server == nil { server = new }
             return server === new
         }
-        // Somebody else started it meanwhile; with one path, as a rule, it is refused before this.
+        // Another thread has started the endpoint meanwhile. With the same path, `AdminServer` usually refuses before
+        // this point.
         guard isFirst else { return new.stop() }
         do throws(AdminError) {
             try new.start()
@@ -107,20 +115,21 @@ public final class AdminEndpoint: Sendable {
         }
     }
 
-    /// Listens no more: its socket is gone when this returns, connections are closed soon after. A purge that is being carried out goes on.
+    /// Stops listening. The socket file is gone on return; connections are closed soon after. A running purge
+    /// continues.
     public func stop() { server.withLock { $0.take() }?.stop() }
 
-    /// Where it listens; `nil` while it doesn't.
+    /// The path of the socket while the endpoint listens; otherwise `nil`.
     public var path: String? { server.withLock { $0?.path } }
 
-    /// What was asked since it was made.
+    /// Counts of requests since the endpoint was created.
     public var counts: Counts { tally.counts }
 
-    /// Has it look at its clock at once. For tests that move it.
+    /// Makes the loop check the clock at once. For tests that change the time.
     package func wake() { server.withLock { $0 }?.ring() }
 }
 
-/// The counts, shared by those who count.
+/// The counts of an endpoint, shared between threads.
 final class AdminTally: Sendable {
     private let state = Mutex(AdminEndpoint.Counts())
     var counts: AdminEndpoint.Counts { state.withLock { $0 } }

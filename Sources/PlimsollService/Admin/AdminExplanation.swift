@@ -1,11 +1,14 @@
 import Plimsoll
 
-/// What a manager sees and did, and why, in plain sentences.
+/// A description of a manager's state and actions, with reasons, in plain sentences.
 struct AdminExplanation: Sendable {
-    /// The state of memory, one for each that refuses work for want of it and each holder that does not answer, then one an action, oldest first.
+    /// One sentence on the state of memory, one for each limiter that refuses work for lack of memory, and one for
+    /// each purgeable that does not respond. One sentence for each action follows, oldest first.
     let sentences: [String]
 
-    /// - Parameter last: how many actions, the last ones.
+    /// Creates the sentences for `status`.
+    ///
+    /// - Parameter last: number of most recent actions to include.
     init(_ status: ManagerStatus, last: Int = .max) {
         let actions = status.actions.suffix(max(0, last))
         let unanswered = status.holders.compactMap { holder in
@@ -67,14 +70,14 @@ struct AdminExplanation: Sendable {
         return text
     }
 
-    /// Names of what had not done its part in time.
+    /// Returns the names of the participants that exceeded their time.
     private static func overrun(_ action: ActionStatus) -> String? {
         let word = "overran: "
         if action.outcome.hasPrefix(word) { return String(action.outcome.dropFirst(word.count)) }
         return ["done", "dry run"].contains(action.outcome) || action.outcome.hasPrefix("refused") ? nil : action.outcome
     }
 
-    /// The action that was to be done.
+    /// Returns a description of an action that was refused.
     private static func intent(_ action: ActionStatus) -> String {
         switch ActionKind(rawValue: action.action) {
         case .warn: "observers were to be told"
@@ -100,7 +103,7 @@ struct AdminExplanation: Sendable {
         case .quiesce: return "what can pause was paused"
         case .expireBackgroundTasks: return "background tasks were asked to end"
         case .suspend:
-            // Whether it does is the supervisor's decision, and in its journal.
+            // The supervisor decides whether to freeze the process, and records the decision in a journal.
             return action.outcome == "done" ? "the supervisor was asked to have the process stand still" : "the process was to stand still"
         case .terminate: return "the process was to save and end"
         case .makeRoom: return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
@@ -109,7 +112,7 @@ struct AdminExplanation: Sendable {
         }
     }
 
-    /// Evidence, as its names separated by commas, in words; `nil` for none.
+    /// Returns evidence, given as names separated by commas, in words; `nil` if there is none.
     static func reasons(_ evidence: String) -> String? {
         let words = evidence.split(separator: ",").map { $0.drop { $0 == " " } }.compactMap { name -> String? in
             switch name {
@@ -129,7 +132,7 @@ struct AdminExplanation: Sendable {
 
     private static func bytes(_ count: Int) -> String { "\(ByteCount(count))" }
 
-    /// In the unit that people would use: `4 ms`, `1.5 s`, `12 min`.
+    /// Returns a duration in a readable unit: `4 ms`, `1.5 s`, `12 min`.
     static func seconds(_ value: Double) -> String {
         func tenths(_ value: Double) -> String {
             let tenths = Int((value * 10).rounded())
@@ -142,6 +145,7 @@ struct AdminExplanation: Sendable {
 }
 
 extension MemoryStatus {
-    /// For how long the level in force is still held, at the least, on the clock of `status.atSeconds`; `nil` if it is not held.
+    /// Returns the minimum time for which the current level is still held, or `nil` if the level is not held. `now`
+    /// is on the clock of `status.atSeconds`.
     package func heldSeconds(at now: Double) -> Double? { heldUntilSeconds.map { max(0, $0 - now) } }
 }

@@ -1,7 +1,8 @@
 import Plimsoll
 import Synchronization
 
-/// The thread that carries out changes, one at a time: a purge takes as long as the holders do, and status is asked meanwhile.
+/// Queue of the worker thread that carries out changes, one at a time. A purge takes as long as the purgeables need;
+/// status requests are answered meanwhile.
 final class AdminHands: Sendable {
     private struct State {
         var jobs: [(connection: UInt64, request: AdminRequest)] = []
@@ -12,7 +13,9 @@ final class AdminHands: Sendable {
     private let state = Mutex(State())
     private let parker = Parker()
 
-    /// - Returns: false if as many as `waiting` wait already.
+    /// Enqueues a change.
+    ///
+    /// - Returns: False if `waiting` changes wait already.
     func take(_ connection: UInt64, _ request: AdminRequest, waiting: Int) -> Bool {
         let isTaken = state.withLock { state in
             guard state.jobs.count < waiting + (state.isBusy ? 0 : 1) else { return false }
@@ -28,7 +31,7 @@ final class AdminHands: Sendable {
         parker.unpark()
     }
 
-    /// Works until `stop`. On a thread of its own.
+    /// Carries out changes until `stop`. Runs on a dedicated thread.
     func run(_ desk: AdminDesk, _ done: (_ connection: UInt64, _ line: [UInt8]) -> Void) {
         let json = AdminJSON()
         while true {

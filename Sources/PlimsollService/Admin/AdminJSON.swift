@@ -1,18 +1,18 @@
 import FoundationEssentials
 
-/// Lines of JSON and what they mean. One thread at a time may use it.
+/// Encodes and decodes lines of JSON. Not thread-safe: one thread at a time may use an instance.
 final class AdminJSON {
     private let encoder = JSONEncoder()
     private let decoder = JSONDecoder()
 
     init() {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        // A holder may tell any number. A line that can be read in part is better than none.
+        // A purgeable may report any number, also NaN or infinity. A partly readable line is better than none.
         encoder.nonConformingFloatEncodingStrategy = .convertToString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
         decoder.nonConformingFloatDecodingStrategy = .convertFromString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
     }
 
-    /// `value` as a line, its newline included.
+    /// Returns `value` as a line, including the newline.
     func line(_ value: some Encodable) -> [UInt8] {
         guard let data = try? encoder.encode(value) else {
             return Array(#"{"code":"failed","error":"the answer can't be written as JSON","ok":false}"#.utf8) + [10]
@@ -24,10 +24,11 @@ final class AdminJSON {
         }
     }
 
-    /// The answer in `line`, which has no newline.
+    /// Decodes the answer in `line`, which has no newline.
     func answer(_ line: some Collection<UInt8>) throws -> AdminAnswer { try decoder.decode(AdminAnswer.self, from: Data(line)) }
 
-    /// The request in `line`, which has no newline. What isn't one is refused before a parser sees it, as far as its size and depth go.
+    /// Decodes the request in `line`, which has no newline. Rejects empty, nested and non-UTF-8 lines before the JSON
+    /// parser sees the line.
     func request(_ line: ArraySlice<UInt8>) throws(AdminRefusal) -> AdminRequest {
         let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
         guard !line.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) else { throw AdminRefusal(.malformed, "the line is empty") }
@@ -42,7 +43,8 @@ final class AdminJSON {
         }
     }
 
-    /// How deep arrays and objects lie in each other, counting what is opened and not what is closed rightly: at least the true depth of JSON.
+    /// Returns an upper bound of the nesting depth of arrays and objects. Does not check that brackets match; for
+    /// valid JSON the depth is exact.
     static func depth(_ line: ArraySlice<UInt8>) -> Int {
         var depth = 0, deepest = 0, isText = false, isEscaped = false
         for byte in line {

@@ -2,14 +2,14 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// The endpoint's loop: wait, read, answer. It owns all connections, and nobody can make it wait for them.
+/// The event loop of an endpoint: wait, read, answer. The loop owns all connections, and no client can block it.
 final class AdminLoop {
     private let server: AdminServer
     private let json = AdminJSON()
     private let connections: [AdminConnection]
     private let files: UnsafeMutableBufferPointer<pollfd>
     private var lastID: UInt64 = 0
-    /// Until when nobody is accepted, the process having no file left for one.
+    /// Time before which no connection is accepted, because the process had no file descriptor left.
     private var acceptsFrom = Duration.zero
 
     private static let rest = Duration.milliseconds(200)
@@ -29,7 +29,7 @@ final class AdminLoop {
         for connection in connections { connection.close() }
     }
 
-    /// Answers once for practice: what answering needs of code and memory is there before memory is short.
+    /// Answers one request as a warm-up. All code and memory for an answer are then in place before memory is short.
     private func rehearse() {
         let line = json.line(AdminRequest(.status))
         if let request = try? json.request(line.dropLast()) { _ = json.line(server.desk.answer(request)) }
@@ -57,7 +57,7 @@ final class AdminLoop {
     // MARK: Connections
 
     private func accept(at now: Duration) {
-        // As many as may wait at most: others are served in between.
+        // Accepts at most the backlog, so that open connections are served in between.
         for attempt in 0..<32 {
             guard let (file, peer) = server.socket.accept() else {
                 if attempt == 0 { acceptsFrom = now + Self.rest }
@@ -70,7 +70,7 @@ final class AdminLoop {
                     ? AdminRefusal(
                         .busy, "\(connections.count) connections are open already, and there may be no more: try again, or end a `plimsoll top`")
                     : AdminRefusal(.forbidden, "user \(peer.user) may not: this service runs as user \(geteuid()), and answers that one and root")
-                // Before the answer: who has read it may ask for the counts.
+                // Count before the answer: a client that has read the answer may ask for the counts.
                 server.tally.add(\.refused)
                 let line = json.line(AdminAnswer(refusal))
                 _ = line.withUnsafeBytes { send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
@@ -113,7 +113,7 @@ final class AdminLoop {
         }
     }
 
-    /// Says why, if there is room for it, and says nothing more.
+    /// Sends the reason if the socket buffer has room, then closes the connection.
     private func cutOff(_ connection: AdminConnection, _ why: String, at now: Duration) {
         server.tally.add(\.cutOff)
         server.tally.add(\.malformed)
@@ -167,7 +167,8 @@ final class AdminLoop {
         }
     }
 
-    /// Sends a watcher its next answer. One that has not taken the last is passed over, as its answers are never due before that.
+    /// Sends the next answer to a watching connection. A watcher that has not yet read the last answer is skipped:
+    /// `due` is then the deadline of the pending answer.
     private func show(_ connection: AdminConnection, at now: Duration) {
         guard let every = connection.watch?.every else { return }
         connection.watch?.due = now + every

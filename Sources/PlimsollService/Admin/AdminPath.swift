@@ -1,17 +1,17 @@
 import Glibc
 import PlimsollLinux
 
-/// Where an admin endpoint listens if nobody says otherwise.
+/// The default places of an admin endpoint's socket.
 public enum AdminPath {
-    /// The name of the socket in a directory that is the service's own.
+    /// The name of the socket in a directory that belongs to the service.
     public static let name = "plimsoll.sock"
 
-    /// `plimsoll.sock` in the first directory of `$RUNTIME_DIRECTORY`, which systemd sets for `RuntimeDirectory=`; otherwise `plimsoll-PID.sock` in
-    /// `$XDG_RUNTIME_DIR`.
+    /// Returns `plimsoll.sock` in the first directory of `$RUNTIME_DIRECTORY`, which systemd sets for
+    /// `RuntimeDirectory=`. Without that variable, returns `plimsoll-PID.sock` in `$XDG_RUNTIME_DIR`.
     ///
     /// - Throws: `AdminError` if neither variable names a directory by an absolute path.
     public static func standard(environment: (String) -> String? = Self.variable, process: Int32? = nil) throws(AdminError) -> String {
-        // systemd.exec(5): several directories are separated by colons.
+        // systemd.exec(5): colons separate several directories.
         if let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first {
             return try place(String(directory), name, "RUNTIME_DIRECTORY")
         }
@@ -34,30 +34,30 @@ public enum AdminPath {
         return (directory.hasSuffix("/") ? String(directory.dropLast()) : directory) + "/" + name
     }
 
-    /// The value of an environment variable.
+    /// Returns the value of an environment variable.
     public static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 }
 
-/// An admin endpoint that can't be started, or can't be reached.
+/// An error of an admin endpoint that cannot start or cannot be reached.
 public struct AdminError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What kind of failure.
+    /// The kind of failure.
     public enum Kind: Sendable, Hashable {
-        /// There is no path, or none that a socket can have.
+        /// There is no path, or the path is not valid for a socket.
         case path
-        /// Something else lies there: another process's socket, or no socket at all.
+        /// The path is in use: by the socket of another process, or by a file that is not a socket.
         case occupied
-        /// Nobody listens there.
+        /// No process listens at the path.
         case absent
-        /// Only its owner and root may connect.
+        /// Only the owner of the socket and root may connect.
         case forbidden
-        /// It did not answer in time, or in a way that can't be read.
+        /// The endpoint did not answer in time, or the answer is unreadable.
         case silent
-        /// Anything else.
+        /// Any other failure.
         case failed
     }
 
     public let kind: Kind
-    /// What was asked of what, why not, and what to do.
+    /// The request, the target, the reason of the failure and the remedy.
     public let description: String
 
     init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }

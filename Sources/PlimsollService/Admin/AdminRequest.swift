@@ -2,55 +2,56 @@
 ///
 ///     {"command":"purge","group":"images","upTo":"cheap","bytes":67108864}
 ///
-/// A key that the command doesn't know is refused, not passed over: who misspells `bytes` must not have everything purged.
+/// A key that the command does not take is an error. A misspelled `bytes` must not purge everything.
 public struct AdminRequest: Sendable, Hashable, Codable {
-    /// What is asked.
+    /// The command of a request.
     public enum Command: String, Sendable, Hashable, Codable, CaseIterable {
-        /// All that the manager knows.
+        /// Returns the complete status of the manager.
         case status
-        /// What is registered, with its counts.
+        /// Lists the registered caches with their counts.
         case caches
-        /// Background tasks.
+        /// Lists background tasks.
         case tasks
-        /// The last actions and why they were taken, in sentences.
+        /// Explains the last actions and their reasons, in sentences.
         case explain
-        /// `status` again and again, until another request or the end of the connection.
+        /// Sends `status` repeatedly, until another request or the end of the connection.
         case watch
-        /// Has holders let go of memory. A change.
+        /// Makes purgeables release memory. A change.
         case purge
-        /// Pretends a level for a while. A change.
+        /// Simulates a pressure level for a while. A change.
         case simulate
         /// Sets the limit of a cache. A change.
         case limit
-        /// Brings the process to the front and has a request answered there (C74). A change.
+        /// Brings the process to the foreground and has a request answered there (C74). A change.
         case activate
     }
 
     public var command: Command
-    /// Of `purge` and `limit`: the holder of that name; of `activate`: what is asked for.
+    /// For `purge` and `limit`: the name of the purgeable. For `activate`: the name of the request.
     public var name: String?
-    /// Of `purge`: what is in that group, names joined by slashes.
+    /// For `purge`: selects the purgeables of that group; names are joined by slashes.
     public var group: String?
-    /// Of `purge`: what was registered with that tag.
+    /// For `purge`: selects the purgeables that were registered with that tag.
     public var tag: String?
-    /// Of `purge`: only what costs no more to make again: `trivial`, `cheap`, `expensive` or `precious`.
+    /// For `purge`: the highest rebuild cost to select: `trivial`, `cheap`, `expensive` or `precious`.
     public var upTo: String?
-    /// Of `purge`: that everything is meant. Needed where nothing else narrows it.
+    /// For `purge`: confirms a purge of everything. Required if no other parameter narrows the selection.
     public var all: Bool?
-    /// Bytes to let go of, at least 1, by default all of what is selected; of `limit`, the most to hold.
+    /// For `purge`: the bytes to release, at least 1; by default all of the selection. For `limit`: the new limit.
     public var bytes: Int?
-    /// Of `simulate`: `normal`, `warning` or `critical`.
+    /// For `simulate`: `normal`, `warning` or `critical`.
     public var level: String?
-    /// Of `simulate`: how long, from 0.001 to 3600. Not with `normal`, which ends a rehearsal.
+    /// For `simulate`: the duration in seconds, from 0.001 to 3600. Not allowed with `normal`, which ends a
+    /// simulation.
     public var seconds: Double?
-    /// Of `watch`: time between two answers, from 100 to 60,000; 1000 by default.
+    /// For `watch`: milliseconds between two answers, from 100 to 60,000; 1000 by default.
     public var milliseconds: Int?
-    /// Of `explain`: how many actions, the last ones; from 1 to 256; all by default.
+    /// For `explain`: the number of last actions to explain, from 1 to 256; all by default.
     public var last: Int?
-    /// Of `activate`: what belongs to the request, as text; its UTF-8 bytes are handed on. Empty by default.
+    /// For `activate`: the payload of the request, as text. The handler receives the UTF-8 bytes. Empty by default.
     public var payload: String?
 
-    /// A request without parameters; set what its command takes.
+    /// Creates a request without parameters; set the parameters afterwards.
     public init(_ command: Command) { self.command = command }
 }
 
@@ -64,7 +65,9 @@ extension AdminRequest {
         init?(intValue: Int) { nil }
     }
 
-    /// - Throws: `AdminRefusal`, and nothing else.
+    /// Decodes a request and rejects unknown keys.
+    ///
+    /// - Throws: `AdminRefusal`, and no other error.
     public init(from decoder: any Decoder) throws {
         guard let fields = try? decoder.container(keyedBy: AnyKey.self) else {
             throw AdminRefusal(.malformed, "a request is a JSON object, for example \(Self.example)")
@@ -103,7 +106,7 @@ extension AdminRequest {
 }
 
 extension AdminRequest.Command {
-    /// What it takes.
+    /// The keys that the command accepts.
     var parameters: [AdminRequest.CodingKeys] {
         switch self {
         case .status, .caches, .tasks: []
@@ -116,7 +119,7 @@ extension AdminRequest.Command {
         }
     }
 
-    /// Whether it changes anything.
+    /// True if the command changes anything.
     public var isChange: Bool {
         switch self {
         case .status, .caches, .tasks, .explain, .watch: false
@@ -125,14 +128,14 @@ extension AdminRequest.Command {
     }
 }
 
-/// Why a request was not carried out.
+/// The reason why a request was not carried out.
 struct AdminRefusal: Error, Sendable, Hashable {
     var code: AdminAnswer.Code
-    /// What was asked, why not, what is allowed.
+    /// The request, the reason, and the allowed values.
     var sentence: String
 
     init(_ code: AdminAnswer.Code, _ sentence: String) { (self.code, self.sentence) = (code, sentence) }
 
-    /// What somebody sent, short enough for a sentence.
+    /// Returns text of a client, shortened for use in a sentence.
     static func quoted(_ text: String) -> String { text.count <= 40 ? text : text.prefix(40) + "…" }
 }

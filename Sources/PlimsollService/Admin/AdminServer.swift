@@ -3,9 +3,10 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// A socket that is listened at, and the two threads that serve it, from start to stop.
+/// A listening socket and the two threads that serve it, from start to stop.
 ///
-/// Shared between the threads and whoever stops them: `isStopped`, and under a lock the answers of finished changes. All about connections belongs to the loop's thread.
+/// The threads and the caller of `stop()` share `isStopped` and, under a lock, the answers of finished changes. All
+/// connection state belongs to the loop's thread.
 final class AdminServer: Sendable {
     let socket: PrivateSocket
     let desk: AdminDesk
@@ -14,10 +15,10 @@ final class AdminServer: Sendable {
     let tally: AdminTally
     let hands = AdminHands()
     let kernel = HostKernel()
-    /// An eventfd that ends the loop's wait.
+    /// The eventfd that wakes the loop.
     let bell: Int32
     private let finished = Mutex<[(connection: UInt64, line: [UInt8])]>([])
-    // Acquired and released, so that who sees the stop sees what came before it.
+    // Acquire/release ordering: a thread that sees the stop also sees all writes before the stop.
     private let stopped = Atomic<Bool>(false)
 
     var path: String { socket.path }
@@ -64,7 +65,7 @@ final class AdminServer: Sendable {
         ring()
     }
 
-    /// Ends the loop's wait, the present one or else the next.
+    /// Wakes the loop: ends the current wait, or else the next one.
     func ring() {
         withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 1) { one in
             one[0] = 1
@@ -72,7 +73,7 @@ final class AdminServer: Sendable {
         }
     }
 
-    /// The answers of changes that have been carried out since the last call.
+    /// Removes and returns the answers of the changes finished since the last call.
     func takeFinished() -> [(connection: UInt64, line: [UInt8])] {
         finished.withLock { finished in
             defer { finished = [] }

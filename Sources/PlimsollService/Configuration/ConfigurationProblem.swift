@@ -1,21 +1,22 @@
 import Glibc
 
-/// A configuration that can't be taken: all of what is wrong with it.
+/// A configuration that cannot be used, with all of the problems found.
 public struct ConfigurationProblem: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Each with the key, the value and what is allowed.
+    /// The problems, each with the key, the value and the allowed values.
     public var problems: [String]
 
-    /// The exit status of a process that can't start for it (`EX_CONFIG` of sysexits.h).
+    /// The exit status of a process that cannot start because of its configuration (`EX_CONFIG` of sysexits.h).
     public static let exitStatus: Int32 = 78
 
     init(_ problems: [String]) { self.problems = problems }
 
     public var description: String { problems.joined(separator: "\n") }
 
-    /// Returns what `body` returns. If the configuration can't be taken, or anything else is thrown, says on standard error why and exits with status 78.
+    /// Returns the result of `body`. On any error, prints the reason on standard error and exits with status 78.
     ///
     ///     let settings = ConfigurationProblem.orExit { try ServiceSettings.fromEnvironment() }
-    // Of errors of any type: a closure that only calls what throws ConfigurationProblem has none of its own (Swift 6.3 infers `any Error`).
+    // The closure may throw any error type. Swift 6.3 infers `any Error` for a closure, even if the closure throws
+    // only `ConfigurationProblem`.
     public static func orExit<Result>(_ body: () throws -> Result) -> Result {
         do { return try body() } catch {
             let problems = (error as? ConfigurationProblem)?.problems ?? ["cannot read the configuration: \(error)"]

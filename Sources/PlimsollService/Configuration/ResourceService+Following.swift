@@ -3,11 +3,13 @@ import Logging
 import Plimsoll
 
 extension ResourceService {
-    /// Follows the settings that may change while the process runs (`ServiceSettings.Key.isLive`), until the task is cancelled: dry run, the shutdown's budget,
-    /// its share for tasks and drain delay, limits of caches. For a reader whose provider reloads. A value that isn't allowed is told in the log, once, and the
-    /// one before holds.
+    /// Follows the live settings (`ServiceSettings.Key.isLive`) until the task is cancelled: dry run, budget of a
+    /// shutdown, share of the budget for tasks, drain delay, limits of caches. For a reader with a provider that
+    /// reloads.
     ///
-    /// - Throws: what the reader's provider throws.
+    /// A value that is not allowed is logged once, and the previous value stays in force.
+    ///
+    /// - Throws: Errors of the reader's provider.
     public func follow(_ reader: ConfigReader) async throws {
         let live = Setting.all.filter(\.isLive), logger = logger
         try await reader.watchSnapshot { updates in

@@ -3,20 +3,20 @@ import FoundationEssentials
 import Plimsoll
 
 extension ServiceSettings {
-    /// `defaults`, as overridden by what `reader` finds: the keys of `ServiceSettings.keys`.
+    /// Creates settings from `defaults` and the values that `reader` finds for the keys of `ServiceSettings.keys`.
     ///
     ///     let settings = try ServiceSettings(reader: config.scoped(to: "plimsoll"))
     ///
-    /// - Throws: `ConfigurationProblem` with everything that is wrong, not only the first.
+    /// - Throws: `ConfigurationProblem` with all problems, not only the first.
     public init(reader: ConfigReader, defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
         self = defaults
         let problems = apply(Setting.all, reader.snapshot())
         if !problems.isEmpty { throw ConfigurationProblem(problems) }
     }
 
-    /// Takes over what `snapshot` says of `settings`; what isn't allowed stays as it was.
+    /// Applies the values of `snapshot` for `settings`. A value that is not allowed leaves the setting unchanged.
     ///
-    /// - Returns: what is wrong, each with key, value and what is allowed.
+    /// - Returns: The problems, each with the key, the value and the allowed values.
     mutating func apply(_ settings: [Setting], _ snapshot: ConfigSnapshotReader) -> [String] {
         let before = self
         var problems: [String] = []
@@ -41,20 +41,22 @@ extension ServiceSettings {
         return problems
     }
 
-    /// `defaults`, as overridden by the process's environment: `PLIMSOLL_SHUTDOWN_BUDGET=40s`.
+    /// Returns `defaults` with the values of the process's environment applied, such as
+    /// `PLIMSOLL_SHUTDOWN_BUDGET=40s`.
     ///
-    /// - Throws: `ConfigurationProblem`, also for a variable `PLIMSOLL_…` that nobody knows: a mistyped one would else be passed over in silence.
+    /// - Throws: `ConfigurationProblem`, also for an unknown variable `PLIMSOLL_…`. Otherwise a mistyped variable
+    ///   would be ignored silently.
     public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) -> ServiceSettings {
         try ServiceSettings(environment: ProcessInfo.processInfo.environment, defaults: defaults)
     }
 
-    /// The same of variables given by name.
+    /// Creates settings from `defaults` and the given environment variables.
     public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
         let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
         var problems = unknown.map { name in
             "\(printable(name, atMost: 120)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
         }
-        // An empty variable is one that isn't set.
+        // An empty variable counts as not set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
         let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: set)).scoped(to: "plimsoll")
         do throws(ConfigurationProblem) { try self.init(reader: reader, defaults: defaults) } catch {
@@ -64,36 +66,37 @@ extension ServiceSettings {
         if !problems.isEmpty { throw ConfigurationProblem(problems) }
     }
 
-    /// What can be configured, within the scope `plimsoll`.
+    /// All keys that can be configured, within the scope `plimsoll`.
     public static var keys: [Key] {
         Setting.all.map {
             Key(name: $0.key, variable: $0.variable, type: $0.type, standard: $0.standard, range: $0.range, meaning: $0.meaning, isLive: $0.isLive)
         }
     }
 
-    /// Something that can be configured.
+    /// One configuration key.
     public struct Key: Sendable, Hashable {
-        /// Within the scope `plimsoll`, parts joined by dots.
+        /// Name within the scope `plimsoll`; parts are joined by dots.
         public var name: String
-        /// The environment variable of that meaning.
+        /// The corresponding environment variable.
         public var variable: String
-        /// `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`, `number`, or words.
+        /// Type of the value: `boolean`, `duration` (`500ms`, `25s`, `2m`, `1h`), `size` (`512MiB`), `share`,
+        /// `number`, or words.
         public var type: String
-        /// What holds without it.
+        /// The default value.
         public var standard: String
-        /// What is allowed.
+        /// The allowed values.
         public var range: String
         public var meaning: String
-        /// Whether it is followed while the process runs (`ResourceManager.follow(_:)`).
+        /// True if the setting is followed while the process runs (`ResourceManager.follow(_:)`).
         public var isLive: Bool
     }
 
-    /// Others that this package reads.
+    /// Other variables that this package reads.
     private static let otherVariables = ["PLIMSOLL_SIMULATE", "PLIMSOLL_SUPERVISOR", "PLIMSOLL_SOCKET"]
     private static let knownVariables = Set(
         Setting.all.map(\.variable) + Setting.formerKeys.values.map { Setting.variable($0) } + otherVariables)
 
-    /// The value of a key whatever its type is where it comes from; `nil` if there is none.
+    /// Returns the value of a key as text, for any type of the provider; `nil` if there is no value.
     static func text(_ snapshot: ConfigSnapshotReader, _ key: String) -> String? {
         let key = ConfigKey(key)
         if let text = try? snapshot.requiredString(forKey: key) { return text }
@@ -102,7 +105,7 @@ extension ServiceSettings {
         return (try? snapshot.requiredBool(forKey: key)).map { "\($0)" }
     }
 
-    /// The known variable that is most like `name`, if one is.
+    /// Returns the known variable most similar to `name`, or `nil` if none is close.
     private static func nearest(_ name: String) -> String? {
         func distance(_ other: String) -> Int {
             let left = Array(name.utf8.prefix(80)), right = Array(other.utf8)

@@ -1,7 +1,7 @@
 import Plimsoll
 
 extension Setting {
-    /// Everything that can be configured.
+    /// All settings.
     static let all: [Setting] = switches + shutdown + handlers + caches + levels + reporting
 
     private static let switches: [Setting] = [
@@ -60,7 +60,7 @@ extension Setting {
             guard text.lowercased() != "none" else { return settings.cacheLimits = [:] }
             settings.cacheLimits = [:]
             for part in text.split(separator: ",") {
-                // A name may have anything in it but these two.
+                // A name may contain any character except these two.
                 guard let end = part.firstIndex(of: "="), let limit = ByteCount(String(part[part.index(after: end)...])),
                     allowedCacheLimits.contains(limit),
                     settings.cacheLimits.updateValue(limit, forKey: String(part[..<end].trimmed)) == nil

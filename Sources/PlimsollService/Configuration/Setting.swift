@@ -1,24 +1,25 @@
 import Plimsoll
 
-/// One thing that can be configured: its key, what is allowed, and what it changes.
+/// One setting: the key, the allowed values, and the change to apply.
 struct Setting: Sendable {
-    /// Why a text is no value: what is allowed instead.
+    /// The reason why a text is not a valid value: the allowed values.
     struct Refusal: Error { var allowed: String }
 
-    /// Its key, within the scope `plimsoll`.
+    /// Key within the scope `plimsoll`.
     let key: String
-    /// What kind of value it takes: `boolean`, `duration`, `size`, `share`, `number`, or words.
+    /// Type of the value: `boolean`, `duration`, `size`, `share`, `number`, or words.
     let type: String
-    /// The value without it, as text.
+    /// The default value, as text.
     let standard: String
-    /// What is allowed.
+    /// The allowed values.
     let range: String
     let meaning: String
-    /// Whether it is followed while the process runs.
+    /// True if the setting is followed while the process runs.
     let isLive: Bool
     let apply: @Sendable (String, inout ServiceSettings) throws(Refusal) -> Void
 
-    /// The environment variable that sets it, as `EnvironmentVariablesProvider` has it: `shutdown.drainDelay` is `PLIMSOLL_SHUTDOWN_DRAIN_DELAY`.
+    /// The environment variable of the setting, in the form of `EnvironmentVariablesProvider`: `shutdown.drainDelay`
+    /// is `PLIMSOLL_SHUTDOWN_DRAIN_DELAY`.
     var variable: String { Self.variable(key) }
 
     static func variable(_ key: String) -> String {
@@ -34,7 +35,7 @@ struct Setting: Sendable {
         return name
     }
 
-    /// Keys that had another name in earlier versions, and that name. The former name still works.
+    /// Former names of keys that were renamed. The former names still work.
     static let formerKeys = [
         "background.maxTasks": "background.most", "warning.maxMargin": "warning.atMost", "critical.maxMargin": "critical.atMost",
         "recovery.factor": "fall.factor", "recovery.hold": "fall.hold", "announcement.minInterval": "announcement.rest",

@@ -3,29 +3,34 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// Writes what a manager does to the log: a rise of the level at `warning`, its fall at `notice`, what is done about it at
-/// `info` and below, and a warning before the process ends itself and when a shutdown does not keep its budget.
+/// Logs the activity of a manager. A rise of the level is logged at `warning`, a fall at `notice`, and actions at
+/// `info` and below. Warnings precede a self-termination of the process, and follow a shutdown that exceeds the
+/// budget.
 ///
 /// Metadata keys begin with `plimsoll.`: `level`, `previous`, `evidence`, `event`, `shortfall_bytes`, `usage_bytes`,
-/// `limit_bytes`, `action`, `mode`, `outcome`, `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `took`, `budget`,
-/// `tasks`, `asked`, `given_up`, `stragglers`. Durations have three significant digits and a unit: `3.21 ms`.
+/// `limit_bytes`, `action`, `mode`, `outcome`, `asked_bytes`, `released_bytes`, `resident_fall_bytes`, `took`,
+/// `budget`, `tasks`, `asked`, `given_up`, `stragglers`.
+///
+/// Durations have three significant digits and a unit: `3.21 ms`.
 final class ManagerLog: Sendable {
     private let logger: Logger
     private let rest: Duration
     private let clock: @Sendable () -> Duration
-    /// When the warning of a level was last given, and how often it was left out since.
+    /// Time of the last warning for each level, and the number of warnings suppressed since.
     private let warned = Mutex<[PressureLevel: (at: Duration, left: Int)]>([:])
-    /// Why the service manager could not be told, last.
+    /// The last error from notifying the service manager.
     private let untold = Mutex("")
 
+    /// Creates a log.
+    ///
     /// - Parameters:
-    ///   - rest: between two warnings of one level; those that come sooner are written at `info`.
-    ///   - clock: any; only differences count.
+    ///   - rest: minimum interval between two warnings of one level; earlier ones are logged at `info`.
+    ///   - clock: any clock; only differences count.
     init(_ logger: Logger, rest: Duration, clock: @escaping @Sendable () -> Duration = Timekeeper.running.elapsed) {
         (self.logger, self.rest, self.clock) = (logger, rest, clock)
     }
 
-    /// Listens to `manager` until the registrations are cancelled.
+    /// Logs events of `manager` until the registrations are cancelled.
     func begin(_ manager: ResourceManager) -> [Registration] {
         let dead = manager.capabilities.signals.filter { !$0.isLive }
         logger.info(
@@ -75,11 +80,11 @@ final class ManagerLog: Sendable {
             metadata["plimsoll.released_bytes"] = "\(status.releasedBytes + status.releasedVolatileBytes)"
             metadata["plimsoll.resident_fall_bytes"] = "\(report.residentFall.bytes)"
         }
-        // What it does by itself while memory is idle is of interest to who looks for it.
+        // Actions on idle memory interest only readers who look for them.
         logger.log(level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)", metadata: metadata)
     }
 
-    /// What became of the shutdown: a warning if it took longer than its budget, or not everything ended in time.
+    /// Logs the outcome of a shutdown: a warning if the shutdown exceeded the budget or not everything ended in time.
     func ended(_ report: ShutdownReport?) {
         guard let report else { return }
         let isLate = report.drain + report.expiry > report.budget
@@ -95,13 +100,13 @@ final class ManagerLog: Sendable {
             ])
     }
 
-    /// The budget of a shutdown is all but spent, and services go on.
+    /// Logs that the budget of a shutdown is nearly spent while services still run.
     func overdue(_ budget: Duration, _ manager: ResourceManager) {
         logger.warning(
             "services have not ended within the shutdown's budget and are cancelled", metadata: Self.overdueTasks(budget, manager))
     }
 
-    /// The budget of a shutdown is spent, and the process lives on.
+    /// Logs that the budget of a shutdown is spent while the process still runs.
     func outlived(_ budget: Duration, _ manager: ResourceManager) {
         logger.warning(
             "the process outlives the shutdown's budget: something does not end although it was cancelled",
@@ -116,13 +121,13 @@ final class ManagerLog: Sendable {
         ]
     }
 
-    /// The first of many names, as there may be a million.
+    /// Returns the first names of a list, as there may be a million.
     private static func list(_ names: [String], of count: Int? = nil) -> String {
         let named = names.prefix(32), left = (count ?? names.count) - named.count
         return named.joined(separator: ", ") + (left > 0 ? " and \(left) more" : "")
     }
 
-    /// The service manager could not be told; the same reason again is not news.
+    /// Logs that the service manager could not be notified. The same reason is logged only once in a row.
     func cannotTell(_ error: ServiceManagerError) {
         let isNews = untold.withLock { last in
             defer { last = error.description }
@@ -131,13 +136,13 @@ final class ManagerLog: Sendable {
         if isNews { cannot("tell the service manager", "\(error)") }
     }
 
-    /// Something besides memory that does not work; the service goes on without.
+    /// Logs a failure of something besides memory; the service continues without that part.
     func cannot(_ what: String, _ reason: String) { logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"]) }
 
-    /// There is no admin socket, as no place for it is known.
+    /// Logs that there is no admin socket, because no path is known.
     func opensNoAdminSocket(_ error: AdminError) { logger.notice("the admin socket is not opened", metadata: ["plimsoll.reason": "\(error)"]) }
 
-    /// How many warnings of `level` were left out before this one; `nil` if it is to be left out too.
+    /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.
     private func mayWarn(of level: PressureLevel) -> Int? {
         let now = clock()
         return warned.withLock { warned in

@@ -1,13 +1,13 @@
 import Logging
 import Plimsoll
 
-/// Writes to the log when the shedders of a manager begin to refuse requests for want of memory, and when that is over: a line each.
+/// Logs the begin and the end of refusals by a manager's shedders, one line each.
 struct ShedLog {
     private let manager: ResourceManager
     private let logger: Logger
 
-    /// Time between looks, as long as between updates of metrics, so that an idle service wakes up no more often for it. An
-    /// episode that begins and ends between two looks has the second line alone.
+    /// Interval between checks. Equals the interval of metrics updates, so an idle service gets no additional
+    /// wake-ups. An episode that begins and ends between two checks gets only the second line.
     static let interval = Duration.seconds(5)
 
     init(_ manager: ResourceManager, _ logger: Logger) { (self.manager, self.logger) = (manager, logger) }

@@ -1,10 +1,11 @@
 import Plimsoll
 
-/// The names under which a manager is measured: base units, `_total` where a number only grows.
+/// The metric families of a manager. Names use base units, and end in `_total` for monotonic counters.
 ///
-/// What isn't known has no point, rather than one of zero: no limit, no stall counted by the kernel, a holder that doesn't count.
+/// An unknown value has no point rather than a point of zero: no limit, no stall counter in the kernel, a purgeable
+/// without counts.
 enum MetricCatalogue {
-    /// Everything, in the order of the straight line from the kernel to what was done.
+    /// Returns all families, ordered from the kernel's figures to the actions taken.
     static func families(_ status: ManagerStatus) -> [MetricFamily] {
         memory(status) + pressure(status) + actions(status.counts) + caches(status.holders) + tasks(status.tasks) + process(status)
     }
@@ -140,7 +141,7 @@ enum MetricCatalogue {
             running.add(member.running, ["limiter": member.name, "state": "running"])
             running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
             if member.limit < .max { running.add(member.limit, ["limiter": member.name, "state": "allowed"]) }
-            // The same labels for all of a family: instruments of swift-metrics may insist on it.
+            // All points of a family have the same labels: instruments of swift-metrics may require that.
             guard let requests = member.requests else {
                 admitted.add(Double(member.admitted), ["limiter": member.name, "priority": "none"])
                 shed.add(Double(member.refused), ["limiter": member.name, "priority": "none", "when": "at_once"])
@@ -161,6 +162,6 @@ enum MetricCatalogue {
         return [running, admitted, shed, ready, state, signals]
     }
 
-    /// Words as a label's value has them: `limit_events`.
+    /// Returns words in the form of a label value: `limit_events`.
     private static func label(_ words: String) -> String { words.replacing(" ", with: "_") }
 }

@@ -1,11 +1,11 @@
-/// All that is measured under one name.
+/// All measurements of one metric name.
 struct MetricFamily: Sendable, Equatable {
     enum Kind: String, Sendable {
-        /// Goes up and down.
+        /// A value that rises and falls.
         case gauge
-        /// Only grows.
+        /// A value that only grows.
         case counter
-        /// Counts by size.
+        /// Counts by value range.
         case histogram
     }
 
@@ -20,7 +20,8 @@ struct MetricFamily: Sendable, Equatable {
     }
 
     struct Distribution: Sendable, Equatable {
-        /// How many were no greater than each bound, which rise; then how many there were.
+        /// Cumulative counts: for each bound, in rising order, the number of values no greater than the bound.
+        /// `count` is the total.
         var atMost: [(bound: Double, count: Int)]
         var count: Int
         var sum: Double
@@ -39,7 +40,7 @@ struct MetricFamily: Sendable, Equatable {
 
     init(_ name: String, _ kind: Kind, _ help: String) { (self.name, self.kind, self.help) = (name, kind, help) }
 
-    /// Adds a point. Two of the same labels, as of two caches of one name, are one: their sum.
+    /// Adds a point. Points with equal labels are summed, for example of two caches with one name.
     mutating func add(_ value: Double, _ labels: KeyValuePairs<String, String> = [:]) {
         let labels = labels.map { Label(name: $0.key, value: $0.value) }
         if let same = places.updateValue(points.count, forKey: labels) {

@@ -2,9 +2,10 @@ import Metrics
 import Plimsoll
 import Synchronization
 
-/// Brings the instruments of swift-metrics up to date with a manager's status. Belongs to one thread: nothing on the path that frees memory knows of it.
+/// Updates the instruments of swift-metrics from a manager's status. Belongs to one thread; no code that frees memory
+/// calls the reporter.
 ///
-/// Each instrument is made once, when there is first something to say by it.
+/// Each instrument is created once, when the first value exists.
 struct MetricsReporter {
     private struct Key: Hashable {
         var name: String
@@ -16,12 +17,12 @@ struct MetricsReporter {
     private let manager: ResourceManager
     private let factory: any MetricsFactory
     private var gauges: [Key: Gauge] = [:]
-    /// With what they were told so far.
+    /// The counters, each with the total reported so far.
     private var counters: [Key: (counter: FloatingPointCounter, told: Double)] = [:]
 
     init(_ manager: ResourceManager, _ factory: any MetricsFactory) {
         (self.manager, self.factory) = (manager, factory)
-        // A distribution needs each value; the rest is read when its time comes.
+        // A distribution needs each value as it occurs. All other values are read at each report.
         let durations = Timer(label: "plimsoll_release_duration_seconds", dimensions: [], factory: factory)
         manager.onReport { report in
             guard report.action == .release, report.outcome != .dryRun else { return }

@@ -1,13 +1,13 @@
 public import Plimsoll
 
-/// Prometheus' text format, version 0.0.4, of a manager's status.
+/// Renders a manager's status in Prometheus' text format, version 0.0.4.
 public enum PrometheusText {
-    /// The `Content-Type` to serve it with.
+    /// The `Content-Type` of the text.
     public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-    /// Everything of `status`, a family after the other. Rendered on the caller's thread.
+    /// Returns all families of `status`, one after the other. Renders on the caller's thread.
     ///
-    /// - Complexity: O(holders).
+    /// - Complexity: O(purgeables).
     public static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
 
     static func render(_ families: [MetricFamily]) -> String {
@@ -28,7 +28,7 @@ public enum PrometheusText {
         labels.isEmpty ? "" : "{" + labels.map { "\($0.name)=\"\(escaped($0.value, quotes: true))\"" }.joined(separator: ",") + "}"
     }
 
-    /// Whole numbers without a point: byte counts stay exact up to 2^53.
+    /// Returns a number as text. Whole numbers have no decimal point: byte counts stay exact up to 2^53.
     static func number(_ value: Double) -> String {
         if value.isNaN { return "NaN" }
         if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }

@@ -1,10 +1,10 @@
 import Plimsoll
 import Synchronization
 
-/// A thread that does several things, each every so often: they call into what the application has plugged in, which may take its time or hang without holding
-/// up anything but each other.
+/// A thread that performs several periodic duties. Duties call plug-ins of the application, which may be slow or
+/// hang. A hanging duty blocks only the other duties of this thread.
 final class ReportThread: Sendable {
-    /// Something to be done every so often, the first time at once. Made on the thread, and called by it alone.
+    /// A periodic duty, first performed at once. Created on the thread, and called only by the thread.
     struct Duty {
         var interval: Duration
         var perform: () -> Void
@@ -13,6 +13,8 @@ final class ReportThread: Sendable {
     private let parker = Parker()
     private let isStopped = Mutex(false)
 
+    /// Starts the thread.
+    ///
     /// - Returns: `nil` if no thread can be started.
     init?(_ makeDuties: @escaping @Sendable () -> [Duty]) {
         let started = Thread.start("plimsoll-report") { [parker, self] in
@@ -31,7 +33,7 @@ final class ReportThread: Sendable {
         if !started { return nil }
     }
 
-    /// Nothing is begun any more; what is being done is not waited for.
+    /// Stops the thread. No further duty begins; does not wait for a running duty.
     func stop() {
         isStopped.withLock { $0 = true }
         parker.unpark()

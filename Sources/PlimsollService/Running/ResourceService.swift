@@ -9,28 +9,31 @@ import Synchronization
 import Tracing
 #endif
 
-/// Runs a manager as a service: with a log, instruments, an admin socket, and notifications of the service manager (sd_notify(3)).
+/// Runs a manager as a service: with a log, instruments, an admin socket, and notifications to the service manager
+/// (sd_notify(3)).
 ///
-/// The first service of its group, as services are shut down in reverse order: memory is looked after for as long as any other service runs.
+/// Place the service first in its group. Services are shut down in reverse order, so memory is managed for as long as
+/// any other service runs.
 ///
 ///     let plimsoll = ResourceService(manager, settings: try ServiceSettings.fromEnvironment(), logger: logger)
 ///     let group = ServiceGroup(configuration: .init(
 ///         services: [.init(service: plimsoll), .init(service: server), .init(service: plimsoll.shutdownBeacon)],
 ///         gracefulShutdownSignals: [.sigterm], logger: logger))
 ///
-/// On a graceful shutdown background tasks come to their own end or are asked to stop, those that go on are named in the log, and state is saved. The run
-/// throws `ShutdownOverrun` if other services have not ended when the budget is all but spent, so that the group cancels them.
+/// On a graceful shutdown, background tasks finish or are asked to stop. Tasks that still run are named in the log,
+/// and state is saved. `run()` throws `ShutdownOverrun` if other services have not ended when the budget is nearly
+/// spent. The group then cancels those services.
 public final class ResourceService: Service, CustomStringConvertible {
     private struct State {
         var settings: ServiceSettings
         var link: ServiceManagerLink?
-        /// The group has come to this service on its way down, or the run is over.
+        /// True once the group has shut down this service, or the run has ended.
         var hasTurn = false
-        /// The budget was spent before that.
+        /// True if the budget was spent before `hasTurn` was set.
         var isOverdue = false
-        /// The run has ended in time.
+        /// True if the run has ended in time.
         var isOver = false
-        /// Calls off the looks at a shutdown.
+        /// Closures that cancel the scheduled checks of a shutdown.
         var looks: [@Sendable () -> Void] = []
     }
 
@@ -39,12 +42,13 @@ public final class ResourceService: Service, CustomStringConvertible {
     let logger: Logger
     private let state: Mutex<State>
 
-    /// Makes the service of a manager, which takes over what `settings` were told of its policy and of limits of caches.
+    /// Creates the service of a manager. The manager adopts the configured policy values and cache limits of
+    /// `settings`.
     ///
     /// - Parameters:
     ///   - manager: a manager that has not run yet.
-    ///   - settings: defaults, or what the environment or a configuration says.
-    ///   - logger: where to write what was done; `nil` for a logger of label `plimsoll`.
+    ///   - settings: defaults, or values of the environment or a configuration.
+    ///   - logger: target of log messages; `nil` for a logger with the label `plimsoll`.
     public init(_ manager: ResourceManager, settings: ServiceSettings = ServiceSettings(), logger: Logger? = nil) {
         self.manager = manager
         self.logger = logger ?? Logger(label: "plimsoll")
@@ -61,8 +65,8 @@ public final class ResourceService: Service, CustomStringConvertible {
 
     public var description: String { "plimsoll" }
 
-    /// The settings in force. While the service runs, a change has an effect for the shutdown's budget, its share for tasks, the drain delay and limits of
-    /// caches only.
+    /// The current settings. While the service runs, changes take effect only for the shutdown budget, the budget
+    /// share for tasks, the drain delay and the limits of caches.
     public var settings: ServiceSettings {
         get { state.withLock { $0.settings } }
         set {
@@ -71,11 +75,12 @@ public final class ResourceService: Service, CustomStringConvertible {
         }
     }
 
-    /// The last service of a group, so that it hears of a shutdown first: the process is no longer ready, no background task begins, and the budget of the
-    /// shutdown (`ServiceSettings.shutdownBudget`) runs. Without a beacon the budget begins with the manager's turn, after all others have ended.
+    /// A service to place last in the group, so that the beacon sees a shutdown first. The beacon marks the process
+    /// as not ready, blocks new background tasks and starts the shutdown budget (`ServiceSettings.shutdownBudget`).
+    /// Without a beacon, the budget starts only after all other services have ended.
     ///
-    /// The beacon is over at once, unless `ServiceSettings.drainDelay` keeps the others serving for a while: until clients have seen that the process isn't
-    /// ready.
+    /// The beacon ends at once unless `ServiceSettings.drainDelay` is set. The other services then keep serving until
+    /// clients have seen that the process is not ready.
     public var shutdownBeacon: ShutdownBeacon { ShutdownBeacon(self) }
 
     /// Runs the manager until the group shuts down or the task is cancelled.
@@ -119,7 +124,7 @@ public final class ResourceService: Service, CustomStringConvertible {
         callOffLooks()
     }
 
-    /// The first word of a shutdown, from whoever hears of it first.
+    /// Begins the shutdown. Called by the beacon and by `run()`; the first call wins.
     func beginShutdown() {
         let (settings, link) = state.withLock { ($0.settings, $0.link) }
         let budget = settings.shutdownBudget
@@ -131,10 +136,10 @@ public final class ResourceService: Service, CustomStringConvertible {
                 "plimsoll.budget": "\(budget)", "plimsoll.task_share": "\(settings.shutdownTaskShare)",
                 "plimsoll.tasks": "\(manager.tasksStatus.running)",
             ])
-        // No budget is no bound either: services end when they do.
+        // A budget of zero sets no bound: services end when they end.
         guard budget > .zero else { return }
-        // The looks hold the manager until they are called off, at the latest to the end of the budget. Tasks are given up at the beginning of the reserve;
-        // services have half of it to notice.
+        // The scheduled checks retain the manager until they are cancelled, at the latest until the end of the
+        // budget. Tasks are given up when the reserve begins. Services have half of the reserve to react.
         let manager = manager
         let looks = [
             manager.call(after: budget - ResourceManager.shutdownReserve(of: budget) / 2) { [self] in endWithoutTurn(manager) },
@@ -147,8 +152,8 @@ public final class ResourceService: Service, CustomStringConvertible {
         if isOver { callOffLooks() }
     }
 
-    /// Tasks have been cancelled by now, and what awaits them should have ended; services that have not keep the manager from its turn. It ends all the same: as
-    /// that is an error to the group, the group cancels the others.
+    /// Ends the run if services keep the manager from its turn. By now tasks are cancelled, and code that awaits
+    /// tasks should have ended. The error makes the group cancel the other services.
     private func endWithoutTurn(_ manager: ResourceManager) {
         let isOverdue = state.withLock { state in
             if !state.hasTurn { state.isOverdue = true }
@@ -191,7 +196,8 @@ public final class ResourceService: Service, CustomStringConvertible {
         }
     }
 
-    /// The place of the admin socket; `nil` if it is off, or if nothing names a place, which the log then says.
+    /// Returns the path of the admin socket. Returns `nil` if the socket is off, or if the environment names no
+    /// directory, which is then logged.
     static func adminPath(
         _ socket: ServiceSettings.AdminSocket, _ log: ManagerLog, environment: (String) -> String? = AdminPath.variable
     ) -> String? {

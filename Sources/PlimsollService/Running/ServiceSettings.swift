@@ -1,66 +1,70 @@
 public import Metrics
 public import Plimsoll
 
-/// Settings of a `ResourceService`. Values set here are defaults; `init(reader:defaults:)` and `fromEnvironment(defaults:)` let a configuration override them.
+/// Settings of a `ResourceService`. Values set here are defaults. `init(reader:defaults:)` and
+/// `fromEnvironment(defaults:)` let a configuration override the defaults.
 ///
-/// The policy is the manager's own: keys of a configuration that concern the policy change it when the service is made.
+/// The policy belongs to the manager: configured policy keys change the policy when the service is created.
 public struct ServiceSettings: Sendable {
-    /// What the keys were applied to, for finding out whether their values make sense together.
+    /// A policy with the keys applied, to check that the values are consistent.
     var policy = PressurePolicy.standard
-    /// The keys that a configuration has set, and their values, in that order.
+    /// The keys that a configuration has set, with values, in the order of setting.
     var configured: [(setting: Setting, text: String)] = []
-    /// Whether the manager looks and acts at all; see `ResourceManager.run()`.
+    /// True if the manager monitors memory and acts; see `ResourceManager.run()`.
     public var isEnabled = true
-    /// From the first word of a shutdown to its end, whichever service waits for which.
+    /// Time from the start of a shutdown to the end, in any order in which services wait for each other.
     ///
-    /// Services drain, and background tasks come to their own end; tasks that go on are asked to stop after
-    /// `shutdownTaskShare` of the budget. A tenth before its end, at most 2 s, those that still run are given up and named
-    /// in the log; half of that later the other services are cancelled. Keep the budget below what the service manager
-    /// gives (`TimeoutStopSec=`, 90 s; `terminationGracePeriodSeconds`, 30). With zero tasks are given up at once, and
-    /// services are not cancelled.
+    /// First services drain and background tasks finish. After `shutdownTaskShare` of the budget, remaining tasks are
+    /// asked to stop. A tenth before the end, at most 2 s, tasks that still run are given up and named in the log.
+    /// Half of that time later, the other services are cancelled.
+    ///
+    /// Keep the budget below the timeout of the service manager (`TimeoutStopSec=`, 90 s;
+    /// `terminationGracePeriodSeconds`, 30). With zero, tasks are given up at once, and services are not cancelled.
     public var shutdownBudget = Duration.seconds(25)
-    /// The share of the budget in which background tasks may come to their own end before they are asked to stop. What
-    /// lies outside of 0 to 0.8 counts as the nearer of these.
+    /// Share of the budget in which background tasks may finish before they are asked to stop. Clamped to 0...0.8.
     public var shutdownTaskShare = 0.5
-    /// How long the other services go on after the process has said that it isn't ready; part of the budget.
+    /// Time for which the other services continue after the process has reported not ready. Part of the budget.
     public var drainDelay = Duration.zero
-    /// Limits of caches by name, for those whose code doesn't know how large the machine is; of one that is registered later, too.
+    /// Limits of caches by name, for caches whose code does not know the size of the machine. Also applied to caches
+    /// that are registered later.
     public var cacheLimits: [String: ByteCount] = [:]
-    /// Each kind of warning is logged at most once in this time; how many were left out is said with the next.
+    /// Minimum interval between two warnings of one kind in the log. The next warning states the number of suppressed
+    /// warnings.
     public var logRest = Duration.seconds(60)
-    /// What makes the instruments; `nil` for the one the process has bootstrapped.
+    /// Factory of the instruments; `nil` for the factory that the process has bootstrapped.
     public var metricsFactory: (any MetricsFactory)?
-    /// How often instruments are brought up to date; zero for never.
+    /// Interval between updates of the instruments; zero for never.
     public var metricsInterval = Duration.seconds(5)
-    /// Where operators ask (`AdminEndpoint`).
+    /// Place of the admin socket (`AdminEndpoint`).
     public var adminSocket = AdminSocket.automatic
-    /// Whether they may purge, rehearse and set limits there.
+    /// True if operators may purge, simulate pressure and set limits over the admin socket.
     public var adminAllowsChanges = false
-    /// Names of hosts by which the pages of `AdminPages` may be asked for, besides addresses and `localhost`.
+    /// Host names for which the pages of `AdminPages` are served, besides addresses and `localhost`.
     public var adminHosts: [String] = []
-    /// Whether the service manager is told, if there is one (`$NOTIFY_SOCKET`).
+    /// True to notify the service manager, if there is one (`$NOTIFY_SOCKET`).
     public var notifiesServiceManager = true
 
-    /// Where the admin socket is.
+    /// The place of the admin socket.
     public enum AdminSocket: Sendable, Hashable {
-        /// There is none.
+        /// No admin socket.
         case off
         /// At `AdminPath.standard`, if the environment names a directory for it.
         case automatic
-        /// At that path; that it can't be there is logged, and the service goes on without.
+        /// At that path. If the socket cannot be opened, the failure is logged and the service continues without a
+        /// socket.
         case path(String)
     }
 
-    /// The defaults.
+    /// Creates the default settings.
     public init() {}
 
-    /// Returns `policy` with the changes that a configuration asks for.
+    /// Returns `policy` with the changes of the configuration applied.
     ///
-    /// - Throws: `ConfigurationProblem` if they make no sense together with the rest of `policy`.
+    /// - Throws: `ConfigurationProblem` if the changes are inconsistent with the rest of `policy`.
     func policy(over policy: PressurePolicy) throws(ConfigurationProblem) -> PressurePolicy {
         var settings = ServiceSettings()
         settings.policy = policy
-        // A value that was taken before is taken again.
+        // A value that was accepted before is accepted again.
         for (setting, text) in configured { try? setting.apply(text, &settings) }
         if let problem = settings.policy.thresholds.problem { throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"]) }
         return settings.policy

@@ -1,6 +1,6 @@
 public import ServiceLifecycle
 
-/// Hears of a shutdown before the other services do; see `ResourceService.shutdownBeacon`.
+/// A service that is notified of a shutdown before the other services; see `ResourceService.shutdownBeacon`.
 public struct ShutdownBeacon: Service, CustomStringConvertible {
     private let service: ResourceService
 
@@ -8,7 +8,8 @@ public struct ShutdownBeacon: Service, CustomStringConvertible {
 
     public var description: String { "plimsoll.shutdownBeacon" }
 
-    /// Waits for a graceful shutdown, begins the manager's shutdown, and leaves the others running for the settings' `drainDelay`.
+    /// Waits for a graceful shutdown, begins the manager's shutdown, then waits for `drainDelay` of the settings
+    /// while the other services run.
     public func run() async throws {
         do {
             try await gracefulShutdown()

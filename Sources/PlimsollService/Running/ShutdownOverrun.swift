@@ -1,8 +1,8 @@
 /// A shutdown whose budget was spent before the other services of the group had ended.
 public struct ShutdownOverrun: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What there was from the first word of the shutdown to the end.
+    /// Time from the start of the shutdown to the end.
     public var budget: Duration
-    /// What could not be, why, and what to do.
+    /// The failure, the reason and the remedy.
     public var description: String {
         "cannot end the group in good order within shutdown.budget (\(budget)) because a service had not ended by then; its services are cancelled now. "
             + "Have services end when they are shut down, or raise shutdown.budget (PLIMSOLL_SHUTDOWN_BUDGET)"

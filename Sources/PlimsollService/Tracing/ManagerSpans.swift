@@ -2,10 +2,12 @@
 import Plimsoll
 import Tracing
 
-/// A span for each action that a manager has taken, and the context of each `beginBackgroundTask` around its expiration handler.
+/// Records a span for each action of a manager, and carries the context of each `beginBackgroundTask` to the
+/// expiration handler.
 ///
-/// A span is made when its action is over, with the times at which it began and ended: nothing on the path that frees memory knows of it. It is a trace of its own,
-/// as no request asked for it. Attributes are named as the log's metadata is (`ManagerLog`).
+/// A span is created after its action has ended, with the times of begin and end. No code that frees memory waits for
+/// tracing. Each span starts a trace of its own, because no request caused the action. Attributes have the names of
+/// the log's metadata (`ManagerLog`).
 struct ManagerSpans {
     private let tracer: any Tracer
 

@@ -1,6 +1,7 @@
 import Plimsoll
 
-/// Carries out what an operator asks for over HTTP, if that is allowed and comes from a page of ours.
+/// Carries out changes that an operator requests over HTTP, if changes are allowed and the request comes from a page
+/// of this server.
 struct AdminChange {
     private let manager: ResourceManager
     private let isAllowed: Bool
@@ -23,10 +24,11 @@ struct AdminChange {
         }
     }
 
-    /// Returns whether the request comes from a page of this server, as far as a browser tells.
+    /// Returns true if the request comes from a page of this server, as reported by the browser.
     ///
-    /// A page of another site can make a browser send a `POST` here, but under its own origin. Its origin is ours only if its name resolves to this machine, and such a
-    /// name `HostRule` has refused before. What is no browser claims any origin; a check of the application's keeps it off.
+    /// A page of another site can make a browser send a `POST` here, but under the origin of that site. Such an
+    /// origin equals ours only if the host name resolves to this machine; `HostRule` refuses such names earlier.
+    /// Clients other than browsers can claim any origin. Only a check of the application stops those clients.
     static func isOfOurs(_ question: AdminPages.Question) -> Bool {
         guard let origin = question.origin, let host = question.host, !host.isEmpty else { return false }
         guard question.fetchSite == nil || question.fetchSite == "same-origin" else { return false }

@@ -1,35 +1,39 @@
 public import Plimsoll
 
-/// What a service tells about itself over HTTP, for any web framework: an adapter passes questions on and answers back.
+/// The HTTP pages of a service about the manager, independent of the web framework. An adapter converts requests to
+/// questions and answers to responses.
 ///
 /// | path | answer |
 /// |---|---|
-/// | `/healthz` | 200 for as long as the process answers; it depends on nothing |
+/// | `/healthz` | 200 for as long as the process answers; independent of any state |
 /// | `/readyz` | 200, or 503 with the reason, by the life cycle |
 /// | `/plimsoll` | `ManagerStatus` as JSON; `?actions=20` for the last 20 actions only |
 /// | `/plimsoll/metrics` | the same as Prometheus' text |
-/// | `/plimsoll/ui` | a page that draws it |
+/// | `/plimsoll/ui` | a page that draws the status |
 /// | `POST /plimsoll/release`, `POST /plimsoll/simulate` | with `allowsChanges` only |
 ///
-/// All of it is for operators: the status names caches, tasks and files of the source. Keep it off what strangers reach, on a port or behind a check of your own.
+/// All pages are for operators: the status names caches, tasks and source files. Do not expose the pages to the
+/// public; use a separate port or an access check.
 ///
-/// Pages are answered where they are asked for by an address, by `localhost`, or by a name on the list of hosts (`Options.hosts`, the setting `admin.hosts`); other
-/// hosts get 421. So no page of another site reads them by DNS rebinding. The two checks of health tell other hosts their status alone.
+/// Pages are served only for requests by an address, by `localhost`, or by a listed host name (`Options.hosts`, the
+/// setting `admin.hosts`). Other hosts get 421, so no page of another site can read the pages by DNS rebinding. For
+/// other hosts, the two health checks answer with the status code alone.
 public struct AdminPages: Sendable {
-    /// What is told, and what may be done.
+    /// The contents of the pages and the permitted changes.
     public struct Options: Sendable {
-        /// What the service is called on the page.
+        /// Title of the page.
         public var title: String
-        /// Whether memory may be released and pressure rehearsed over HTTP, by a page of the same origin.
+        /// True to permit purges and simulated pressure over HTTP, for pages of the same origin.
         public var allowsChanges: Bool
-        /// Whether `/readyz` says no while the ladder quiesces: after a warning and a critical level have shed requests and that was not enough. By default
-        /// pressure never makes a service unready: every instance would be at once, and the last one left gets all requests.
+        /// True to answer `/readyz` with 503 while the ladder quiesces: after shedding at the warning and critical
+        /// levels was not enough. By default pressure never makes a service unready. Otherwise all instances would
+        /// become unready at once, and the last one left would get all requests.
         public var isUnreadyWhenQuiescing: Bool
-        /// Names by which the pages may be asked for, besides addresses and `localhost`: `"shop.internal"`, without a port. Those of the setting `admin.hosts` come
-        /// on top.
+        /// Host names for which the pages are served, besides addresses and `localhost`: `"shop.internal"`, without a
+        /// port. Names of the setting `admin.hosts` are added.
         public var hosts: [String]
 
-        /// Reading only.
+        /// Creates options; by default changes are not permitted.
         public init(title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []) {
             self.hosts = hosts
             self.title = title
@@ -38,7 +42,7 @@ public struct AdminPages: Sendable {
         }
     }
 
-    /// What these pages are.
+    /// The pages.
     public enum Page: String, Sendable, CaseIterable {
         case health = "/healthz"
         case readiness = "/readyz"
@@ -48,29 +52,31 @@ public struct AdminPages: Sendable {
         case release = "/plimsoll/release"
         case simulate = "/plimsoll/simulate"
 
-        /// Whether it changes something.
+        /// True if the page changes something.
         var isChange: Bool { self == .release || self == .simulate }
 
-        /// Whether an orchestrator or a balancer asks for it, which may name any host or none.
+        /// True for checks by an orchestrator or load balancer. Such clients may name any host or none.
         var isCheck: Bool { self == .health || self == .readiness }
     }
 
     /// A request for a page.
     public struct Question: Sendable {
-        /// `GET`, `HEAD`, `POST` or whatever came.
+        /// The method of the request: `GET`, `HEAD`, `POST` or any other.
         public var method: String
-        /// What stands behind the question mark, decoded; of names that come twice, either.
+        /// The decoded query; for a repeated name, one of the values.
         public var query: [String: String]
-        /// The header `Host`, or HTTP/2's `:authority`: empty where the request has none, and of several all, separated by commas; both are refused.
+        /// The header `Host`, or HTTP/2's `:authority`. Empty if the request has none; several values are joined by
+        /// commas. Both cases are refused.
         ///
-        /// `nil` says that the adapter does not look. Then all pages are answered, and DNS rebinding is the adapter's to prevent.
+        /// With `nil` the adapter does not check the host. All pages are then answered, and the adapter must prevent
+        /// DNS rebinding.
         public var host: String?
         /// The header `Origin`.
         public var origin: String?
         /// The header `Sec-Fetch-Site`.
         public var fetchSite: String?
 
-        /// A request with these parts.
+        /// Creates a question with these parts.
         public init(method: String = "GET", query: [String: String] = [:], host: String? = nil, origin: String? = nil, fetchSite: String? = nil) {
             self.method = method
             self.query = query
@@ -80,7 +86,7 @@ public struct AdminPages: Sendable {
         }
     }
 
-    /// What to answer.
+    /// The answer to a question.
     public struct Answer: Sendable, Hashable {
         public var status: Int
         public var contentType: String
@@ -92,7 +98,7 @@ public struct AdminPages: Sendable {
             self.status = status
             self.body = body
             contentType = type
-            // Nobody keeps it, guesses its type or reads it from another site.
+            // No cache stores the answer, no browser guesses the type, and no other site reads the content.
             self.headers = [
                 "cache-control": "no-store", "x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin",
                 "referrer-policy": "no-referrer",
@@ -101,31 +107,32 @@ public struct AdminPages: Sendable {
     }
 
     private let manager: ResourceManager
-    /// Names of hosts from the settings of a service, besides those of the options.
+    /// Host names from the settings of a service, in addition to those of the options.
     private let hosts: @Sendable () -> [String]
-    /// What is told, and what may be done.
+    /// The contents of the pages and the permitted changes.
     public let options: Options
 
-    /// Pages about a manager.
+    /// Creates pages about a manager.
     public init(_ manager: ResourceManager, _ options: Options = Options()) {
         self.manager = manager
         self.options = options
         hosts = { [] }
     }
 
-    /// Pages about the manager of a service, also answered for the hosts of its settings (`ServiceSettings.adminHosts`).
+    /// Creates pages about the manager of a service. Also serves the hosts of the service's settings
+    /// (`ServiceSettings.adminHosts`).
     public init(_ service: ResourceService, _ options: Options = Options()) {
         manager = service.manager
         self.options = options
         hosts = { service.settings.adminHosts }
     }
 
-    /// Whether requests for `path` are to be served whatever the level: checks of health, and what operators look at.
+    /// Returns true if requests for `path` are served at any level: health checks and operator pages.
     public static func isExempt(path: Substring) -> Bool {
         path == Page.health.rawValue || path == Page.readiness.rawValue || path == Page.status.rawValue || path.hasPrefix(Page.status.rawValue + "/")
     }
 
-    /// The answer to a request for `page`, with a body also for `HEAD`, whose adapter leaves it out.
+    /// Returns the answer to a request for `page`. For `HEAD` the answer has a body, which the adapter must omit.
     public func answer(_ page: Page, _ question: Question) async -> Answer {
         let allowed = page.isChange ? ["POST"] : ["GET", "HEAD"]
         guard allowed.contains(question.method) else {

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// An extent in one word. 0 is `open`.
+/// A `QuiesceExtent` packed into one word. 0 is `open`.
 enum ExtentWord {
     static let open: UInt16 = 0
 
@@ -13,7 +13,7 @@ enum ExtentWord {
             profile: .init(rawValue: UInt8(bits & 15)) ?? .paused, share: .init(rawValue: UInt8(bits >> 4 & 15)) ?? .least, isHeld: bits & 256 != 0)
     }
 
-    /// The row of the policy's table; `nil` if nothing is admitted.
+    /// Returns the row of the policy's table; `nil` if no request is admitted.
     static func row(_ bits: UInt16) -> Int? {
         switch read(bits).profile {
         case .paused: nil

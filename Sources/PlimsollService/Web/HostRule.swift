@@ -1,18 +1,20 @@
 import Glibc
 
-/// Decides by the host that a request asks for whether the request may come from a page of another site.
+/// Rejects requests from pages of other sites, by the host that a request names.
 ///
-/// A name that a stranger owns can be made to resolve to this machine (DNS rebinding). A browser then takes the
-/// stranger's page and ours for one site, and lets the page read ours; the request still carries the stranger's name.
-/// An address is no name, and `localhost` resolves to this machine by definition, so both are trusted. Any other name
-/// must be on the list.
+/// The name of an attacker's host can be made to resolve to this machine (DNS rebinding). A browser then treats the
+/// attacker's page and this server as one site, and lets the page read this server. The request still carries the
+/// attacker's name. An address is not a name, and `localhost` resolves to this machine by definition, so both are
+/// trusted. Any other name must be on the list.
 struct HostRule {
     private let names: Set<String>
 
+    /// Creates a rule.
+    ///
     /// - Parameter names: further names to trust, in any case, with or without a dot at the end, without a port.
     init(_ names: some Sequence<String>) { self.names = Set(names.compactMap { Self.name($0[...]) }) }
 
-    /// Returns whether `host`, as it stands in the header `Host` or in `:authority`, is trusted.
+    /// Returns true if `host`, the value of the header `Host` or of `:authority`, is trusted.
     func allows(_ host: String) -> Bool {
         guard host.utf8.count <= 300 else { return false }
         if host.hasPrefix("[") {
@@ -26,8 +28,8 @@ struct HostRule {
         return name == "localhost" || names.contains(name)
     }
 
-    /// The name of a host in the form in which names are compared; `nil` for what is no name: user information, lists,
-    /// blanks, characters beyond ASCII.
+    /// Returns a host name in the form used for comparison. Returns `nil` for text that is not a name: user
+    /// information, lists, blanks, characters beyond ASCII.
     static func name(_ text: Substring) -> String? {
         let text = text.hasSuffix(".") ? text.dropLast() : text
         let isName =
@@ -42,14 +44,14 @@ struct HostRule {
         return isName ? text.lowercased() : nil
     }
 
-    /// Whether `text` is a port behind a host: nothing, or a colon and up to five digits.
+    /// Returns true if `text` is a port suffix of a host: empty, or a colon and up to five digits.
     private static func isPort(_ text: Substring) -> Bool {
         guard !text.isEmpty else { return true }
         let digits = text.dropFirst()
         return text.hasPrefix(":") && digits.utf8.count <= 5 && digits.utf8.allSatisfy { (48...57).contains($0) }
     }
 
-    /// Whether `text` is an address as inet_pton(3) has it: for IPv4 four decimal numbers, and no other notation.
+    /// Returns true if inet_pton(3) accepts `text` as an address. For IPv4 only four decimal numbers are accepted.
     private static func isAddress(_ text: String, _ family: Int32) -> Bool {
         guard !text.utf8.contains(0) else { return false }
         return withUnsafeTemporaryAllocation(byteCount: MemoryLayout<in6_addr>.size, alignment: 8) {

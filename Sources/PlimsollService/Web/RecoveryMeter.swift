@@ -1,18 +1,18 @@
 import Plimsoll
 import Synchronization
 
-/// Measures how long shortages last, to say when those who are refused may come again.
+/// Measures the duration of shortages, for the `Retry-After` time of refused requests.
 final class RecoveryMeter: Sendable {
     private struct State {
         var since: Duration?
-        /// Seconds; the last few count most.
+        /// Moving average of the duration in seconds, weighted towards recent shortages.
         var usual = 1.0
     }
 
     private let state = Mutex(State())
     private let elapsed: @Sendable () -> Duration
 
-    /// Nobody is sent away for longer than this many seconds.
+    /// Longest retry time in seconds.
     static let longest = 60
 
     init(_ elapsed: @escaping @Sendable () -> Duration) { self.elapsed = elapsed }
@@ -31,7 +31,8 @@ final class RecoveryMeter: Sendable {
         }
     }
 
-    /// Seconds after which to come again: twice to four times what shortages last, this one included; so wide that what comes back is thinner than what was refused.
+    /// Range of retry times in seconds: two to four times the usual duration of a shortage, including the current
+    /// one. The range is wide enough that requests return at a lower rate than they were refused.
     var range: ClosedRange<Int> {
         let now = elapsed()
         let usual = state.withLock { state in max(state.usual, state.since.map { (now - $0) / .seconds(1) } ?? 0) }

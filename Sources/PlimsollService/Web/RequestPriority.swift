@@ -1,38 +1,39 @@
 public import Plimsoll
 
-/// What a request is worth when not all can be served.
+/// The importance of a request when not all requests can be served.
 public enum RequestPriority: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {
-    /// Given up first: what somebody asks for again by itself, prefetches, crawlers, reports nobody waits for.
+    /// Refused first: requests that clients repeat automatically, prefetches, crawlers, reports that no user waits
+    /// for.
     case sheddable
-    /// What most requests are.
+    /// The priority of most requests.
     case normal
-    /// Served for as long as anything is: payments, a log-in, what other services can't do without.
+    /// Served as long as any request is: payments, log-ins, requests that other services depend on.
     case critical
 
     public static func < (left: RequestPriority, right: RequestPriority) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// A request that a `RequestShedder` has not admitted. Nothing was done about it.
+/// An error for a request that a `RequestShedder` has not admitted. No work was done for the request.
 public struct RequestRefusal: Error, Sendable, Hashable {
-    /// Why not.
+    /// The reason for a refusal.
     public enum Reason: String, Sendable, Hashable, CaseIterable, Codable {
-        /// As many run as may run at once for its priority.
+        /// The concurrency limit of the priority is reached.
         case concurrency
-        /// Only a share of such requests is admitted, and this one is not of it.
+        /// Only a share of these requests is admitted, and this request is not part of that share.
         case arrivals
-        /// The process admits nothing: it is interrupted, on its way out or just back from a freeze.
+        /// The process admits no requests: interrupted, shutting down, or just resumed after a freeze.
         case paused
     }
 
-    /// The shedder's name.
+    /// Name of the shedder.
     public var shedder: String
-    /// What the request was worth.
+    /// Priority of the request.
     public var priority: RequestPriority
-    /// Why not.
+    /// The reason for the refusal.
     public var reason: Reason
-    /// How much might go on at that moment.
+    /// The extent at that moment.
     public var extent: QuiesceExtent
-    /// Seconds after which to ask again, different for each refusal, so that those who were refused together don't come back together.
+    /// Retry time in seconds. Differs between refusals, so that requests refused together do not return together.
     public var retryAfterSeconds: Int
 }
 

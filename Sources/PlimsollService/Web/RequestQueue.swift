@@ -1,9 +1,9 @@
 import Plimsoll
 import Synchronization
 
-/// Requests that wait for a moment until there is room for them: the most important first, of those the first to come.
+/// A queue of requests that wait a short time for room, ordered by priority and then by arrival.
 ///
-/// While nobody waits, looking for who is next is one atomic load.
+/// While the queue is empty, the check for the next request is one atomic load.
 final class RequestQueue: Sendable {
     private struct Waiter {
         let number: UInt64
@@ -14,9 +14,9 @@ final class RequestQueue: Sendable {
 
     private struct State {
         var next: UInt64 = 0
-        /// In the order in which they are admitted.
+        /// Waiters, in the order of admission.
         var waiters: [Waiter] = []
-        /// Of those that are about to be in the queue, whether they have given up meanwhile.
+        /// Waiters that are not yet in the queue, by number. True for a waiter that has given up meanwhile.
         var arriving: [UInt64: Bool] = [:]
     }
 
@@ -27,13 +27,14 @@ final class RequestQueue: Sendable {
 
     init(capacity: Int, rest: @escaping @Sendable (Duration) async -> Void) { (self.capacity, self.rest) = (capacity, rest) }
 
-    /// How many wait.
+    /// Number of waiting requests.
     var count: Int { waiting.load(ordering: .sequentiallyConsistent) }
 
-    /// How many of them have their place in the queue.
+    /// Number of waiting requests that have a place in the queue.
     var queued: Int { state.withLock { $0.waiters.count } }
 
-    /// Waits until `reserve` has found room; false if it has not within `limit`, if the task was cancelled, or if too many wait.
+    /// Waits until `reserve` has found room. Returns false after `limit`, if the task is cancelled, or if too many
+    /// requests wait.
     func wait(_ priority: RequestPriority, atMost limit: Duration, _ reserve: @escaping @Sendable () -> Bool) async -> Bool {
         guard let number = enter() else { return false }
         let alarm = Task { [self, rest] in
@@ -49,7 +50,7 @@ final class RequestQueue: Sendable {
                     state.waiters.insert(Waiter(number: number, priority: priority, reserve: reserve, resume: continuation), at: place)
                     return false
                 }
-                // Room may have come since it was asked for.
+                // Room may have become free since the caller's attempt.
                 if isGone { leave(continuation, isAdmitted: false) } else { admitAll() }
             }
         } onCancel: {
@@ -57,9 +58,9 @@ final class RequestQueue: Sendable {
         }
     }
 
-    /// Admits the next, if there is room for it.
+    /// Admits the next request, if there is room.
     func admitNext() { admit(most: 1) }
-    /// Admits all that there is room for.
+    /// Admits all requests for which there is room.
     func admitAll() { admit(most: .max) }
 
     private func admit(most: Int) {
@@ -71,7 +72,8 @@ final class RequestQueue: Sendable {
         }
     }
 
-    /// Takes out the first that there is room for. `reserve` counts and calls nobody, so it may run under the lock.
+    /// Dequeues the first request for which there is room. `reserve` only counts and calls no other code, so a call
+    /// under the lock is safe.
     private func takeNext() -> CheckedContinuation<Bool, Never>? {
         state.withLock { state in
             guard let place = state.waiters.firstIndex(where: { $0.reserve() }) else { return nil }

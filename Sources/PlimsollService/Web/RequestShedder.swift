@@ -1,31 +1,35 @@
 public import Plimsoll
 import Synchronization
 
-/// Decides which requests are served when memory is short, for any web framework.
+/// Decides which requests are served when memory is short. Independent of the web framework.
 ///
 ///     let shedder = RequestShedder("http")
 ///     manager.lifecycle.pausables.add(shedder)
 ///     if let refusal = shedder.begin(.normal) { return serviceUnavailable(refusal) }
 ///     defer { shedder.end() }
 ///
-/// `begin` never waits. `admit` waits for a moment first, in the order of priority and then of arrival, as most shortages are over within a second. While memory is
-/// plentiful a decision is three atomic operations, and no lock is taken. Of what is thinned, the shares are kept to within a request or two over any stretch, evenly
-/// spread, so that a pattern in what arrives (every second request of one kind) does not decide who is refused.
+/// `begin` never waits. `admit` waits a short time, in the order of priority and then of arrival, because most
+/// shortages end within a second.
+///
+/// While memory is plentiful, a decision costs three atomic operations and no lock. Thinned shares are evenly spread,
+/// and exact to within one or two requests over any stretch. A pattern in the arrivals, such as every second request
+/// of one kind, does not decide which requests are refused.
 public final class RequestShedder: CountingQuiescable {
     public let name: String
-    /// What it decides by.
+    /// The policy of the shedder.
     public let policy: SheddingPolicy
 
     private let terms: [SheddingPolicy.Terms]
-    /// Where the sequences begin: one for each priority's arrivals, and one for the waits.
+    /// Starts of the sequences: one for each priority's arrivals, and one for the retry times.
     private let starts: [UInt64]
     private let lanes = (Lane(), Lane(), Lane())
-    // Relaxed, all three: each is looked at alone. Who decides by an extent that has just changed admits one request by the old one.
+    // Relaxed: each of the three is read on its own. A decision that reads an extent while the extent changes admits
+    // one request under the old extent.
     private let published = Atomic<UInt16>(ExtentWord.open)
     private let running = Atomic<Int>(0)
-    /// The most that ran at once since memory became plentiful.
+    /// Peak concurrency since memory became plentiful.
     private let peak = Atomic<Int>(0)
-    /// What shares of concurrency are of while memory is short.
+    /// Base of the concurrency shares while memory is short.
     private let usual = Atomic<Int>(.max)
     private let refusals = Atomic<UInt64>(0)
     let queue: RequestQueue
@@ -33,12 +37,12 @@ public final class RequestShedder: CountingQuiescable {
     private let episodes = ShedEpisodes()
     private let elapsed: @Sendable () -> Duration
 
-    /// Below this many at once it is not concurrency that takes the memory.
+    /// Minimum of `usual`: below this concurrency, the number of requests is not the cause of the memory use.
     private static let leastUsual = 8
 
-    /// One priority's counters, apart from the others'.
+    /// Counters of one priority, in an allocation of their own.
     private final class Lane: Sendable {
-        // Relaxed, all: numbers for people, and for spreading.
+        // Relaxed: these are numbers for reports and for the spreading.
         let admitted = Atomic<UInt64>(0)
         let exempted = Atomic<UInt64>(0)
         let arrivals = Atomic<UInt64>(0)
@@ -47,17 +51,20 @@ public final class RequestShedder: CountingQuiescable {
         let paused = Atomic<UInt64>(0)
     }
 
-    /// A shedder that decides by `policy`; it sheds nothing but what is over its limit until it is in a quiesce set, or told by `quiesce(to:)`.
+    /// Creates a shedder with `policy`. Until the shedder joins a quiesce set or `quiesce(to:)` is called, only the
+    /// limit applies.
     ///
-    /// - Precondition: the policy makes sense (`SheddingPolicy.problem`).
+    /// - Precondition: The policy is valid (`SheddingPolicy.problem`).
     public convenience init(_ name: String = "http", policy: SheddingPolicy = SheddingPolicy()) {
         let began = ContinuousClock.now
         self.init(name, policy: policy, elapsed: { ContinuousClock.now - began }, rest: { try? await Task.sleep(for: $0) })
     }
 
+    /// Creates a shedder with a given clock.
+    ///
     /// - Parameters:
-    ///   - elapsed: the time, from any start.
-    ///   - rest: returns after so long, or when the task is cancelled.
+    ///   - elapsed: the time since an arbitrary start.
+    ///   - rest: returns after a duration, or when the task is cancelled.
     package init(
         _ name: String, policy: SheddingPolicy, elapsed: @escaping @Sendable () -> Duration,
         rest: @escaping @Sendable (Duration) async -> Void
@@ -74,12 +81,13 @@ public final class RequestShedder: CountingQuiescable {
 
     // MARK: Deciding
 
-    /// Admits a request, or says why not. Who is admitted calls `end()` when it is done, whatever came of it.
+    /// Admits a request or returns the reason for a refusal. After an admission, the caller must call `end()` when
+    /// the request is done, with or without success.
     ///
     /// - Parameters:
-    ///   - priority: how much it matters.
-    ///   - isExempt: asked only before a refusal; whether the request is served all the same, as checks of health must be.
-    /// - Returns: `nil` if it is admitted.
+    ///   - priority: priority of the request.
+    ///   - isExempt: called only before a refusal; true to serve the request anyway, as needed for health checks.
+    /// - Returns: `nil` if the request is admitted.
     public func begin(_ priority: RequestPriority, isExempt: () -> Bool = { false }) -> RequestRefusal? {
         let lane = lane(priority), bits = published.load(ordering: .relaxed)
         guard let reason = reserve(priority, lane, bits) else {
@@ -89,18 +97,19 @@ public final class RequestShedder: CountingQuiescable {
         return refuse(priority, lane, bits, reason, isExempt)
     }
 
-    /// Admits a request, waiting for its turn for `policy.patience` at most, or says why not. Who is admitted calls `end()` when it is done, whatever came of it.
+    /// Admits a request, after a wait of at most `policy.patience`, or returns the reason for a refusal. After an
+    /// admission, the caller must call `end()` when the request is done, with or without success.
     ///
-    /// Cancelled while it waits, it is refused.
+    /// A request that is cancelled while waiting is refused.
     ///
-    /// - Returns: `nil` if it is admitted.
+    /// - Returns: `nil` if the request is admitted.
     public func admit(_ priority: RequestPriority, isExempt: () -> Bool = { false }) async -> RequestRefusal? {
         let lane = lane(priority), bits = published.load(ordering: .relaxed)
         guard let reason = reserve(priority, lane, bits) else {
             lane.admitted.add(1, ordering: .relaxed)
             return nil
         }
-        // A limit that memory has nothing to do with queues nothing, and a process that is held takes nothing on.
+        // A limit unrelated to memory queues no request, and a held process admits no work.
         if bits != ExtentWord.open, mayWait(priority, bits, reason), !isExempt() {
             let isAdmitted = await queue.wait(priority, atMost: policy.patience) { [self] in
                 reserve(priority, lane, published.load(ordering: .relaxed), isWaiting: true) == nil
@@ -113,7 +122,8 @@ public final class RequestShedder: CountingQuiescable {
         return refuse(priority, lane, published.load(ordering: .relaxed), reason, isExempt)
     }
 
-    /// Whether waiting can help: not one that was thinned out, or others would be in its place.
+    /// Returns true if waiting can help. A thinned-out request must not wait: a later admission would take the place
+    /// of other requests.
     private func mayWait(_ priority: RequestPriority, _ bits: UInt16, _ reason: RequestRefusal.Reason) -> Bool {
         guard policy.patience > .zero, let row = ExtentWord.row(bits) else { return false }
         switch reason {
@@ -123,26 +133,29 @@ public final class RequestShedder: CountingQuiescable {
         }
     }
 
-    /// A request that was admitted is done.
+    /// Ends a request that was admitted.
     public func end() {
-        // Sequentially consistent, as is the count of those who wait: either this sees a waiter, or that waiter sees the place.
+        // Sequentially consistent, like the count of waiters: either this thread sees a waiter, or that waiter sees
+        // the free place.
         running.subtract(1, ordering: .sequentiallyConsistent)
         queue.admitNext()
     }
 
-    /// How many wait for their turn now.
+    /// Number of requests that wait now.
     public var waiting: Int { queue.count }
 
-    /// Runs `body` if the request is admitted, waiting as `admit` does.
+    /// Runs `body` if the request is admitted, with the wait of `admit`.
     ///
-    /// - Throws: `RequestRefusal` if it is not; what `body` throws.
+    /// - Throws: `RequestRefusal` if the request is refused; errors of `body`.
     public func run<Result>(_ priority: RequestPriority, isExempt: () -> Bool = { false }, _ body: () async throws -> Result) async throws -> Result {
         if let refusal = await admit(priority, isExempt: isExempt) { throw refusal }
         defer { end() }
         return try await body()
     }
 
-    /// - Parameter isWaiting: one that waits already was not thinned out when it came.
+    /// Reserves a place for a request, or returns the reason for a refusal.
+    ///
+    /// - Parameter isWaiting: true for a request that waits already and so was not thinned out on arrival.
     private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, isWaiting: Bool = false) -> RequestRefusal.Reason? {
         var most = policy.limit ?? .max
         if bits != ExtentWord.open {
@@ -154,7 +167,8 @@ public final class RequestShedder: CountingQuiescable {
             }
             most = terms.room(of: usual.load(ordering: .relaxed))
         }
-        // Two that come at once may both be turned away where one had fitted; never are more admitted than fit.
+        // Two concurrent requests may both be refused although one would fit. Never more requests are admitted than
+        // fit.
         let now = running.add(1, ordering: .sequentiallyConsistent).newValue
         if now > most {
             running.subtract(1, ordering: .relaxed)
@@ -192,11 +206,11 @@ public final class RequestShedder: CountingQuiescable {
         }
     }
 
-    // MARK: Being told
+    // MARK: Quiescing
 
     public func quiesce(to extent: QuiesceExtent) {
         let bits = ExtentWord.bits(extent)
-        // One call at a time, so nobody stores between the load and the store.
+        // The quiesce set makes one call at a time, so no other store comes between the load and the store.
         let before = published.load(ordering: .relaxed)
         if before == ExtentWord.open, bits != ExtentWord.open {
             usual.store(policy.limit ?? max(Self.leastUsual, peak.load(ordering: .relaxed)), ordering: .relaxed)
@@ -208,12 +222,12 @@ public final class RequestShedder: CountingQuiescable {
         queue.admitAll()
     }
 
-    /// How much may go on, as it was told last.
+    /// The extent last set by `quiesce(to:)`.
     public var extent: QuiesceExtent { ExtentWord.read(published.load(ordering: .relaxed)) }
 
     // MARK: Counting
 
-    /// As limiters count. `limit` is that of `normal` requests; `Int.max` for none.
+    /// Statistics in the form of a limiter. `limit` is the limit of `normal` requests; `Int.max` for none.
     public var statistics: ConcurrencyLimiter.Statistics {
         let counts = counts, bits = published.load(ordering: .relaxed)
         var limit = policy.limit ?? .max
@@ -225,7 +239,7 @@ public final class RequestShedder: CountingQuiescable {
             refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0)
     }
 
-    /// What it has done so far, by priority and reason.
+    /// Counts so far, by priority and reason.
     public var counts: RequestCounts {
         var counts = RequestCounts()
         for priority in RequestPriority.allCases {
@@ -244,7 +258,7 @@ public final class RequestShedder: CountingQuiescable {
     public var requests: RequestCounts? { counts }
     public var refusedPerSecond: Double? { episodes.perSecond(refusedInAll, at: elapsed()) }
 
-    /// What is to be told of what it sheds, and has not been yet.
+    /// Removes and returns news about refusals that are not reported yet.
     func takeNews() -> [ShedEpisodes.News] { episodes.takeNews(refusedInAll) }
 
     private var refusedInAll: ShedEpisodes.Counts {
@@ -255,7 +269,7 @@ public final class RequestShedder: CountingQuiescable {
             counts[ShedEpisodes.index(priority, .arrivals)] = lane.thinned.load(ordering: .relaxed)
             counts[ShedEpisodes.index(priority, .paused)] = lane.paused.load(ordering: .relaxed)
         }
-        // Not by `allCases`: an array made anew each time, and this is on the path that frees memory.
+        // Avoid `allCases`: an array is allocated on each use, and this code is on the path that frees memory.
         add(.sheddable)
         add(.normal)
         add(.critical)

@@ -1,16 +1,17 @@
 import Plimsoll
 import Synchronization
 
-/// Keeps what a shedder refuses from the time at which memory becomes short until it is plentiful again: an episode. Allocates nothing.
+/// Counts a shedder's refusals per episode. An episode lasts from the time at which memory becomes short until memory
+/// is plentiful again. Allocates nothing.
 final class ShedEpisodes: Sendable {
     /// Counts of refusals, by priority and then reason in the order of their cases.
     typealias Counts = SIMD16<UInt64>
 
-    /// What there is to tell of episodes.
+    /// News about episodes.
     enum News: Equatable {
-        /// Requests are refused.
+        /// Requests are being refused.
         case began(QuiesceExtent)
-        /// So many episodes with refusals are over, which together lasted so long.
+        /// Number of ended episodes with refusals, and their total duration.
         case ended(times: Int, lasted: Duration, Counts)
     }
 
@@ -22,7 +23,7 @@ final class ShedEpisodes: Sendable {
 
     private let state = Mutex(State())
 
-    /// How much may go on now, and what had been refused in all by then.
+    /// Records the current extent and the total number of refusals so far.
     func note(_ extent: QuiesceExtent, _ total: Counts, at now: Duration) {
         state.withLock { state in
             guard let present = state.present else {
@@ -40,7 +41,7 @@ final class ShedEpisodes: Sendable {
         }
     }
 
-    /// What has not been told yet, oldest first. An episode in which nothing has been refused is no news.
+    /// Removes and returns unreported news, oldest first. An episode without refusals is not news.
     func takeNews(_ total: Counts) -> [News] {
         state.withLock { state in
             var news: [News] = []
@@ -56,7 +57,7 @@ final class ShedEpisodes: Sendable {
         }
     }
 
-    /// Refused a second in the present episode; `nil` if there is none.
+    /// Refusals per second in the current episode; `nil` without an episode.
     func perSecond(_ total: Counts, at now: Duration) -> Double? {
         guard let present = state.withLock({ $0.present }) else { return nil }
         let seconds = (now - present.began).inSeconds

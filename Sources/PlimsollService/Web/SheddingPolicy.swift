@@ -1,6 +1,7 @@
 public import Plimsoll
 
-/// How much of each priority's requests is served when memory is short: a table, a row for each share that a shortage leaves.
+/// The share of requests of each priority that is served when memory is short: a table with a row for each
+/// `QuiesceExtent.Share`.
 ///
 /// | memory | `critical` | `normal` | `sheddable` |
 /// |---|---|---|---|
@@ -9,44 +10,50 @@ public import Plimsoll
 /// | `critical` | all | every 2nd, at most ¼ at once | none |
 /// | the ladder quiesces; in the background | at most ½ at once | every 4th, at most ⅛ at once | none |
 ///
-/// Who is over what may run at once, or of a priority of which none is served, waits for `patience` at most (`RequestShedder.admit`), and is refused only then: most
-/// shortages are over sooner. Only every 2nd or 4th is served where memory outlives requests, as what slow readers have not taken does. What a request costs in memory
-/// nobody can tell from outside, so requests that cost much of it are to be `sheddable`.
+/// A request that exceeds the concurrency, or has a priority of which none is served, waits for at most `patience`
+/// (`RequestShedder.admit`). Only then is the request refused: most shortages end sooner.
 ///
-/// "At once" is of `limit`, or, without one, of the most requests that ran at once while memory was plentiful: what the service is used to.
+/// The table admits only every 2nd or 4th request where memory outlives requests, for example data that slow readers
+/// have not taken. The memory cost of a request cannot be known from outside. Requests that need much memory should
+/// therefore be `sheddable`.
+///
+/// "At once" is a share of `limit`. Without a limit, the share refers to the peak concurrency while memory was
+/// plentiful.
 public struct SheddingPolicy: Sendable, Hashable {
-    /// What is served of one priority.
+    /// The share of one priority's requests that is served.
     public struct Admission: Sendable, Hashable {
-        /// Share of arrivals, in `0...1`.
+        /// Share of arriving requests to admit, in `0...1`.
         public var arrivals: Double
-        /// Share of concurrency, in `0...1`, all priorities together: as long as anything is admitted, one may run.
+        /// Share of the concurrency, in `0...1`, counted over all priorities. One request may run as long as any is
+        /// admitted.
         public var concurrency: Double
 
-        /// So much of arrivals, and of concurrency.
+        /// Creates an admission with the given shares.
         public init(arrivals: Double = 1, concurrency: Double = 1) {
             self.arrivals = arrivals
             self.concurrency = concurrency
         }
 
-        /// Everything.
+        /// Admits all requests.
         public static let all = Admission()
-        /// Nothing.
+        /// Admits no request.
         public static let none = Admission(arrivals: 0, concurrency: 0)
     }
 
-    /// Requests that run at once at most, whatever the level, at least 1; `nil` for as many as come while memory is plentiful.
+    /// Maximum concurrency at any level, at least 1; `nil` for no limit while memory is plentiful.
     public var limit: Int?
-    /// Varies which requests are refused and for how long, among instances of a service. By default random; a fixed one makes both repeatable.
+    /// Seed that varies the refused requests and the retry times between instances of a service. Random by default; a
+    /// fixed seed makes both repeatable.
     public var seed: UInt64
-    /// How long a request waits at most for its turn while memory is short, before it is refused; zero refuses at once. Waiting requests hold their connections, and
-    /// what came of their bodies.
+    /// Longest wait of a request while memory is short, before the request is refused; zero refuses at once. Waiting
+    /// requests keep their connections and the received parts of their bodies.
     public var patience: Duration
-    /// Requests that wait at once at most; one more is refused.
+    /// Maximum number of waiting requests; further requests are refused.
     public var mostWaiting: Int
     private var rows: [QuiesceExtent.Share: [RequestPriority: Admission]]
     private var waits: [QuiesceExtent.Share: ClosedRange<Int>] = [:]
 
-    /// The table above.
+    /// Creates a policy with the table above.
     public init(
         limit: Int? = nil, seed: UInt64 = .random(in: .min ... .max), patience: Duration = .seconds(1), mostWaiting: Int = 256
     ) {
@@ -60,20 +67,20 @@ public struct SheddingPolicy: Sendable, Hashable {
         ]
     }
 
-    /// What is served of `priority` while a shortage leaves `share`.
+    /// The admission of `priority` while a shortage leaves `share`.
     public subscript(priority: RequestPriority, share: QuiesceExtent.Share) -> Admission {
         get { rows[share]?[priority] ?? .all }
         set { rows[share, default: [:]][priority] = newValue }
     }
 
-    /// Seconds after which those who are refused at `share` are asked to come again, each with another number of the range; `nil`, as by default, for what recovery
-    /// took so far.
+    /// Range of retry times in seconds for requests refused at `share`; each request gets another value of the range.
+    /// With `nil`, the default, the range follows measured recovery times.
     public subscript(retryAfter share: QuiesceExtent.Share) -> ClosedRange<Int>? {
         get { waits[share] }
         set { waits[share] = newValue }
     }
 
-    /// What makes no sense about it, with what is allowed; `nil` if it does make sense.
+    /// Describes the first invalid value and the allowed range; `nil` if the policy is valid.
     public var problem: String? {
         if patience < .zero || mostWaiting < 0 { return "patience is \(patience) and mostWaiting \(mostWaiting), allowed is 0 and more" }
         if let limit, limit < 1 { return "limit is \(limit), allowed is 1 and more, or nil for no limit" }
@@ -91,9 +98,9 @@ public struct SheddingPolicy: Sendable, Hashable {
 }
 
 extension SheddingPolicy {
-    /// The policy as numbers to decide by at once.
+    /// The policy in a form for fast decisions.
     struct Terms: Sendable {
-        /// Of a sequence spread evenly over all words, those below it are admitted; `nil` for all.
+        /// Threshold on an evenly spread sequence: words below the threshold are admitted; `nil` admits all.
         var threshold: UInt64?
         var concurrency: Double
 
@@ -102,10 +109,10 @@ extension SheddingPolicy {
             concurrency = admission.concurrency
         }
 
-        /// How many may run of `most`.
+        /// Returns the concurrency allowed out of `most`.
         func room(of most: Int) -> Int { concurrency >= 1 || most == .max ? most : max(1, Int(Double(most) * concurrency)) }
     }
 
-    /// By share, then priority.
+    /// All terms, indexed by share and then priority.
     var terms: [Terms] { QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } } }
 }

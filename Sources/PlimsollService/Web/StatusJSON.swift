@@ -1,20 +1,20 @@
-// The half of Foundation that comes without its tables of the world's languages.
+// The part of Foundation without locale data.
 import FoundationEssentials
 public import Plimsoll
 
-/// A manager's status as text for programs. The one place that knows how.
+/// Encodes and decodes a manager's status as JSON. The only place that defines this format.
 public enum StatusJSON {
-    /// `status` in one line of JSON, keys in a fixed order.
+    /// Returns `status` as one line of JSON with a fixed order of keys.
     ///
-    /// - Throws: if it holds a number that JSON can't express.
+    /// - Throws: An error if `status` contains a number that JSON cannot express.
     public static func encode(_ status: ManagerStatus) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return String(decoding: try encoder.encode(status), as: UTF8.self)
     }
 
-    /// What `encode` wrote, in this version or another.
+    /// Decodes text that `encode` has written, in this version or another.
     ///
-    /// - Throws: if it is no JSON, or lacks what every version has.
+    /// - Throws: An error if the text is not JSON, or lacks keys that every version has.
     public static func decode(_ text: String) throws -> ManagerStatus { try JSONDecoder().decode(ManagerStatus.self, from: Data(text.utf8)) }
 }

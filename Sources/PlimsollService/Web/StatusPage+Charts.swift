@@ -1,5 +1,6 @@
 extension StatusPage {
-    /// Drawing: numbers as people read them, lines over the last two minutes, tables that change only where their text does.
+    /// Script for drawing: readable numbers, line charts over the last two minutes, and tables in which only changed
+    /// text is updated.
     static let charts = #"""
         const SVG = "http://www.w3.org/2000/svg";
         const SHOWN_SECONDS = 120;

@@ -1,5 +1,5 @@
 extension StatusPage {
-    /// Asking each second, and what is shown where.
+    /// Script that polls each second and assigns values to the parts of the page.
     static let script = #"""
         const POLL_MILLISECONDS = 1000, PATIENCE_MILLISECONDS = 5000, SHOWN_ACTIONS = 16;
         const base = location.pathname.replace(/\/ui\/?$/, "");

@@ -1,5 +1,6 @@
 extension StatusPage {
-    /// Text has a contrast of at least 4.5 to 1 to what is behind it, lines and badges of 3 to 1 (WCAG 2.2), in both schemes.
+    /// Styles. Text has a contrast of at least 4.5 to 1 to the background, lines and badges of at least 3 to 1 (WCAG
+    /// 2.2), in both schemes.
     static let style = """
 
         :root {

@@ -1,12 +1,13 @@
-/// A page that draws a manager's status and asks for it again each second. It needs nothing but itself and the status beside it.
+/// An HTML page that draws a manager's status and polls the status each second. Needs no resources except itself and
+/// the status.
 ///
-/// Its text is in `StatusPage+Style`, `StatusPage+Script` and `StatusPage+Charts`, as it is sent.
+/// `StatusPage+Style`, `StatusPage+Script` and `StatusPage+Charts` contain the text exactly as sent.
 struct StatusPage {
     let title: String
     let allowsChanges: Bool
 
-    /// The page under a policy that lets a browser run its own script and style and nothing else: each answer has a word of its own (a nonce) that no text shown
-    /// on the page can know.
+    /// The page, with a content security policy. The policy lets a browser run only the page's own script and style.
+    /// Each answer has a fresh nonce that text shown on the page cannot know.
     var answer: AdminPages.Answer {
         let nonce = Self.makeNonce()
         let policy =
@@ -17,7 +18,7 @@ struct StatusPage {
             headers: ["content-security-policy": policy, "x-frame-options": "DENY", "cross-origin-opener-policy": "same-origin"])
     }
 
-    /// 128 random bits in hexadecimal: characters that need no escaping anywhere.
+    /// Returns 128 random bits in hexadecimal: characters that need no escaping anywhere.
     private static func makeNonce() -> String {
         let word = UInt128.random(in: .min ... .max)
         return String(word, radix: 16)

@@ -1,17 +1,18 @@
 import CPlimsollMemory
 public import Synchronization
 
-/// What all threads of a cache count, each number on a line that fits who writes it: the total alone, and uses on a lane of each thread's own. A shared one
-/// would cost more than the look-up, and a locked instruction keep the next look-up's reads from beginning before this one's have ended.
+/// Counters of all threads of a cache, each on a cache line that suits its writers: the total alone, and uses on
+/// per-thread stripes. A shared counter would cost more than the look-up. A locked instruction would keep the next
+/// look-up's reads from starting before this one's have ended.
 @usableFromInline
 // Unchecked: a pointer to atomics, which live as long as the cache.
 struct CacheCounters: @unchecked Sendable {
     @usableFromInline let base: UnsafeMutableRawPointer
 
-    /// For threads that have none of their own.
+    /// Number of stripes for threads that have none of their own.
     private static var sharedLanes: Int { 4 }
 
-    /// Where the lane with that number begins: behind the total's line and the bound's.
+    /// Returns the offset of a stripe. The cache lines of the total and the bound come first.
     static func lane(_ number: Int) -> Int { 64 * (number + 2) }
 
     init() {
@@ -22,38 +23,40 @@ struct CacheCounters: @unchecked Sendable {
 
     func free() { base.deallocate() }
 
-    /// Sum of the costs of what is held or has been reserved.
+    /// Sum of the costs of entries and reservations.
     @inlinable @inline(__always)
     var total: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base) }
 
-    /// The bound of `total` as it is told: never less than what holds while `total` is still being brought down to it.
+    /// Reported bound of `total`: lowered only after `total` has been brought down, so never less than what holds
+    /// meanwhile.
     var limit: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 88) }
 
-    /// The bound of `total`. Whoever changes one of them and then looks at the other is in sequence with who does so the other way round.
+    /// Bound of `total` in force. A thread that changes one of the two and then reads the other is ordered with a
+    /// thread that does the reverse.
     @inlinable @inline(__always)
     var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
 
-    /// Another place to begin at each time, so that what is taken a little at a time is not always taken from the same shard.
+    /// A different start each time, so that small evictions do not always hit the same shard.
     var nextStart: Int { CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8 }
 
-    /// What not every cache has, and what those that have not pay one look for.
+    /// Optional features. A cache without any pays one check for all.
     @frozen @usableFromInline
     enum Feature: Int {
         /// Some entry may expire.
         case expiry
-        /// Somebody listens to removals.
+        /// A removal listener is registered.
         case listeners
-        /// It declares its charges to a meter.
+        /// The cache declares its charges to a meter.
         case meter
-        /// Something has been pinned.
+        /// Some entry has been pinned.
         case pins
-        /// Threads may read a shard without its lock where nobody writes.
+        /// Threads may read a shard without its lock while no thread writes.
         case visitors
     }
 
     @inlinable @inline(__always)
     func has(_ feature: Feature) -> Bool { CacheWords.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0 }
-    /// Released with what makes it up.
+    /// Marks a feature as used. Released with the feature's state.
     func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
 
     @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
@@ -61,17 +64,22 @@ struct CacheCounters: @unchecked Sendable {
     @inlinable @inline(__always)
     func count(_ use: Use) { count(use, ThreadSeat.current) }
 
-    /// - Parameter seat: the calling thread's.
+    /// Counts a use.
+    ///
+    /// - Parameter seat: the reader slot of the calling thread.
     @inlinable @inline(__always)
     func count(_ use: Use, _ seat: ThreadSeat?) {
         guard let lane = seat?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countElsewhere(use) }
         count(use, onLane: lane)
     }
 
-    /// - Parameter lane: the calling thread's own.
+    /// Counts a use on a stripe.
+    ///
+    /// - Parameter lane: the calling thread's own stripe.
     @inlinable @inline(__always)
     func count(_ use: Use, onLane lane: Int) {
-        // Only its thread writes to a lane, so a load and a store lose nothing; who is given the seat next goes on with its lane.
+        // Only the owning thread writes to a stripe, so a load and a store lose nothing. The next owner of the
+        // reader slot continues with its stripe.
         let number = number(use, lane)
         number.pointee.store(number.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }

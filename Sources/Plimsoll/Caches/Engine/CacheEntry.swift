@@ -1,4 +1,4 @@
-/// What is kept, on its way out of the lock, so that key and value are released outside it (T2).
+/// An entry on its way out of the lock, so that key and value are released after the lock (T2).
 @usableFromInline
 struct CacheEntry<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     @usableFromInline var key: Key
@@ -12,10 +12,11 @@ struct CacheEntry<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
 }
 
-/// Entries on their way out: taken under a lock, released after it. Used by one thread at a time.
+/// Entries taken out under a lock and released after the lock. Used by one thread at a time.
 ///
-/// Plain memory instead of an array, because unspecialized generic code allocates when it looks up an array's conformances.
-// Unchecked: whoever uses it has taken it out of the cache's mutex or made it, and puts it back when done; one thread at a time.
+/// Plain memory instead of an array: unspecialized generic code allocates when it looks up an array's conformances.
+// Unchecked: one thread at a time uses a batch, having created it or taken it out of the cache's mutex until the
+// work is done.
 final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
     private let entries: UnsafeMutablePointer<Entry>
     private let capacity: Int
@@ -38,7 +39,7 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
         count += 1
     }
 
-    /// Shows each entry to `body`.
+    /// Calls `body` with each entry.
     func forEach(_ body: (borrowing Entry) -> Void) {
         var position = 0
         while position < count {
@@ -47,7 +48,7 @@ final class CacheBatch<Entry: Sendable>: @unchecked Sendable {
         }
     }
 
-    /// Hands each entry to `body` and forgets it.
+    /// Calls `body` with each entry, and removes the entry.
     func drain(_ body: (borrowing Entry) -> Void) {
         var position = 0
         while position < count {

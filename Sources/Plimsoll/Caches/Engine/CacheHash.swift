@@ -1,7 +1,8 @@
-/// 32 bits of hash: the highest choose the shard, the lowest the place in its index.
+/// A hash of 32 bits: the highest bits select the shard, the lowest the cell in the shard's index.
 ///
-/// Integers of 32 and 64 bits go through one multiplication with a seed of the cache's own (the "folded multiply" of wyhash and of Rust's foldhash): without
-/// knowing the seed nobody can choose keys that collide. Everything else goes through `Hasher`, which costs some 8 ns more.
+/// Integers of 32 and 64 bits go through one multiplication with a per-cache seed (the "folded multiply" of wyhash
+/// and of Rust's foldhash). Without the seed, an attacker cannot choose keys that collide. All other keys go
+/// through `Hasher`, which costs some 8 ns more.
 @frozen @usableFromInline
 struct CacheHash: Sendable {
     @usableFromInline let seed: UInt64
@@ -11,7 +12,7 @@ struct CacheHash: Sendable {
 
     @inlinable @inline(__always)
     func of<Key: Hashable>(_ key: Key) -> UInt32 {
-        // Known when specialized: one of these branches is left.
+        // Resolved when specialized: one of these branches is left.
         if Key.self == UInt64.self || Key.self == Int.self || Key.self == UInt.self || Key.self == Int64.self {
             return fold(unsafeBitCast(key, to: UInt64.self))
         }

@@ -1,12 +1,14 @@
 public import Synchronization
 
-/// Which slots may hold a key of some hash: open addressing with linear probing over cells of 32 bits, without tombstones: taking out moves back what had been
-/// pushed along.
+/// Hash index of slots: open addressing with linear probing over cells of 32 bits. There are no tombstones:
+/// removing an entry moves back the entries that it had displaced.
 ///
-/// With `1 << bits` cells, a cell has the slot plus one in its lowest `bits` and above them as many of the hash's lowest as fit. So for up to 65,536 cells it says
-/// where it belongs, and neither taking out nor growing has to look at the slots.
+/// With `1 << bits` cells, a cell holds the slot plus one in the lowest `bits`. The bits above hold as many of the
+/// hash's lowest bits as fit. Up to 65,536 cells, a cell therefore tells its home cell, and neither removing nor
+/// growing has to read the slots.
 ///
-/// A view on memory that is somebody else's, in one word, so that it can be published and read whole: the address, whose lowest six bits are `bits`.
+/// A view in one word on memory owned by other code, so that the view can be published and read atomically. The
+/// word is the address, whose lowest six bits hold `bits`.
 @frozen @usableFromInline
 struct CacheIndex {
     @usableFromInline let word: UInt
@@ -14,7 +16,9 @@ struct CacheIndex {
     @inlinable @inline(__always)
     init(word: UInt) { self.word = word }
 
-    /// - Parameter base: of `1 << bits` cells, aligned to 64.
+    /// Creates a view.
+    ///
+    /// - Parameter base: the address of `1 << bits` cells, aligned to 64.
     init(_ base: UnsafeMutableRawPointer, bits: Int) { word = UInt(bitPattern: base) | UInt(bits) }
 
     @inlinable @inline(__always)
@@ -28,11 +32,11 @@ struct CacheIndex {
 
     @inlinable @inline(__always)
     subscript(place: UInt32) -> UInt32 {
-        // Acquired with the slot that it leads to: a chunk that is new as well must be seen.
+        // Acquires the slot that the cell names: a new chunk must be visible as well.
         cells[Int(truncatingIfNeeded: place)].load(ordering: .acquiring)
     }
 
-    /// Whether `cell`, which is not empty, lists something that has as much in common with `hash` as a cell says.
+    /// Returns true if `cell`, which must not be empty, matches `hash` in all bits that a cell stores.
     @inlinable @inline(__always)
     func mayList(_ hash: UInt32, in cell: UInt32) -> Bool { cell ^ (hash &<< bits) <= mask }
 
@@ -42,7 +46,7 @@ struct CacheIndex {
     @inline(__always)
     private func cell(_ slot: UInt32, _ hash: UInt32) -> UInt32 { hash &<< bits | (slot &+ 1) }
 
-    /// Where `slot` is listed under `hash`. It must be.
+    /// Returns the cell that lists `slot` under `hash`. The slot must be listed.
     @inline(__always)
     func place(of slot: UInt32, _ hash: UInt32) -> UInt32 {
         let cell = cell(slot, hash), mask = mask
@@ -51,7 +55,7 @@ struct CacheIndex {
         return place
     }
 
-    /// Lists `slot`, which is not; there must be an empty cell.
+    /// Lists `slot`, which must not be listed. There must be an empty cell.
     @inline(__always)
     func add(_ slot: UInt32, _ hash: UInt32) {
         let mask = mask
@@ -60,26 +64,27 @@ struct CacheIndex {
         set(place, cell(slot, hash))
     }
 
-    /// Lists `slot` in the first empty cell from where its hash says: `place`, or `hole`, which has become empty since.
+    /// Lists `slot` in the first empty cell of its probe sequence: `place`, or `hole`, which has become empty
+    /// since.
     @inline(__always)
     func add(_ slot: UInt32, _ hash: UInt32, at place: UInt32, or hole: UInt32) {
         set((hole &- hash) & mask < (place &- hash) & mask ? hole : place, cell(slot, hash))
     }
 
-    /// Lists `other` where `slot` was.
+    /// Replaces `slot` by `other` in the cell of `slot`.
     func move(_ slot: UInt32, to other: UInt32, _ hash: UInt32) { set(place(of: slot, hash), cell(other, hash)) }
 
-    /// Makes the cell at `place` empty, whatever comes after it.
+    /// Empties the cell at `place` without moving later cells.
     func clear(_ place: UInt32) { set(place, 0) }
 
-    /// Takes out what is at `place`, and says which cell is empty now.
+    /// Removes the cell at `place`, and returns the cell that is empty now.
     @discardableResult @inline(__always)
     func remove(at place: UInt32, hashOf: (UInt32) -> UInt32) -> UInt32 {
         let bits = bits, mask = mask, isWhole = bits <= 16
         var hole = place, next = (place &+ 1) & mask
         while case let cell = self[next], cell != 0 {
             let home = (isWhole ? cell &>> bits : hashOf((cell & mask) &- 1)) & mask
-            // It may go back to the hole unless that lies before its home.
+            // The cell may move back to the hole unless the hole lies before the cell's home.
             if (next &- home) & mask >= (next &- hole) & mask {
                 set(hole, cell)
                 hole = next

@@ -1,20 +1,22 @@
 import CPlimsollMemory
 
-/// Memory of an index or of slots, zero at first, at an address that stays good until it is freed.
+/// Memory of an index or of slots, initially zero, at an address that stays valid until freed.
 ///
-/// Larger ones are pages of their own, which the kernel gets back without the address being given up: whoever still reads there finds zeros.
-// Unchecked: memory that somebody else guards.
+/// Larger pieces have pages of their own. The kernel can get the pages back while the address stays mapped; late
+/// readers find zeros there.
+// Unchecked: memory that its user guards.
 struct CachePiece: @unchecked Sendable {
     let base: UnsafeMutableRawPointer
     let byteCount: Int
     private let isMapped: Bool
 
-    /// From so many bytes on pages of their own: smaller ones would lose too much to rounding.
+    /// Size in bytes from which a piece has pages of its own: smaller pieces would lose too much to rounding.
     static var leastMapped: Int { 32 << 10 }
-    /// The same for what has to stay readable when it is of no use any more: then pages can be given back, and the heap's memory can't.
+    /// The same threshold for memory that must stay readable after use: pages can be released to the kernel, and
+    /// the heap's memory cannot.
     static var leastMappedForReaders: Int { 8 << 10 }
 
-    /// Aligned to a cache line.
+    /// Allocates a piece, aligned to a cache line.
     init(_ count: Int, leastMapped: Int = leastMapped) {
         if count >= leastMapped {
             let page = plimsoll_page_size()
@@ -32,16 +34,17 @@ struct CachePiece: @unchecked Sendable {
 
     func free() {
         guard isMapped else { return base.deallocate() }
-        // A little at a time: for as long as the kernel takes pages back, whoever maps memory or needs more of it for the heap waits.
+        // In small steps: while the kernel takes pages back, any thread that maps memory or needs more for the heap
+        // waits.
         for start in stride(from: 0, to: byteCount, by: Self.step) { _ = plimsoll_drop(base + start, min(Self.step, byteCount - start)) }
         _ = plimsoll_unmap(base, byteCount)
     }
 
     private static let step = 64 << 10
 
-    /// Gives the kernel the whole pages between two offsets, which are zero afterwards.
+    /// Releases the whole pages between two offsets to the kernel. The pages are zero afterwards.
     ///
-    /// - Returns: bytes given back, whether or not they were resident.
+    /// - Returns: the bytes released, resident or not.
     func giveBack(_ start: Int, to end: Int) -> Int {
         let page = plimsoll_page_size()
         let first = (start + page - 1) & ~(page - 1), last = end & ~(page - 1)

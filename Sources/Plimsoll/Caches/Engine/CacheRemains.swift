@@ -1,24 +1,26 @@
 import Synchronization
 
-/// What was a shard's and is nobody's any more: its memory, and the slots with what is still in them.
+/// Detached memory of a shard: blocks and slots, with the entries in them.
 struct TableRemains: Sendable {
-    /// None if readers without the lock may still be at them; what is in them needs no end then.
+    /// `nil` if lock-free readers may still be in the slots; their contents need no destruction then.
     var slots: SlotBlock.Detached?
     var others: ContiguousArray<CachePiece> = []
 }
 
-/// The same, with what is in them.
-// Unchecked: whoever has it is the only one who has.
+/// Detached memory of a shard with typed keys and values.
+// Unchecked: the value has exactly one owner.
 struct CacheRemains<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {
     private let table: TableRemains
     private let cost: Int
 
     init(_ table: TableRemains, cost: Int) { (self.table, self.cost) = (table, cost) }
 
-    /// More than these end on a thread of their own: some 150 ns each, as they lie all over memory (measured).
+    /// Number of entries above which a separate thread destroys them: some 150 ns each, as they lie all over memory
+    /// (measured).
     private static var mostHere: Int { 1000 }
 
-    /// Ends keys and values, here or, if there are many, elsewhere; then their memory and their charge are given back.
+    /// Destroys keys and values, here or, if there are many, on a separate thread. Then frees their memory and
+    /// releases their charge.
     static func end(_ remains: [CacheRemains], count: Int, meter: ChargeMeter?) {
         if count > mostHere, Thread.start("plimsoll-free", { for part in remains { part.end(meter) } }) { return }
         for part in remains { part.end(meter) }

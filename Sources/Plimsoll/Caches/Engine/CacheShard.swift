@@ -1,10 +1,13 @@
 public import Synchronization
 
-/// One part of a cache: a block of memory on cache lines of its own, with what readers need in front and the lock and the table behind.
+/// One part of a cache: a block of memory on its own cache lines, with the readers' data in front, then the lock
+/// and the table.
 ///
-/// A hit on trivial values takes no lock: it reads the sequence, the index, key and value, and the sequence again (a seqlock). That memory never goes away before
-/// the cache does, so whatever a late reader follows is readable. Writers, who hold the lock, make the sequence odd, write, and make it even.
-/// A hit on other values takes none where nobody has written for a while: the shard is open then, and who writes closes it first, see `ThreadSeat`.
+/// A hit on trivial values takes no lock. The reader reads the sequence, the index, key and value, and the sequence
+/// again (a sequence lock). That memory lives as long as the cache, so a late reader can follow any pointer.
+/// Writers hold the lock, make the sequence odd, write, and make the sequence even.
+/// A hit on other values takes no lock in an open shard, to which no thread has written for a while. A writer
+/// closes the shard first, see `ThreadSeat`.
 @usableFromInline
 struct CacheShard {
     @usableFromInline let base: UnsafeMutableRawPointer
@@ -12,11 +15,11 @@ struct CacheShard {
     @inlinable @inline(__always)
     init(base: UnsafeMutableRawPointer) { self.base = base }
 
-    /// The first part of a cache whose pairs are `pairSize` bytes.
+    /// Allocates the first part of a cache whose pairs have `pairSize` bytes.
     ///
     /// - Parameters:
-    ///   - hasReaders: whether anybody reads without the lock and without saying so.
-    ///   - move: moves key and value; `nil` if they are but bits.
+    ///   - hasReaders: true if threads read without the lock and without declaring that.
+    ///   - move: a closure that moves key and value; `nil` if a bitwise copy is enough.
     init(pairSize: Int, hasReaders: Bool, depth: UInt32, move: PairMove?) {
         let size = Self.front + MemoryLayout<Mutex<CacheTable>>.size
         base = .allocate(byteCount: (size + 127) & ~127, alignment: 128)
@@ -29,7 +32,7 @@ struct CacheShard {
                     columns: columns, index: indexWord)))
     }
 
-    /// Frees it; the slots are empty, and nobody else knows it any more.
+    /// Frees the shard. The slots must be empty, and no other thread may know the shard.
     func free() {
         lock.pointee.withLock { $0.end() }
         lock.deinitialize(count: 1)
@@ -38,13 +41,14 @@ struct CacheShard {
 
     @inlinable @inline(__always)
     var sequence: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
-    /// Of values that are not trivial, in the sequence's place, written under the lock: `open` if they may be read without it, 0 if nobody does. Any other number is
-    /// the ticket of who has closed it and waits for those who still do.
+    /// State of a shard with non-trivial values, in place of the sequence, written under the lock. `open` means
+    /// that values may be read without the lock; 0 means that no thread does so. Any other number is the ticket of
+    /// the thread that has closed the shard and waits for the remaining readers.
     @inlinable @inline(__always)
     var openness: UnsafeMutablePointer<Atomic<UInt>> { sequence }
     @inlinable @inline(__always)
     static var open: UInt { 1 }
-    /// Look-ups under the lock since somebody wrote.
+    /// Number of look-ups under the lock since the last write.
     @inlinable @inline(__always)
     var quietReads: UnsafeMutablePointer<Int> { (base + (Self.front &- 8)).assumingMemoryBound(to: Int.self) }
     @inlinable @inline(__always)
@@ -54,14 +58,14 @@ struct CacheShard {
 
     @inlinable @inline(__always)
     var columns: UnsafeMutablePointer<SlotColumns> { (base + 16).assumingMemoryBound(to: SlotColumns.self) }
-    /// Bytes in front of the lock: what readers need, in one line.
+    /// Bytes in front of the lock: the readers' data, in one cache line.
     @inlinable @inline(__always)
     static var front: Int { 64 }
 
-    /// Where the parts of `slot` are.
+    /// Returns the location of `slot`.
     @inlinable @inline(__always)
     func place(_ slot: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
-    /// Where the parts of a slot are that an index mentions as `mention`: by one more.
+    /// Returns the location of the slot that an index cell names as `mention`, the slot number plus one.
     @inlinable @inline(__always)
     func place(of mention: UInt32, _ pairSize: Int) -> SlotPlace { SlotPlace(mention, columns, pairSize) }
 }

@@ -1,7 +1,8 @@
 import Synchronization
 
 extension CacheTable {
-    /// Forgets everything at once. Freeing is left to others, as it takes longer than all else.
+    /// Removes everything at once. The caller frees the returned memory, because freeing takes longer than all
+    /// else.
     mutating func clear() -> TableRemains {
         var remains = TableRemains()
         (small, main, pinned) = (Queue(), Queue(), Queue())
@@ -18,13 +19,14 @@ extension CacheTable {
         return remains
     }
 
-    /// Whether much of the memory is of slots that nobody is in.
+    /// True if much of the memory belongs to unused slots.
     var isSparse: Bool { top - count > 1024 && count < top / 2 }
 
-    /// Moves what is in the last slots to free ones before them, and gives back what then lies behind. Allocates nothing.
+    /// Moves the entries of the last slots to free slots before them, and releases the memory behind. Allocates
+    /// nothing.
     ///
-    /// - Parameter move: moves key and value from one slot to another.
-    /// - Returns: whether all is done.
+    /// - Parameter move: a closure that moves key and value from one slot to another.
+    /// - Returns: true if compaction is complete.
     mutating func compact(atMost moves: Int, _ move: (_ from: UInt32, _ to: UInt32) -> Void) -> Bool {
         var left = moves
         while top > count {
@@ -32,7 +34,7 @@ extension CacheTable {
             left -= 1
             let last = UInt32(top - 1)
             if isUsed(last) {
-                // Being fewer than the slots, some before the last is free.
+                // There are fewer entries than slots, so some slot before the last is free.
                 let target = free
                 unlinkFree(target)
                 relocate(last, to: target)

@@ -1,6 +1,6 @@
-// What else is kept of a slot: tags, times and pins.
+// Optional data of a slot: tags, times and pins.
 extension CacheTable {
-    /// Makes room for what is kept of `slot`, which has never been in use.
+    /// Reserves room for the optional data of `slot`, which has never been in use.
     @inline(never)
     mutating func reserveExtras(_ slot: UInt32) {
         costs.reserve(slot)
@@ -10,7 +10,7 @@ extension CacheTable {
         times.set(slot, SlotTimes())
     }
 
-    /// Forgets what is kept of `slot`.
+    /// Removes the optional data of `slot`.
     @inline(never)
     mutating func removeExtras(_ slot: UInt32) {
         if tagged.isUsed { untag(slot) }
@@ -20,7 +20,7 @@ extension CacheTable {
 
     func isUsed(_ slot: UInt32) -> Bool { node(slot).pointee.queue != .free }
 
-    /// Names under which what is in `slot` is found.
+    /// Sets the tags of the entry in `slot`.
     @usableFromInline
     mutating func tag(_ slot: UInt32, _ names: [String]) {
         isPlain = false
@@ -28,7 +28,7 @@ extension CacheTable {
         tagged.set(slot, tags.add(Int32(slot), names))
     }
 
-    /// Another entry has come into `slot` under the same key.
+    /// Updates cost, tags and times after another entry came into `slot` under the same key.
     @usableFromInline
     mutating func replaced(_ slot: UInt32, cost: Int, _ names: [String]) {
         let old = self.cost(of: slot)
@@ -43,7 +43,7 @@ extension CacheTable {
 
     // MARK: Time
 
-    /// From now on that holds of `slot`.
+    /// Sets the deadlines of `slot`.
     @usableFromInline
     mutating func setTimes(_ slot: UInt32, _ new: SlotTimes, at now: Int64) {
         isPlain = false
@@ -54,7 +54,8 @@ extension CacheTable {
         wheel.add(slot, &times)
     }
 
-    /// Whether what is in `slot` still counts. If so it has been used now, and does not idle before `idleTime` has passed.
+    /// Returns true if the entry in `slot` has not expired. If so, counts a use now, and moves the idle deadline to
+    /// `idleTime` from now.
     @usableFromInline
     mutating func isFresh(_ slot: UInt32, at now: Int64, idleTime: Int64?) -> Bool {
         guard times.isUsed else { return true }
@@ -68,7 +69,8 @@ extension CacheTable {
         return true
     }
 
-    /// Unlists a slot whose time has passed, which is still to be emptied and handed to `recycle`; `nil` if there is none that is found soon.
+    /// Unlists an expired slot, which the caller must still empty and hand to `recycle`. Returns `nil` if none is
+    /// found soon.
     @usableFromInline
     mutating func expire(at now: Int64) -> UInt32? {
         guard let slot = wheel.due(at: now, &times) else { return nil }

@@ -1,6 +1,6 @@
 import Synchronization
 
-// Slots, the queues they are in, and the index that lists them.
+// Slots, their queues, and the index that lists them.
 extension CacheTable {
     @inline(__always)
     mutating func takeSlot() -> UInt32? {
@@ -20,7 +20,7 @@ extension CacheTable {
         return slot
     }
 
-    /// Makes room for at least `count` slots.
+    /// Grows the block to at least `count` slots.
     @inline(never)
     mutating func reserve(_ count: Int) {
         guard count > slots.room else { return }
@@ -29,7 +29,7 @@ extension CacheTable {
 
     private var leastMapped: Int { hasReaders ? CachePiece.leastMappedForReaders : CachePiece.leastMapped }
 
-    /// Frees what readers may still be in when it is sure that they are not.
+    /// Frees memory that readers may still be reading only when no reader can be left.
     private mutating func retire(_ piece: CachePiece) {
         guard hasReaders else { return piece.free() }
         _ = piece.giveBack(0, to: piece.byteCount)
@@ -63,13 +63,13 @@ extension CacheTable {
             if queue.newest == slot { queue.newest = isOldest ? SlotNode.none : older }
             return isOldest
         }
-        // The one that becomes the oldest is not touched for it: it will be cold.
+        // The slot that becomes the oldest is not written: its memory is probably cold.
         if isOldest { return }
         self.node(older).pointee.newer = newer
         if newer != SlotNode.none { self.node(newer).pointee.older = older }
     }
 
-    /// Takes out of its queue what is the oldest there.
+    /// Removes the oldest slot from its queue.
     @inline(__always)
     mutating func unlinkOldest(_ slot: UInt32, of place: SlotNode.Queue) {
         let cost = cost(of: slot), newer = node(slot).pointee.newer
@@ -92,8 +92,8 @@ extension CacheTable {
 
     // MARK: The index
 
-    /// Room for one more: at most every second cell is in use. With three of four an index is half as large, but what isn't listed takes twice the steps, and no
-    /// processor foresees how many.
+    /// Makes room for one more slot: at most every second cell is in use. With three of four cells in use, an index
+    /// is half as large. A miss then takes twice the steps, and no processor predicts their number.
     @inline(__always)
     mutating func growIndex() {
         let bits = Int(index.word & 63)
@@ -106,15 +106,16 @@ extension CacheTable {
         let piece = CachePiece(4 << bits, leastMapped: leastMapped)
         let index = CacheIndex(piece.base, bits: bits)
         for slot in 0..<UInt32(top) where node(slot).pointee.queue != .free { index.add(slot, node(slot).pointee.hash) }
-        // The newcomer that this is for is in no queue yet, and listed next.
+        // The newcomer that needs the room is in no queue yet, and will be listed next.
         published.pointee.store(index.word, ordering: .releasing)
         retire(cells)
         cells = piece
     }
 
-    /// An empty index, the smallest there is.
+    /// Empties the index and shrinks it to the smallest size.
     ///
-    /// - Returns: the one before, unless somebody may be in it: then it is emptied in place.
+    /// - Returns: the previous index memory; `nil` if readers may be in the index, which is then cleared in
+    ///   place.
     mutating func clearIndex() -> CachePiece? {
         if hasReaders {
             let index = index

@@ -1,12 +1,13 @@
 import Synchronization
 
 extension CacheTable {
-    /// Moves what has `bit` in its hash to `other`, which is empty, oldest first, so that both keep their order.
+    /// Moves the entries with `bit` set in the hash to `other`, which is empty. The oldest move first, so that both
+    /// tables keep their order.
     ///
-    /// - Parameter move: moves key and value from a slot here to one there.
+    /// - Parameter move: a closure that moves key and value from a slot here to a slot there.
     mutating func split(into other: inout CacheTable, bit: UInt32, move: (_ from: UInt32, _ to: UInt32) -> Void) {
         depth += 1
-        // About half of them, and some to grow by.
+        // Room for about half of the entries, and some growth.
         other.reserve(count * 5 / 8)
         for place in [SlotNode.Queue.small, .main, .pinned] {
             var next = place == .small ? small.oldest : place == .main ? main.oldest : pinned.oldest
@@ -16,7 +17,7 @@ extension CacheTable {
                 if node(slot).pointee.hash >> bit & 1 == 1 { send(slot, to: &other, place, move) }
             }
         }
-        // Those of either are not asked for in the other.
+        // A hash of one half is never asked for in the other, so both may keep all ghosts.
         other.ghosts = ghosts.copy()
     }
 

@@ -1,43 +1,45 @@
 import CPlimsollMemory
 import Synchronization
 
-/// What a shard knows of its slots: which are in use, in which order they go, and under which hash they are found. Of keys and values it knows only how large
-/// they are; whoever holds the shard's lock moves them in and out.
+/// Bookkeeping of a shard's slots: slots in use, their eviction order, and their hashes. The table knows only the
+/// size of keys and values; the holder of the shard's lock moves them in and out.
 ///
-/// The policy is S3-FIFO (Yang et al., SOSP 2023), promoting on one use: newcomers enter a small queue with a tenth of the cost and pass to the main queue only
-/// if they are asked for again; what leaves the small queue is remembered for a while by its hash and enters the main queue at once if it comes back. A use only
-/// counts a mark, so nothing moves on a hit.
+/// The policy is S3-FIFO (Yang et al., SOSP 2023), promoting on one use. Newcomers enter a small queue with a tenth
+/// of the cost, and pass to the main queue only if they are used again. Hashes of entries that leave the small
+/// queue are remembered for a while. An entry that comes back in that time enters the main queue at once. A use
+/// only counts a mark, so nothing moves on a hit.
 @usableFromInline
-// Unchecked: it alone has the memory that its pointers lead to, and goes from thread to thread under its shard's lock; what readers without it see are atomics.
+// Unchecked: the table alone owns its memory and moves between threads under its shard's lock; lock-free readers
+// see only atomics.
 struct CacheTable: ~Copyable, @unchecked Sendable {
     struct Queue {
         var oldest = SlotNode.none
         var newest = SlotNode.none
-        /// Of what is in it: a part of the cache's total, so no sum of these can be too large for an integer.
+        /// Sum of costs in the queue: a part of the cache's total, so a sum of these fits into an integer.
         var cost = 0
         var count = 0
     }
 
-    // What every insert needs is together, in three lines.
-    /// Where readers find the index.
+    // Fields that every insert needs lie together, in three cache lines.
+    /// Published index word for readers.
     let published: UnsafeMutablePointer<Atomic<UInt>>
-    /// How many bits of the hash all that is in here have in common.
+    /// Number of leading hash bits that all entries of the shard share.
     @usableFromInline var depth: UInt32
     var free = SlotNode.none
     @usableFromInline var count = 0
-    /// Slots that have ever been in use.
+    /// Number of slots that have ever been in use.
     var top = 0
     var small = Queue()
     var main = Queue()
     var pinned = Queue()
     var ghosts = GhostTable()
-    /// Something has left that could not be remembered.
+    /// True if an entry has left whose hash could not be remembered.
     var hasForgotten = false
-    /// Every entry costs the same, and nothing more is kept of any: no tags, times or pins.
+    /// True if every entry costs the same and has no tags, times or pins.
     var isPlain = true
     /// Cost of every entry, as long as all have the same.
     var costOfAll = 0
-    /// Entries told as evicted.
+    /// Number of entries reported as evicted.
     @usableFromInline var evictions = 0
     var slots: SlotBlock
 
@@ -55,7 +57,8 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @usableFromInline var hits = 0
     @usableFromInline var misses = 0
 
-    /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each other.
+    /// Share of the cost that newcomers may hold: one part of ten; 5 to 20 % measure within half a point of each
+    /// other.
     private static var smallParts: Int { 10 }
     static var leastBits: Int { 5 }
 
@@ -70,7 +73,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         index.initialize(to: Atomic(CacheIndex(cells.base, bits: Self.leastBits).word))
     }
 
-    /// Frees everything but what is in the slots.
+    /// Frees everything except the contents of the slots.
     mutating func end() {
         cells.free()
         for piece in retired { piece.free() }
@@ -89,20 +92,23 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
     @inline(__always)
     func mark(_ slot: UInt32) -> UnsafeMutablePointer<Atomic<UInt8>> { slots.place(slot).mark }
 
-    // Mutating, though they change nothing: what is borrowed over the module's boundary would be copied whole (measured: 5 ns a call).
+    // Mutating, though nothing changes: a borrow across the module boundary would copy the whole table (measured: 5
+    // ns a call).
     @usableFromInline @inline(__always)
     var cost: Int { mutating get { small.cost &+ main.cost &+ pinned.cost } }
-    /// Whether entries that may go have that cost.
+    /// Returns true if the evictable entries have at least that cost.
     @usableFromInline
     mutating func mayGive(_ cost: Int) -> Bool { small.cost + main.cost >= cost }
     @usableFromInline @inline(__always)
     mutating func cost(of slot: UInt32) -> Int { isPlain || !costs.isUsed ? costOfAll : costs[slot] }
 
-    // MARK: In and out
+    // MARK: Adding and removing
 
-    /// A slot for what has that hash and cost, listed and in its queue. Key and value are still to be put in. `nil` if all slots there can be are in use.
+    /// Returns a listed and queued slot for an entry with that hash and cost. The caller must still write key and
+    /// value. Returns `nil` if the maximum number of slots is in use.
     ///
-    /// - Parameter hasEvicted: for it something has left, so that it is time to make room to remember what leaves. Not on the way of a release, as it allocates.
+    /// - Parameter hasEvicted: true if an entry was evicted for this one, so that the ghost table should grow.
+    ///   False during a release, because growing allocates.
     @usableFromInline
     mutating func add(_ hash: UInt32, cost: Int, hasEvicted: Bool) -> UInt32? {
         let slot = add(hash, cost: cost, to: ghosts.remove(hash) ? .main : .small)
@@ -129,18 +135,18 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         return slot
     }
 
-    /// Unlists `slot`, which is still to be emptied before the next `add`, as that may give it out again.
+    /// Unlists `slot`. The caller must empty the slot before the next `add`, which may reuse it.
     @usableFromInline
     mutating func remove(_ slot: UInt32) {
         unlink(slot)
         release(slot)
     }
 
-    /// Unlists what is in no queue any more. The next newcomer may have the slot.
+    /// Unlists a slot that is in no queue any more. The next newcomer may get the slot.
     @inline(__always)
     private mutating func release(_ slot: UInt32) {
         let index = index, hash = node(slot).pointee.hash
-        // Not the table itself, which is being changed.
+        // A copy of the places, not the table itself, which is being changed.
         let places = slots.places
         index.remove(at: index.place(of: slot, hash)) { places[$0].node.pointee.hash }
         count -= 1
@@ -150,10 +156,11 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         free = slot
     }
 
-    /// Unlists the slot least worth keeping, which is still to be emptied before the next `add`; `nil` if there is none that may go. Amortized constant: each
-    /// mark is cleared once. Allocates nothing.
+    /// Unlists the least valuable slot; `nil` if no slot may be evicted. The caller must empty the slot before the
+    /// next `add`. Allocates nothing.
     ///
-    /// - Parameter part: only if there is more here than that.
+    /// - Parameter part: evicts only if the shard's cost exceeds this value.
+    /// - Complexity: amortized constant, because each mark is cleared once.
     @usableFromInline
     mutating func evict(over part: Int = -1) -> (slot: UInt32, cost: Int)? {
         guard cost > part, let slot = unlinkVictim() else { return nil }
@@ -161,10 +168,11 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         return (slot, cost(of: slot))
     }
 
-    /// `evict` and `add` in one, where all is of one cost: a slot for what has that hash, its old content still in it. `nil` if that is not how it is here. Nothing
-    /// has to be undone only to be done again: an eighth of the time of inserts into a full cache (measured).
+    /// Combines `evict` and `add` where all entries have one cost. Returns a slot for that hash, with the old
+    /// contents still inside; `nil` if the conditions do not hold. No step has to be undone and redone, which saves
+    /// an eighth of the time of inserts into a full cache (measured).
     ///
-    /// - Parameter empty: the index's first empty cell from where the hash says.
+    /// - Parameter empty: the first empty index cell from the home cell of the hash.
     @usableFromInline
     mutating func renew(_ hash: UInt32, _ empty: UInt32, cost: Int, over part: Int) -> UInt32? {
         ghosts.fetch(hash)
@@ -179,7 +187,7 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         return slot
     }
 
-    /// Takes out of its queue what is least worth keeping; it is still listed.
+    /// Removes the least valuable slot from its queue; the slot stays listed.
     @inline(__always)
     private mutating func unlinkVictim() -> UInt32? {
         while true {
@@ -200,8 +208,9 @@ struct CacheTable: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Has the processor bring what the next two evictions here will look at, since hardly any of it is in its cache: a third of the time of inserts that evict
-    /// (measured). Of the next the node is there by now, so that it is known what else will be needed.
+    /// Prefetches the memory that the next two evictions here will read, since hardly any of it is in the
+    /// processor's cache. Prefetching saves a third of the time of inserts that evict (measured). The node of the
+    /// next victim is cached by now, so its other memory is known.
     @inline(__always)
     private func fetchNext(_ slot: UInt32) {
         guard slot != SlotNode.none else { return }

@@ -1,14 +1,16 @@
 public import Synchronization
 
-/// Copies of trivial values that another thread may be overwriting: word by word, with relaxed atomics on both sides. What is read may be torn, but reading it
-/// is defined; whoever reads checks the shard's sequence before making anything of it (H.-J. Boehm, "Can seqlocks get along with programming language memory
-/// models?", MSPC 2012).
+/// Word-by-word copies of trivial values that another thread may be overwriting, with relaxed atomics on both
+/// sides. A copy may be torn, but the read is defined. Readers check the shard's sequence before they use the copy
+/// (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012).
 @usableFromInline
 enum CacheWords {
-    /// A trivial value out of memory that may be written meanwhile: nothing is to be made of it before it is known not to be halves of two.
+    /// Reads a trivial value from memory that may be written meanwhile. The result may be torn; validate the
+    /// sequence before using the value.
     @inlinable @inline(__always)
     static func read<Element>(_ type: Element.Type, from source: UnsafeMutableRawPointer) -> Element {
-        // Known when specialized. A value that is a word needs no room on the stack, nor the check that compilers make of functions that use some.
+        // Resolved when specialized. A one-word value needs no stack space, and no stack check that compilers add
+        // to functions with such space.
         if MemoryLayout<Element>.size == 8, MemoryLayout<Element>.alignment == 8 {
             return unsafeBitCast(atomic(UInt64.self, source).pointee.load(ordering: .relaxed), to: type)
         }

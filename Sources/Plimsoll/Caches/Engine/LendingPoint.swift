@@ -1,22 +1,23 @@
 #if DEBUG
 import Synchronization
 
-/// The moments of lending between which another thread may do something. Tests hold a thread there; release builds have neither the moments nor the look.
+/// Steps of borrowing between which another thread may act. Tests stop a thread there. Release builds contain
+/// neither the steps nor the check.
 @usableFromInline
 enum LendingPoint: Sendable {
-    /// Who borrowed says so no longer, and has not looked for a gift yet.
+    /// The borrower has cleared its hazard pointer, and has not checked for a given reference yet.
     case ended
-    /// Who borrowed has seen a gift, and not taken it yet.
+    /// The borrower has seen a given reference, and has not taken the reference yet.
     case seen
-    /// Who writes has counted a reference for who borrows, and not given it yet.
+    /// The writer has retained the value for the borrower, and has not given the reference yet.
     case retained
-    /// Who writes has given it, and not looked yet whether that was too late.
+    /// The writer has given the reference, and has not checked yet if that was too late.
     case given
 
     private static let isWatched = Atomic(false)
     private static let watcher = Mutex<(@Sendable (LendingPoint) -> Void)?>(nil)
 
-    /// Has every thread that passes a point call `body` there, which may take its time.
+    /// Registers `body`, which every thread calls when passing a step. `body` may take long.
     static func watch(_ body: @escaping @Sendable (LendingPoint) -> Void) {
         watcher.withLock { $0 = body }
         isWatched.store(true, ordering: .releasing)

@@ -1,25 +1,29 @@
 import Synchronization
 
-/// Memory for slots 0, 1, 2 and so on, in one block that doubles when it is full.
+/// Memory for slots 0, 1, 2 and so on, in one block that doubles when full.
 ///
-/// It has three columns, so that a look-up brings only what it needs into the processor's cache: pairs of key and value, nodes, and marks. What is behind the last
-/// slot in use has not been touched, so it costs nothing where the block is pages of its own.
-/// Where the columns are is published atomically, so that a reader without the lock finds its way; it asks only for slots that an index has shown it.
+/// The block has three columns: pairs of key and value, nodes, and marks. A look-up thus brings only the needed
+/// data into the processor's cache. Memory behind the last slot in use has not been touched, so it costs nothing
+/// where the block has pages of its own.
+/// The addresses of the columns are published atomically, so that lock-free readers find them. Readers access only
+/// slots that an index has shown.
 @usableFromInline
 struct SlotBlock {
     private let columns: UnsafeMutablePointer<SlotColumns>
     private let pairSize: Int
-    /// Slots there is room for.
+    /// Capacity in slots.
     private(set) var room = 0
     private var piece: CachePiece?
 
-    /// What a link and an index cell can name.
+    /// Largest number of slots that a link and an index cell can name.
     static var most: Int { Int(SlotNode.none) }
     private static var least: Int { 16 }
 
+    /// Creates an empty block.
+    ///
     /// - Parameters:
-    ///   - pairSize: bytes of a key and a value, a multiple of 4.
-    ///   - columns: told where they are.
+    ///   - pairSize: the bytes of a key and a value, a multiple of 4.
+    ///   - columns: the place where the columns' addresses are published.
     init(pairSize: Int, columns: UnsafeMutablePointer<SlotColumns>) {
         self.pairSize = pairSize
         self.columns = columns
@@ -34,13 +38,14 @@ struct SlotBlock {
     @inline(__always)
     var places: SlotPlaces { SlotPlaces(columns: columns, pairSize: pairSize) }
 
-    /// Makes room for at least `count` slots.
+    /// Grows the block to at least `count` slots.
     ///
     /// - Parameters:
-    ///   - leastMapped: from how many bytes on the block is pages of its own.
-    ///   - used: slots in use are among so many, the first.
-    ///   - move: moves key and value of a slot in use; `nil` if they are but bits.
-    /// - Returns: the block before, if there was one, with nothing of worth in it.
+    ///   - count: the required number of slots.
+    ///   - leastMapped: the size in bytes from which the block has pages of its own.
+    ///   - used: the number of leading slots that contain all slots in use.
+    ///   - move: a closure that moves key and value of a slot in use; `nil` if a bitwise copy is enough.
+    /// - Returns: the previous block, if any, whose contents are no longer needed.
     mutating func grow(to count: Int, leastMapped: Int, used: Int, move: PairMove?) -> CachePiece? {
         var new = max(room * 2, Self.least)
         while new < count { new *= 2 }
@@ -48,7 +53,7 @@ struct SlotBlock {
         let old = piece, next = CachePiece(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
         if let old {
             (next.base + new * pairSize).copyMemory(from: old.base + room * pairSize, byteCount: used * SlotNode.byteCount)
-            // One by one: readers may be counting uses there. Those that get lost are but uses.
+            // One by one, because readers may be counting uses there. A lost use does no harm.
             let marks = (next.base + new * (pairSize + SlotNode.byteCount)).assumingMemoryBound(to: UInt8.self)
             for slot in 0..<used { marks[slot] = place(UInt32(slot)).mark.pointee.load(ordering: .relaxed) }
             if let move {
@@ -65,9 +70,9 @@ struct SlotBlock {
         return old
     }
 
-    /// Gives back the whole pages behind the first `count` slots.
+    /// Releases the whole pages behind the first `count` slots to the kernel.
     ///
-    /// - Returns: bytes given back.
+    /// - Returns: the bytes released.
     @discardableResult
     func trim(to count: Int) -> Int {
         guard let piece else { return 0 }
@@ -79,14 +84,14 @@ struct SlotBlock {
         return bytes
     }
 
-    /// All there is, which is somebody else's from now on; the next slot is in a new block.
+    /// Hands the whole block to the caller; the next slot will be in a new block.
     mutating func detach() -> Detached? {
         defer { (piece, room) = (nil, 0) }
         return piece.map { Detached(piece: $0, room: room, pairSize: pairSize) }
     }
 
-    /// A block that is no table's any more, with what is in it.
-    // Unchecked: whoever has it is the only one who has.
+    /// A block that belongs to no table any more, with the entries in its slots.
+    // Unchecked: the block has exactly one owner.
     struct Detached: @unchecked Sendable {
         fileprivate let piece: CachePiece
         fileprivate let room: Int

@@ -1,4 +1,5 @@
-/// A number for some of a shard's slots, kept only once one of them needs it, in chunks of doubling size: growing moves nothing.
+/// A column with a number for each slot, allocated only when a slot needs one. Chunks double in size, so growing
+/// moves nothing.
 struct SlotColumn<Element: BitwiseCopyable> {
     private var pieces: ContiguousArray<CachePiece?> = []
     /// The first chunk has 16 slots, the second 32.
@@ -6,14 +7,16 @@ struct SlotColumn<Element: BitwiseCopyable> {
     private static func chunk(of slot: UInt32) -> Int { 59 - (UInt(slot) + 16).leadingZeroBitCount }
     private let usual: Element
 
-    /// - Parameter usual: what holds of slots until they are set.
+    /// Creates an unused column.
+    ///
+    /// - Parameter usual: the value of slots until they are set.
     init(usual: Element) { self.usual = usual }
 
     func free() { for piece in pieces { piece?.free() } }
 
-    /// As before anything was set.
+    /// Resets the column to unused.
     ///
-    /// - Returns: the memory, which is somebody else's from now on.
+    /// - Returns: the memory, which the caller now owns.
     mutating func detach() -> [CachePiece] {
         defer { pieces = [] }
         return pieces.compactMap { $0 }
@@ -28,7 +31,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
 
     subscript(slot: UInt32) -> Element { isUsed ? address(slot)?.pointee ?? usual : usual }
 
-    /// Begins to keep a number for each slot; of the first `count` it is `element`.
+    /// Starts storing a number for each slot; the first `count` slots get `element`.
     mutating func use(_ count: Int, filledWith element: Element) {
         guard !isUsed else { return }
         pieces = ContiguousArray(repeating: nil, count: Self.chunks)
@@ -38,7 +41,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
         }
     }
 
-    /// Makes sure that there is room for `slot`, if numbers are kept.
+    /// Allocates room for `slot`, if the column is in use.
     mutating func reserve(_ slot: UInt32) {
         let chunk = Self.chunk(of: slot)
         guard isUsed, pieces[chunk] == nil else { return }
@@ -47,7 +50,7 @@ struct SlotColumn<Element: BitwiseCopyable> {
 
     func set(_ slot: UInt32, _ element: Element) { if isUsed { address(slot)?.pointee = element } }
 
-    /// Gives back what lies behind the first `count` slots.
+    /// Releases the memory behind the first `count` slots.
     mutating func trim(to count: Int) -> Int {
         var bytes = 0
         for chunk in pieces.indices {

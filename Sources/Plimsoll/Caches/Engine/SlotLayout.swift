@@ -1,11 +1,11 @@
-/// How key and value lie in a pair.
+/// Layout of key and value in a pair.
 @usableFromInline
 enum SlotLayout<Key, Value> {
     @inlinable @inline(__always)
     static var valueOffset: Int { align(MemoryLayout<Key>.size, MemoryLayout<Value>.alignment) }
     @inlinable @inline(__always)
     static var pairSize: Int { align(valueOffset &+ MemoryLayout<Value>.size, max(4, MemoryLayout<Key>.alignment, MemoryLayout<Value>.alignment)) }
-    /// Whether keys and values are bits that may be copied while they change and thrown away.
+    /// True if keys and values are plain bits, which may be copied while they change and need no destruction.
     @inlinable @inline(__always)
     static var isTrivial: Bool { _isPOD(Key.self) && _isPOD(Value.self) }
 
@@ -17,7 +17,7 @@ enum SlotLayout<Key, Value> {
     @inlinable @inline(__always)
     static func value(_ pair: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Value> { (pair + valueOffset).assumingMemoryBound(to: Value.self) }
 
-    /// Puts key and value into an empty pair.
+    /// Writes key and value into an empty pair.
     @inlinable @inline(__always)
     static func fill(_ pair: UnsafeMutableRawPointer, _ key: Key, _ value: Value) {
         if isTrivial {
@@ -42,14 +42,14 @@ enum SlotLayout<Key, Value> {
         }
     }
 
-    /// An empty shard for such pairs.
+    /// Returns an empty shard for such pairs.
     static func shard(depth: UInt32) -> CacheShard {
         let mover: PairMove = { from, to in move(from, to) }
         let isBits = _isBitwiseTakable(Key.self) && _isBitwiseTakable(Value.self)
         return CacheShard(pairSize: pairSize, hasReaders: isTrivial, depth: depth, move: isBits ? nil : mover)
     }
 
-    /// Throws away key and value.
+    /// Destroys key and value.
     @inlinable @inline(__always)
     static func destroy(_ pair: UnsafeMutableRawPointer) {
         guard !isTrivial else { return }

@@ -1,6 +1,7 @@
 public import Synchronization
 
-/// Where a shard's columns are, each as the address that a mention of 0 would lead to: an index mentions a slot by one more than its number.
+/// Addresses of a shard's columns. An index cell names a slot by its number plus one, so each address is that of
+/// number 0.
 @frozen @usableFromInline
 struct SlotColumns: ~Copyable {
     @usableFromInline let pairs = Atomic<UInt>(0)
@@ -9,17 +10,19 @@ struct SlotColumns: ~Copyable {
 
     init() {}
 
-    /// - Parameter base: of a block with `room` slots.
+    /// Publishes the columns of a block.
+    ///
+    /// - Parameter base: the address of a block with `room` slots.
     func set(_ base: UnsafeMutableRawPointer, room: Int, _ pairSize: Int) {
         let start = UInt(bitPattern: base), nodesBegin = start &+ UInt(room * pairSize), marksBegin = nodesBegin &+ UInt(room * SlotNode.byteCount)
         nodes.store(nodesBegin &- UInt(SlotNode.byteCount), ordering: .relaxed)
         marks.store(marksBegin &- 1, ordering: .relaxed)
-        // Released with what is there already.
+        // Released with the contents that are there already.
         pairs.store(start &- UInt(pairSize), ordering: .releasing)
     }
 }
 
-/// Where all slots' parts are.
+/// Locates the parts of any slot.
 struct SlotPlaces {
     let columns: UnsafeMutablePointer<SlotColumns>
     let pairSize: Int
@@ -28,15 +31,17 @@ struct SlotPlaces {
     subscript(slot: UInt32) -> SlotPlace { SlotPlace(slot &+ 1, columns, pairSize) }
 }
 
-/// Where a slot's parts are.
+/// Locates the parts of one slot.
 @frozen @usableFromInline
 struct SlotPlace {
     @usableFromInline let mention: UInt
     @usableFromInline let columns: UnsafeMutablePointer<SlotColumns>
     @usableFromInline let pairSize: UInt
 
+    /// Creates the location of a slot.
+    ///
     /// - Parameters:
-    ///   - mention: the slot plus one, as an index has it.
+    ///   - mention: the slot number plus one, as in an index cell.
     @inlinable @inline(__always)
     init(_ mention: UInt32, _ columns: UnsafeMutablePointer<SlotColumns>, _ pairSize: Int) {
         self.mention = UInt(mention)
@@ -44,10 +49,10 @@ struct SlotPlace {
         self.pairSize = UInt(bitPattern: pairSize)
     }
 
-    /// Key and value.
+    /// Address of key and value.
     @inlinable @inline(__always)
     var pair: UnsafeMutableRawPointer {
-        // Acquired with what was there when the block became the shard's.
+        // Acquires the contents that were there when the shard got the block.
         UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ mention &* pairSize).unsafelyUnwrapped
     }
 
@@ -56,7 +61,8 @@ struct SlotPlace {
         UnsafeMutablePointer(bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ mention &* UInt(SlotNode.byteCount)).unsafelyUnwrapped
     }
 
-    /// Uses since it came into its queue, at most 3. Set by readers without the lock; one that gets lost, or hits the next to live here, is but a use.
+    /// Number of uses since the slot entered its queue, at most 3. Lock-free readers set the mark. A use that is
+    /// lost, or counts for the slot's next entry, does no harm.
     @inlinable @inline(__always)
     var mark: UnsafeMutablePointer<Atomic<UInt8>> {
         UnsafeMutablePointer(bitPattern: columns.pointee.marks.load(ordering: .relaxed) &+ mention).unsafelyUnwrapped
@@ -66,16 +72,17 @@ struct SlotPlace {
     @inlinable @inline(__always)
     func use() {
         let mark = mark, uses = mark.pointee.load(ordering: .relaxed)
-        // What is hot is only read: its line stays with every core that uses it.
+        // A hot mark is only read, so its cache line stays with every core that uses the slot.
         if uses < 3 { mark.pointee.store(uses &+ 1, ordering: .relaxed) }
     }
 }
 
-/// What the queues know of a slot. Only whoever holds the lock looks at it.
+/// Queue links of a slot. Accessed only under the lock.
 @usableFromInline
 struct SlotNode {
     var hash: UInt32
-    /// Neighbours in the queue, older and newer; in a free slot, of the free ones. Of the oldest of a queue, `older` says nothing.
+    /// Neighbours in the queue, older and newer; in a free slot, neighbours in the free list. The `older` of a
+    /// queue's oldest slot is meaningless.
     private var links: (UInt32, UInt32)
 
     enum Queue: UInt8 { case free, small, main, pinned }
@@ -83,7 +90,7 @@ struct SlotNode {
     @inlinable static var byteCount: Int { 12 }
     static var none: UInt32 { 0xFF_FFFF }
 
-    /// 24 bits, as a slot has; the others say in which queue it is.
+    /// A slot number of 24 bits; the other bits hold the queue.
     @inline(__always)
     var older: UInt32 {
         get { links.0 & 0xFF_FFFF }
@@ -100,7 +107,8 @@ struct SlotNode {
         set { links.0 = links.0 & 0xFF_FFFF | UInt32(newValue.rawValue) << 24 }
     }
 
-    /// All at once: a word that is written in parts and then read makes the processor wait until it has reached its cache (measured: 6 ns each time).
+    /// Writes all links at once. A word that is written in parts and then read makes the processor wait until the
+    /// parts have reached its cache (measured: 6 ns each time).
     @inline(__always)
     mutating func link(in queue: Queue, older: UInt32, newer: UInt32) { links = (older | UInt32(queue.rawValue) << 24, newer) }
 }

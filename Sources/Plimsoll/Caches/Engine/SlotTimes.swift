@@ -1,18 +1,18 @@
-/// When what is in a slot stops counting, in nanoseconds of running time; `.max` for never.
+/// Deadlines of the entry in a slot, in nanoseconds of running time; `.max` for never.
 @usableFromInline
 struct SlotTimes: BitwiseCopyable, Sendable {
-    /// Whatever happens.
+    /// Deadline in any case.
     var expires: Int64
-    /// Unless it is used.
+    /// Deadline unless the entry is used.
     var idles: Int64
-    /// From then on it is to be loaded anew by whoever asks for it.
+    /// Time from which the next caller that asks for the entry reloads the value.
     var refreshes: Int64
-    /// Neighbours in the wheel, and above the first, in the highest eight bits, where in it.
+    /// Neighbours in the wheel. The highest eight bits of the first hold the position in the wheel.
     var links: (UInt32, UInt32) = (SlotNode.none, SlotNode.none)
 
     var deadline: Int64 { min(expires, idles) }
 
-    /// The same for another slot.
+    /// The same deadlines for another slot.
     var kept: SlotTimes { SlotTimes(expires: expires, idles: idles, refreshes: refreshes) }
 
     init(expires: Int64 = .max, idles: Int64 = .max, refreshes: Int64 = .max) {
@@ -20,27 +20,29 @@ struct SlotTimes: BitwiseCopyable, Sendable {
     }
 }
 
-/// Slots by the moment at which they are to be looked at, in a hierarchical wheel (Varghese and Lauck, SOSP 1987): four rings of 64 buckets, of 0.13 s, 8.6 s,
-/// 9 min and 10 h a bucket. Nothing turns it but whoever inserts or releases.
+/// Slots ordered by the time of their next check, in a hierarchical timing wheel (Varghese and Lauck, SOSP 1987).
+/// Four rings have 64 buckets each, of 0.13 s, 8.6 s, 9 min and 10 h a bucket. Only inserts and releases advance
+/// the wheel.
 ///
-/// A slot whose deadline was put off is found where it was, and moved on then: a use costs the wheel nothing.
+/// A slot whose deadline was postponed stays in its bucket and is moved on when found, so a use costs the wheel
+/// nothing.
 struct ExpiryWheel {
     private static let rings = 4
     /// Nanoseconds of a tick, as a power of two.
     private static let tickBits: Int64 = 27
 
     private var heads: ContiguousArray<UInt32> = []
-    /// For each ring, which of its buckets hold something, a bit each.
+    /// For each ring, one bit for each bucket that holds a slot.
     private var filled: ContiguousArray<UInt64> = []
-    /// All before this tick has been looked at.
+    /// All ticks before this one have been checked.
     private var tick: Int64 = 0
 
     var isUsed: Bool { !heads.isEmpty }
 
-    /// The moment up to which all has been looked at.
+    /// Time up to which all slots have been checked.
     var now: Int64 { tick << Self.tickBits }
 
-    /// Begins with all buckets empty.
+    /// Starts using the wheel, with all buckets empty.
     mutating func use(at now: Int64) {
         guard !isUsed else { return }
         heads = ContiguousArray(repeating: SlotNode.none, count: Self.rings * 64)
@@ -48,12 +50,12 @@ struct ExpiryWheel {
         tick = now >> Self.tickBits
     }
 
-    /// Puts `slot` where it is found once its deadline has passed; nowhere if it has none.
+    /// Adds `slot` to the bucket of its deadline. Does nothing else without a deadline.
     mutating func add(_ slot: UInt32, _ times: inout SlotColumn<SlotTimes>) {
         var own = times[slot]
         own.links = (SlotNode.none, SlotNode.none)
         guard own.deadline != .max else { return times.set(slot, own) }
-        // The first tick at which it is over.
+        // The first tick after the deadline.
         let farthest = Int64(1) << (6 * Int64(Self.rings)) - 1
         let due = min(max(tick, (own.deadline >> Self.tickBits) + 1), tick + farthest)
         var ring: Int64 = 0
@@ -71,7 +73,7 @@ struct ExpiryWheel {
         filled[Int(ring)] |= 1 << UInt64(bucket & 63)
     }
 
-    /// Takes `slot` out if it is in.
+    /// Removes `slot` if the wheel contains it.
     mutating func remove(_ slot: UInt32, _ times: inout SlotColumn<SlotTimes>) {
         var own = times[slot]
         let (older, newer, bucket) = (own.links.0 & 0xFF_FFFF, own.links.1, Int(own.links.0 >> 24))
@@ -93,8 +95,9 @@ struct ExpiryWheel {
         times.set(slot, own)
     }
 
-    /// A slot whose deadline has passed, still in; `nil` if there is none, or too many others had to be moved on for now. However much time has passed
-    /// since the last look, empty buckets cost nothing.
+    /// Returns a slot whose deadline has passed, still in the wheel. Returns `nil` if there is none, or if too many
+    /// others had to be moved on for now. Empty buckets cost nothing, even if much time has passed since the last
+    /// check.
     mutating func due(at now: Int64, _ times: inout SlotColumn<SlotTimes>) -> UInt32? {
         guard isUsed else { return nil }
         let last = now >> Self.tickBits
@@ -112,7 +115,7 @@ struct ExpiryWheel {
         return nil
     }
 
-    /// The bucket that is to be emptied at this tick: those of the outer rings first, as they fill the inner.
+    /// Returns the bucket to empty at this tick. Outer rings come first, as they fill the inner rings.
     private func occupied() -> Int? {
         for ring in (0..<Int64(Self.rings)).reversed() where tick & (1 << (6 * ring) - 1) == 0 {
             let place = tick >> (6 * ring) & 63
@@ -121,12 +124,13 @@ struct ExpiryWheel {
         return nil
     }
 
-    /// Goes on to the next tick at which a bucket is to be emptied, at most to `last`.
+    /// Advances to the next tick at which a bucket must be emptied, at most to `last`.
     private mutating func skip(to last: Int64) {
         var next = last
         for ring in 0..<Int64(Self.rings) where filled[Int(ring)] != 0 {
             let turn = tick >> (6 * ring), bits = filled[Int(ring)], start = UInt64(turn + 1) & 63
-            // The bucket behind this turn's in the lowest bit, and this turn's own, which comes a whole round later, in the highest.
+            // The lowest bit is the bucket after this turn's; the highest is this turn's own, which comes a whole
+            // round later.
             let ahead = bits >> start | bits << (64 - start & 63)
             next = min(next, (turn + 1 + Int64(ahead.trailingZeroBitCount)) << (6 * ring))
         }

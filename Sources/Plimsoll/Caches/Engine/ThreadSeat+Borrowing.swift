@@ -1,34 +1,37 @@
 public import CPlimsollMemory
 public import Synchronization
 
-/// A thread may go on using a value after it has left the shard that keeps it, without a reference of its own: it says so in its seat, as with hazard pointers
-/// (M. Michael, TPDS 2004). Whoever closes the shard to write to it gives the thread a reference, so that neither waits for the other.
+/// Hazard pointers: a thread may go on using a value after leaving the shard that keeps the value, without a
+/// reference of its own (M. Michael, TPDS 2004). The thread declares the borrow in its reader slot. A writer that
+/// closes the shard gives the thread a reference, so that neither waits for the other.
 ///
-/// What is borrowed lies in the seat meanwhile, bit by bit. A child forked then finds zeros there: see `PurgeableCache.withValue`.
+/// The reader slot holds the bits of the borrowed value meanwhile. A forked child finds zeros there: see
+/// `PurgeableCache.withValue`.
 extension ThreadSeat {
-    /// The shard out of which its thread has borrowed; 0 for none.
+    /// The shard out of which the thread has borrowed; 0 for none.
     @inlinable @inline(__always)
     var lender: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 16) }
-    /// The value's address there.
+    /// Address of the borrowed value in the shard.
     @inlinable @inline(__always)
     var lent: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 24) }
-    /// Address of a value to which its thread has been given a reference; 0 for none.
+    /// Address of a value to which the thread has been given a reference; 0 for none.
     @inlinable @inline(__always)
     var given: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 32) }
 
     @inlinable @inline(__always)
     static var roomSize: Int { 80 }
-    /// The borrowed value.
+    /// The bits of the borrowed value.
     @inlinable @inline(__always)
     func room<Value>(_ type: Value.Type) -> UnsafeMutablePointer<Value> { (base + 48).assumingMemoryBound(to: type) }
 
-    /// Borrows `value`, kept by `shard`, which its thread is reading, and leaves.
+    /// Borrows `value`, kept by `shard`, which the thread is reading, and leaves the shard.
     @inlinable @inline(__always)
     func borrow<Value>(_ value: UnsafeMutablePointer<Value>, of shard: CacheShard) {
         UnsafeMutableRawPointer(room(Value.self)).copyMemory(from: value, byteCount: MemoryLayout<Value>.size)
-        // Released: who sees it sees that what was borrowed before has been given back.
+        // Released: a thread that sees this address also sees that the previous borrow has ended.
         lent.pointee.store(UInt(bitPattern: value), ordering: .releasing)
-        // Released with which one. Who waits for us to leave sees it, as leaving comes after it.
+        // Released with the value's address. A writer that waits for this thread to leave sees the store, because
+        // leaving comes later.
         lender.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         leave()
     }
@@ -36,14 +39,14 @@ extension ThreadSeat {
     /// Ends borrowing `value`.
     @inlinable @inline(__always)
     func giveBack<Value>(_ value: UnsafeMutablePointer<Value>) {
-        // Nothing that the borrower did with it, a reference counted among it, comes later.
+        // No action of the borrower on the value, such as retaining it, may move below this point.
         plimsoll_compiler_barrier()
         lender.pointee.store(0, ordering: .releasing)
         plimsoll_compiler_barrier()
         #if DEBUG
         LendingPoint.ended.pass()
         #endif
-        // A giver whose gift this misses sees, after its barrier, that it has come too late.
+        // If this load misses a given reference, the giver sees after its barrier that the gift came too late.
         if given.pointee.load(ordering: .relaxed) == UInt(bitPattern: value) { dropGiven(value) }
     }
 
@@ -52,24 +55,25 @@ extension ThreadSeat {
         #if DEBUG
         LendingPoint.seen.pass()
         #endif
-        // Taken first: a giver that has come too late may have taken it back, and what lies in the room be dead.
+        // Take the reference first. A giver that came too late may have taken back the reference, and the bits may
+        // be of a dead value.
         guard takeGiven(UInt(bitPattern: value)) else { return }
-        // Out of the room before it ends: what ends now may borrow itself.
+        // Move the value out of the reader slot before destroying it: the value's destruction may itself borrow.
         let own = room(Value.self).move()
         withExtendedLifetime(own) {}
     }
 
-    /// Has a thread that ends inside a borrow leave nothing in its seat that a giver would wait for. What it has been given then never ends, as nothing does
-    /// that the thread held.
+    /// Clears the borrow of a thread that ends inside a borrow, so that no giver waits for that reader slot. A
+    /// reference given to the thread then leaks, like all else that the thread held.
     func endBorrowing() {
-        // Else what is given comes too late already, and its giver is about to take it back.
+        // Without a borrow, a given reference came too late, and its giver is about to take it back.
         guard lender.pointee.load(ordering: .relaxed) != 0 else { return }
         lender.pointee.store(0, ordering: .releasing)
         plimsoll_compiler_barrier()
-        // Whoever gives later sees, after its barrier, that it has come too late, and takes it back itself.
+        // A later giver sees, after its barrier, that the gift came too late, and takes the reference back.
         given.pointee.store(0, ordering: .relaxed)
     }
 
-    /// Whether it was still there.
+    /// Takes the given reference. Returns true if the reference was still there.
     func takeGiven(_ value: UInt) -> Bool { given.pointee.compareExchange(expected: value, desired: 0, ordering: .acquiring).exchanged }
 }

@@ -2,11 +2,14 @@ public import CPlimsollMemory
 import CPlimsollProcess
 public import Synchronization
 
-/// What a thread has to itself in all caches: a word that says which shard it is reading without the lock, and a lane to count on.
+/// Reader slot of a thread, for all caches: a word that names the shard being read without the lock, and a counter
+/// stripe.
 ///
-/// A shard that is only read is read without its lock (after Dice and Kogan, "BRAVO: Biased locking for reader-writer locks", USENIX ATC 2019): a thread writes the shard
-/// into its seat, looks whether the shard is open, reads, and takes its word back. Who wants to write closes the shard and waits until no seat names it.
-/// The reader's order, its word before its look, costs nothing: the writer makes up for it with a barrier in all threads (membarrier(2)).
+/// A shard that is only read is read without its lock (after Dice and Kogan, "BRAVO: Biased locking for
+/// reader-writer locks", USENIX ATC 2019). A thread writes the shard into its reader slot, checks that the shard is
+/// open, reads, and clears the word. A writer closes the shard and waits until no reader slot names the shard.
+/// The reader's order, store before check, needs no fence: the writer makes up for that with a barrier in all
+/// threads (membarrier(2)).
 @frozen @usableFromInline
 struct ThreadSeat {
     @usableFromInline let base: UnsafeMutableRawPointer
@@ -14,30 +17,34 @@ struct ThreadSeat {
     @inlinable @inline(__always)
     init(base: UnsafeMutableRawPointer) { self.base = base }
 
-    /// The calling thread's; `nil` before it has been given one.
+    /// The reader slot of the calling thread; `nil` before the thread has one.
     @inlinable @inline(__always)
     static var current: ThreadSeat? { plimsoll_seat().map { ThreadSeat(base: $0) } }
 
-    /// The shard that its thread is reading, or `idle`; 0 in a seat that is nobody's: never taken, left, or wiped in a forked child.
+    /// The shard that the thread is reading, or `idle`. 0 in an unowned reader slot: never taken, left, or wiped in
+    /// a forked child.
     @inlinable @inline(__always)
     var visited: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base) }
 
     @inlinable @inline(__always)
     static var idle: UInt { 1 }
 
-    /// Bytes from a cache's counters to the lane that is the thread's own; negative if it has none, 0 in a seat that is nobody's.
+    /// Offset in bytes from a cache's counters to the thread's own stripe; negative if there is none, 0 in an
+    /// unowned reader slot.
     @inlinable @inline(__always)
     var lane: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 8) }
 
-    /// Whether the thread may read what is in `shard`, until it leaves.
+    /// Enters `shard`. Returns true if the thread may read the shard's contents until `leave`.
     @inlinable @inline(__always)
     func enter(_ shard: CacheShard) -> Bool {
-        // A key's `==` may look into another cache, and nobody is in two shards.
+        // A key's `==` may look into another cache, and a thread cannot be in two shards.
         guard visited.pointee.load(ordering: .relaxed) == Self.idle else { return false }
-        // Released: who waits for us to leave another shard may see this instead of that we left.
+        // Released: a writer that waits for this thread to leave another shard may see this store instead of the
+        // leaving.
         visited.pointee.store(UInt(bitPattern: shard.base), ordering: .releasing)
         plimsoll_compiler_barrier()
-        // Acquired with all that was written before it opened. A writer whose closing this misses sees our word after its barrier.
+        // Acquires all writes before the shard opened. If this load misses a writer's closing, the writer sees this
+        // thread's word after its barrier.
         if shard.openness.pointee.load(ordering: .acquiring) == CacheShard.open { return true }
         leave()
         return false
@@ -45,24 +52,26 @@ struct ThreadSeat {
 
     @inlinable @inline(__always)
     func leave() {
-        // Released with our reads, the count of references to what we return among them: what is called here is opaque to who might move that.
+        // Released with this thread's reads, including the retain of the returned value. The barrier is opaque to
+        // the optimizer, which could move the retain.
         plimsoll_compiler_barrier()
         visited.pointee.store(Self.idle, ordering: .releasing)
     }
 }
 
-/// The seats of all threads.
+/// The reader slots of all threads.
 @usableFromInline
 enum ThreadSeats {
-    /// Threads beyond that share one that is always taken: they take locks.
+    /// Number of reader slots. Threads beyond that share one that is always taken, so they take locks.
     private static var capacity: Int { 1023 }
-    /// Processors fetch lines in pairs.
+    /// Bytes of a reader slot: processors fetch cache lines in pairs.
     private static var seatBytes: Int { 128 }
 
-    /// Lanes that threads have to themselves; threads beyond that count on shared ones.
+    /// Number of stripes that threads own alone; threads beyond that count on shared stripes.
     static let lanes = min(64, max(4, 2 * Int(plimsoll_processor_count())))
 
-    // Unchecked by the compiler, but set once before anybody reads it and atomic behind it. A forked child, in which nobody reads, finds zeros.
+    // Unchecked by the compiler, but set once before any read, and atomic from then on. A forked child, in which no
+    // thread reads, finds zeros.
     nonisolated(unsafe) private static let memory: UnsafeMutableRawPointer? = {
         let page = plimsoll_page_size(), bytes = ((capacity + 1) * seatBytes + page - 1) / page * page
         var start: UnsafeMutableRawPointer?
@@ -74,31 +83,32 @@ enum ThreadSeats {
         return start
     }()
 
-    /// As many as have ever been taken.
+    /// Number of reader slots that have ever been taken.
     private static let used = Atomic(0)
 
-    /// Whether there are any: the kernel knows barriers and wipes memory of forked children (Linux 4.14).
+    /// True if there are reader slots: the kernel supports barriers and wipes memory of forked children (Linux
+    /// 4.14).
     static var areThere: Bool { memory != nil }
 
     private static func seat(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ThreadSeat { ThreadSeat(base: memory + number * seatBytes) }
 
-    /// Gives the calling thread a seat if it has none.
+    /// Gives the calling thread a reader slot if it has none.
     @usableFromInline
     static func take() {
         if let seat = ThreadSeat.current, seat.lane.pointee.load(ordering: .relaxed) != 0 { return }
         guard let memory else { return }
         for number in 0..<capacity {
             let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
-            // Acquired with the counts of who left it.
+            // Acquires the counts of the previous owner.
             guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else { continue }
             seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
-            // Seen by a writer that sees our first word, or we see its closing: see `ThreadSeat.enter`.
+            // A writer sees this and our first word, or this thread sees its closing: see `ThreadSeat.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
-            // Without a place in which the thread's end is told it goes on without a seat.
+            // Without a hook for the thread's end, the thread continues without a reader slot.
             if plimsoll_take_seat(seat.base, { ThreadSeats.leave($0) }) != 0 { leave(seat.base) }
             return
         }
-        // Nobody who shares it ever finds it idle.
+        // No thread that shares this reader slot ever finds it idle.
         let last = seat(capacity, memory)
         last.lane.pointee.store(-1, ordering: .relaxed)
         _ = plimsoll_take_seat(last.base) { ThreadSeats.leave($0) }
@@ -112,37 +122,39 @@ enum ThreadSeats {
         seat.lane.pointee.store(0, ordering: .releasing)
     }
 
-    /// Tells closings apart: never that of an open shard or of a closed one.
+    /// Returns a number that tells closings apart, distinct from the numbers of an open and of a closed shard.
     static func ticket() -> UInt { tickets.add(1, ordering: .relaxed).newValue }
     // Relaxed: a number that orders nothing.
     private static let tickets = Atomic<UInt>(CacheShard.open)
 
-    /// Whether the kernel has begun to refuse barriers.
+    /// True if the kernel has begun to refuse barriers.
     private static let areBarriersRefused = Atomic(false)
 
-    /// Whether shards may open. Not once barriers are refused: closing would be slow, so that look-ups take locks from then on.
+    /// True if shards may open. False once barriers are refused: closing would be slow, so look-ups take locks from
+    /// then on.
     // Relaxed: a shard that opens all the same is closed as any other, at the slow price.
     @usableFromInline
     static var mayOpen: Bool { !areBarriersRefused.load(ordering: .relaxed) }
 
-    /// Has every thread that runs pass a full barrier.
+    /// Makes every running thread pass a full barrier.
     static func barrier() {
         if plimsoll_barrier() == 0 { return }
-        // A forked child has to say again that it wants barriers.
+        // A forked child has to register for barriers again.
         if plimsoll_prepare_barrier() == 0, plimsoll_barrier() == 0 { return }
-        // For want of memory, for which the barrier of all processes asks for none.
+        // Failed for lack of memory: the barrier of all processes needs none.
         if plimsoll_slow_barrier() == 0 { return }
-        // Refused for good, as by a seccomp filter installed late. What is still open is closed by waiting: a store reaches the other processors in
-        // microseconds at most, whatever comes of barriers (Morrison and Afek, "Temporally bounding TSO for fence-free asymmetric synchronization",
-        // ASPLOS 2015), and a thread that has lost its processor has passed a barrier. That is the case once for each open shard.
+        // Refused for good, as by a seccomp filter installed late. Shards that are still open are closed by
+        // waiting, once for each. A store reaches the other processors in microseconds at most, with or without
+        // barriers (Morrison and Afek, "Temporally bounding TSO for fence-free asymmetric synchronization", ASPLOS
+        // 2015). A thread that has been preempted has passed a barrier.
         areBarriersRefused.store(true, ordering: .relaxed)
         plimsoll_nap(10_000_000)
     }
 
-    /// Waits until no thread reads shards that have been closed.
+    /// Waits until no thread reads the closed shards.
     ///
-    /// - Parameter isClosed: whether a shard, by its address, is one of them.
-    /// - Returns: whether some thread has borrowed out of one of them.
+    /// - Parameter isClosed: returns true for the address of a closed shard.
+    /// - Returns: true if some thread has borrowed out of one of them.
     static func awaitLeaving(_ isClosed: (UInt) -> Bool) -> Bool {
         guard let memory else { return false }
         barrier()
@@ -150,26 +162,27 @@ enum ThreadSeats {
         for number in 0..<used.load(ordering: .acquiring) {
             let seat = seat(number, memory)
             var looks = 0
-            // Acquired with what its thread has read, which is over then.
+            // Acquires the thread's reads, which are over then.
             while isClosed(seat.visited.pointee.load(ordering: .acquiring)) {
                 precondition(seat.base != plimsoll_seat(), "a key's `==` has used the cache that called it")
                 looks += 1
-                // It is a matter of nanoseconds, unless the reader has lost its processor.
+                // A matter of nanoseconds, unless the reader has been preempted.
                 if looks > 100 { plimsoll_nap(50_000) }
             }
-            // Whoever has left said before that what it borrows.
+            // A thread declares its borrow before leaving.
             let lender = seat.lender.pointee.load(ordering: .acquiring)
             if lender != 0, isClosed(lender) { isAnyLent = true }
         }
         return isAnyLent
     }
 
-    /// Calls `body` with the seat of each thread that has borrowed out of `shard`, which is closed and locked.
+    /// Calls `body` with the reader slot of each thread that has borrowed out of `shard`, which is closed and
+    /// locked.
     static func forEachBorrower(of shard: CacheShard, _ body: (ThreadSeat) -> Void) {
         guard let memory else { return }
         for number in 0..<used.load(ordering: .acquiring) {
             let seat = seat(number, memory)
-            // Acquired with which value it is, or with all that its thread has read of it before.
+            // Acquires the value's address, or all that the thread has read of the value before.
             if seat.lender.pointee.load(ordering: .acquiring) == UInt(bitPattern: shard.base) { body(seat) }
         }
     }
