@@ -5,7 +5,7 @@ import PlimsollLinux
 import PlimsollService
 import Synchronization
 
-/// How long a service whose memory is at its limit takes to tell its status.
+/// Measures the time for a status answer from a service whose memory is at the limit.
 struct AdminBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "admin")
 
@@ -69,7 +69,7 @@ struct AdminBenchCommand: ParsableCommand {
         Bench.figure("service.admin-at-critical", median(times) ?? .nan, "ms")
         Bench.figure("service.admin-at-critical.p99", quantile(0.99, of: times) ?? .nan, "ms")
         Bench.figure("service.admin-at-critical.worst", times.max() ?? .nan, "ms")
-        // That it was critical, and memory at the limit, is part of the claim.
+        // The claim includes that the level was critical, with memory at the limit.
         Bench.figure("service.admin-at-critical.critical", Double(critical) / Double(count) * 100, "percent")
         Bench.figure("service.admin-at-critical.usage", median(usage) ?? .nan, "percent")
         Bench.figure("service.admin-at-critical.limit-hits", Double(group.limitHits - hits), "count")
@@ -77,7 +77,7 @@ struct AdminBenchCommand: ParsableCommand {
     }
 }
 
-/// A service that is kept at the critical level, in a process of its own.
+/// A service that is kept at the critical level, in a separate process.
 struct AdminServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_admin-service", abstract: "Part of `bench`.", shouldDisplay: false)
 
@@ -106,7 +106,7 @@ struct AdminServiceCommand: AsyncParsableCommand {
         isOver.raise()
     }
 
-    /// Inserts, and looks up, without end: some 20 MB/s.
+    /// Inserts and looks up until `isOver`, at some 20 MB/s.
     private static func fill(_ pages: VolatileCache<UInt64, [UInt8]>, _ rows: PurgeableCache<UInt64, [UInt8]>, until isOver: SharedFlag) {
         var key: UInt64 = 0
         while !isOver.isRaised {
@@ -122,15 +122,16 @@ struct AdminServiceCommand: AsyncParsableCommand {
     }
 }
 
-/// Says that it is over, to other threads.
+/// A flag that ends the work of other threads.
 final class SharedFlag: Sendable {
-    // Relaxed: nothing else hangs on it.
+    // Relaxed ordering: no other memory is published through this flag.
     private let flag = Atomic<Bool>(false)
     var isRaised: Bool { flag.load(ordering: .relaxed) }
     func raise() { flag.store(true, ordering: .relaxed) }
 }
 
-/// Ordinary memory that no cache can give back, so much that 5 to 8 % of the limit can still be allocated: well within the critical margin of 10 %.
+/// Ordinary memory that no cache can release. Leaves 5 to 8 % of the limit allocatable: well within the critical
+/// margin of 10 %.
 struct Ballast {
     let limit: ByteCount
     private static let chunk = 1 << 20

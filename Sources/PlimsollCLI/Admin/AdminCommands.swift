@@ -2,7 +2,7 @@ import ArgumentParser
 import Plimsoll
 import PlimsollService
 
-/// Shows what a running service knows of its memory.
+/// Shows the memory status of a running service.
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status", abstract: "Show what a running service knows of its memory, and what it did about it.")
@@ -11,7 +11,7 @@ struct StatusCommand: ParsableCommand {
     func run() throws { try admin.ask(AdminRequest(.status)) { $0.status.map { AdminText.status($0) } ?? "" } }
 }
 
-/// Lists what a running service holds that it could let go of.
+/// Lists the purgeables of a running service.
 struct CachesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "caches", abstract: "List what a running service holds, in the order in which it is asked to let go.")
@@ -20,7 +20,7 @@ struct CachesCommand: ParsableCommand {
     func run() throws { try admin.ask(AdminRequest(.caches)) { AdminText.caches($0.caches ?? []) } }
 }
 
-/// Lists a running service's background tasks.
+/// Lists the background tasks of a running service.
 struct TasksCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "tasks", abstract: "List the background tasks of a running service.")
     @OptionGroup var admin: AdminOptions
@@ -28,7 +28,7 @@ struct TasksCommand: ParsableCommand {
     func run() throws { try admin.ask(AdminRequest(.tasks)) { $0.tasks.map { AdminText.tasks($0) } ?? "" } }
 }
 
-/// Has a running service let go of memory.
+/// Has a running service release memory.
 struct PurgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "purge", abstract: "Have a running service let go of what it can rebuild.",
@@ -63,7 +63,7 @@ struct PurgeCommand: ParsableCommand {
     }
 }
 
-/// Has a running service come to the front for a request.
+/// Brings a running service to the foreground for a request.
 struct ActivateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "activate", abstract: "Bring a running service to the front, and have a request answered there.",

@@ -2,7 +2,7 @@ import ArgumentParser
 import Plimsoll
 import PlimsollService
 
-/// What all commands that speak with a running service take.
+/// Options of all commands that connect to a running service.
 struct AdminOptions: ParsableArguments {
     @Option(help: "The service's admin socket. (default: $PLIMSOLL_SOCKET, else the one that lies in a usual place)", completion: .file())
     var socket: String?
@@ -13,7 +13,7 @@ struct AdminOptions: ParsableArguments {
         do throws(AdminError) { return try AdminClient(path: path) } catch { throw Self.failure(error) }
     }
 
-    /// Asks, and prints what `text` makes of the answer, or the answer as it is.
+    /// Sends a request. Prints the result of `text`, or the raw answer with `--json`.
     func ask(_ request: AdminRequest, _ text: (AdminAnswer) -> String) throws {
         try reportingFailure {
             let client = try connect()
@@ -27,7 +27,9 @@ struct AdminOptions: ParsableArguments {
         }
     }
 
-    /// - Parameter told: whether the answer was printed already; then its error is not said again.
+    /// Throws a failure if the answer is an error.
+    ///
+    /// - Parameter told: true if the answer was already printed; the error is then not printed again.
     static func check(_ answer: AdminAnswer, told: Bool = false) throws {
         guard !answer.ok else { return }
         let reason = printable(answer.error ?? "the service did not say why")
@@ -43,7 +45,7 @@ struct AdminOptions: ParsableArguments {
     private static func failure(_ error: AdminError) -> Failure { .unavailable(printable(error.description)) }
 }
 
-/// A time with its unit, as people write it: `500ms`, `5s`, `2m`.
+/// A time with a unit, as users write it: `500ms`, `5s`, `2m`.
 struct Span: ExpressibleByArgument {
     let seconds: Double
 

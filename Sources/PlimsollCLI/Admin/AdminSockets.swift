@@ -2,21 +2,21 @@ import Foundation
 import Plimsoll
 import PlimsollService
 
-/// Finds the admin socket that is meant when none is named.
+/// Finds the admin socket to use if the user names none.
 struct AdminSockets {
-    /// One that lies in a usual place.
+    /// A socket found in a usual place.
     struct Found: Hashable {
         var path: String
-        /// Why it can't be used; `nil` if somebody answers there.
+        /// Reason why the socket cannot be used; `nil` if a service answers there.
         var problem: String?
     }
 
     static let variable = "PLIMSOLL_SOCKET"
 
     var environment: (String) -> String? = AdminPath.variable
-    /// The names in a directory; none if it can't be read.
+    /// Returns the names in a directory; none if the directory cannot be read.
     var names: (String) -> [String] = { (try? FileManager.default.contentsOfDirectory(atPath: $0)) ?? [] }
-    /// Why nobody can be spoken to at a path; `nil` if somebody can.
+    /// Returns why no service can be reached at a path; `nil` if one can.
     var problem: (String) -> String? = { path in
         do throws(AdminError) {
             _ = try AdminClient(path: path)
@@ -24,7 +24,7 @@ struct AdminSockets {
         } catch { return error.description }
     }
 
-    /// The socket to use.
+    /// Returns the socket to use.
     func choose() throws -> String {
         if let path = environment(Self.variable), !path.isEmpty { return path }
         let found = candidates().map { Found(path: $0, problem: problem($0)) }
@@ -43,7 +43,7 @@ struct AdminSockets {
         return "\(count == 0 ? "no admin socket answers" : "\(count) admin sockets answer"): \(advice)\(list)"
     }
 
-    /// Where services have them: in directories of the service manager's making, and in the user's.
+    /// Returns the usual places of sockets: runtime directories of the service manager, and those of the user.
     private func places() -> [(pattern: String, list: () -> [String])] {
         var places: [(String, () -> [String])] = []
         if let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first {

@@ -1,7 +1,8 @@
 import Plimsoll
 import PlimsollService
 
-/// What an admin endpoint answers, as people read it. Names come from a service, so none gets to a terminal unchecked.
+/// Human-readable text of an admin endpoint's answers. Names come from a service, so each is sanitized before output
+/// to a terminal.
 enum AdminText {
     static func status(_ status: ManagerStatus) -> String {
         var rows = [["level", status.level + held(status) + (status.isDryRun ? ", dry run: the policy only decides and reports" : "")]]
@@ -81,14 +82,14 @@ enum AdminText {
 
     // MARK: Parts
 
-    /// `, held until 4.2 s from now, because of: growth`; empty if the last look supports the level.
+    /// Returns `, held until 4.2 s from now, because of: growth`; empty if the last reading supports the level.
     static func held(_ status: ManagerStatus) -> String {
         guard let memory = status.memory, let left = memory.heldSeconds(at: status.atSeconds) else { return "" }
         let why = memory.heldFor.map { ", because of: \(printable($0))" } ?? ""
         return (left > 0 ? ", held until \(duration(left)) from now" : ", held until the next look") + why
     }
 
-    /// `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
+    /// Returns `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
     static func admission(_ admission: AdmissionStatus) -> String {
         let limit = admission.limit < .max ? " of \(admission.limit)" : ""
         let text = "\(printable(admission.name)): \(admission.running)\(limit) run, \(admission.waiting) wait, \(admission.refused) refused"
@@ -97,17 +98,18 @@ enum AdminText {
         return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))") + rate
     }
 
-    /// `3 MiB/s: at this rate the limit is met in 32 s`.
+    /// Returns `3 MiB/s: at this rate the limit is met in 32 s`.
     static func growth(_ growth: ByteCount, _ secondsLeft: Double?) -> String {
         "\(growth)/s" + (secondsLeft.map { ": at this rate the limit is met in \(duration($0))" } ?? "")
     }
 
-    /// With three significant digits. The number may be another process's: any number.
+    /// Formats a duration with three significant digits. The number may come from another process, so any value is
+    /// possible.
     static func duration(_ seconds: Double) -> String { seconds.isFinite && abs(seconds) < 1e9 ? Duration.seconds(seconds).brief : "?" }
 
     private static func size(_ bytes: Int?) -> String { bytes.map { ByteCount($0).description } ?? "-" }
 
-    /// `3.2 s ago  release (headroom): 41 MiB in 3 ms`.
+    /// Returns `3.2 s ago  release (headroom): 41 MiB in 3 ms`.
     static func action(_ action: ActionStatus, at now: Double) -> String {
         let why = action.origin == "pressure" ? action.evidence : action.origin
         var text = "\(age(max(0, now - action.beganSeconds))) ago  \(action.action) (\(why))"
@@ -127,7 +129,7 @@ enum AdminText {
         return task.total.map { "\(completed) of \($0)" } ?? "\(completed)"
     }
 
-    /// `4.2 s`, `3 min`, `2 h`.
+    /// Returns `4.2 s`, `3 min`, `2 h`.
     static func age(_ seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e9 else { return "?" }
         return seconds < 100 ? "\(Text.number(seconds)) s" : seconds < 5400 ? "\(Int(seconds / 60)) min" : "\(Int(seconds / 3600)) h"

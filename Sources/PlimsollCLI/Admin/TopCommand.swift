@@ -3,7 +3,7 @@ import Glibc
 import Plimsoll
 import PlimsollService
 
-/// A running service's memory, live.
+/// Shows the memory of a running service, live.
 struct TopCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "top", abstract: "Show live what a running service does with its memory.",
@@ -65,7 +65,7 @@ struct TopCommand: ParsableCommand {
     }
 }
 
-/// The terminal's second screen, with keys that come at once. Whoever has one restores it.
+/// The terminal's alternate screen, with unbuffered keys. The owner must call `restore()`.
 final class Screen {
     private var before = termios()
     private let hasKeys: Bool
@@ -76,13 +76,13 @@ final class Screen {
             var raw = before
             raw.c_lflag &= ~tcflag_t(ICANON | ECHO)
             withUnsafeMutableBytes(of: &raw.c_cc) { characters in
-                // Stopped, it would leave the terminal as it is now.
+                // No suspend key: a stopped process would leave the terminal in this mode.
                 characters[Int(VSUSP)] = 0
                 (characters[Int(VMIN)], characters[Int(VTIME)]) = (0, 0)
             }
             tcsetattr(STDIN_FILENO, TCSANOW, &raw)
         }
-        // Second screen, no cursor, lines that are too wide are cut and not wrapped.
+        // Use the alternate screen, hide the cursor, and cut lines that are too wide instead of wrapping them.
         Output.raw("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l\u{1B}[2J")
     }
 
@@ -91,7 +91,8 @@ final class Screen {
         if hasKeys { tcsetattr(STDIN_FILENO, TCSANOW, &before) }
     }
 
-    /// From the top left, the first line set off from the others. Each is erased before and not behind it: behind a full line, that would take its last character.
+    /// Draws lines from the top left; the first is highlighted. Each line is erased before drawing, not after: an
+    /// erase behind a full line would remove the last character.
     static func draw(_ lines: [String]) {
         let all = lines.enumerated().map { row, line in "\u{1B}[2K" + (row == 0 ? "\u{1B}[7m\(line)\u{1B}[0m" : line) }
         Output.raw("\u{1B}[H" + all.joined(separator: "\r\n"))
@@ -108,7 +109,7 @@ final class Screen {
         return poll(&one, 1, Int32(limit.milliseconds)) > 0
     }
 
-    /// What was pressed, waiting for it or for `file`.
+    /// Returns the keys pressed. Waits until a key is pressed, `file` is readable, or the limit passes.
     static func keys(within limit: Duration, beside file: Int32) -> String {
         var both = [
             pollfd(fd: isatty(STDIN_FILENO) == 1 ? STDIN_FILENO : -1, events: Int16(POLLIN), revents: 0),
@@ -117,7 +118,7 @@ final class Screen {
         guard poll(&both, 2, Int32(limit.milliseconds)) > 0, both[0].revents != 0 else { return "" }
         var bytes = [UInt8](repeating: 0, count: 64)
         let count = read(STDIN_FILENO, &bytes, bytes.count)
-        // A terminal that is gone is an end, too.
+        // A terminal that is gone counts as the quit key, too.
         return count <= 0 ? "q" : String(decoding: bytes[..<count], as: UTF8.self)
     }
 }

@@ -1,18 +1,19 @@
 import Plimsoll
 import PlimsollService
 
-/// What `top` shows: a frame of just so many lines, none wider than the terminal. Pure, so that frames can be compared.
+/// A frame of `top`: exactly `rows` lines, none wider than the terminal. Pure, so that frames can be compared.
 struct TopView {
     let columns: Int
     let rows: Int
 
-    /// Less than this can't be laid out; what is beyond is cut off.
+    /// Creates a view of at least 20 columns and 4 rows. The layout needs that many; the terminal cuts off the rest.
     init(columns: Int, rows: Int) { (self.columns, self.rows) = (max(20, columns), max(4, rows)) }
 
     func frame(_ answer: AdminAnswer) -> [String] {
         guard let status = answer.status else { return fitted([]) }
         var lines = [title(answer, status)] + memory(status)
-        // What is left is shared: each part gets what it needs if others leave it, and no less than its even share.
+        // The parts share the remaining rows. Each gets the rows that it needs if others leave enough, and at least
+        // an even share.
         let gap = rows < 16 ? [] : [""]
         let parts = [("HOLDERS", caches(status)), ("TASKS", tasks(status)), ("LAST ACTIONS", actions(status))]
         let room = share(parts.map { $0.1.count }, of: rows - lines.count - (gap.count + 1) * parts.count)
@@ -23,7 +24,7 @@ struct TopView {
         return fitted(lines)
     }
 
-    /// Of the two columns that caches and tasks have alike. The others take 46.
+    /// Widths of the two columns that caches and tasks have in common. The other columns take 46.
     private var nameWidth: Int { max(8, min(28, (columns - 46) / 2)) }
     private var barWidth: Int { max(4, min(40, columns - 46 - nameWidth)) }
 
@@ -67,7 +68,7 @@ struct TopView {
     }
 
     private func caches(_ status: ManagerStatus) -> [String] {
-        // Saturating: the numbers are another process's.
+        // Saturating sum: the numbers come from another process.
         let all = max(1, status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }.bytes)
         return status.holders.sorted { $0.heldBytes > $1.heldBytes }.map { holder -> String in
             let name = (holder.group.isEmpty ? "" : holder.group + "/") + holder.name
@@ -100,11 +101,12 @@ struct TopView {
 
     // MARK: Fitting
 
-    /// A bar in which the first part can't be reclaimed, and the rest up to `used` can, with marks.
+    /// Returns a bar with marks. The first part cannot be reclaimed; the rest up to `used` can.
     static func bar(_ fixed: Double, _ used: Double, width: Int, marks: [(at: Double, character: Character)]) -> String {
         let solid = Bar.draw(fixed, width: width), all = Bar.draw(used, width: width, marks: marks)
         var cells = zip(solid, all).map { $0 == "█" ? $0 : $1 == "█" ? "▒" : $1 }
-        // Covered by reclaimable memory a line still is to be seen, as it counts only what isn't; one that was passed is a capital letter.
+        // A mark stays visible over reclaimable memory, because a level line counts only memory that cannot be
+        // reclaimed. A line that was passed is a capital letter.
         for mark in marks where (0...1).contains(mark.at) {
             let cell = min(width - 1, Int(mark.at * Double(width)))
             if cells[cell] != "·" { cells[cell] = cells[cell] == "█" ? Character(mark.character.uppercased()) : mark.character }
@@ -114,7 +116,7 @@ struct TopView {
 
     private static func short(_ text: String, _ width: Int) -> String { text.count <= width ? text : text.prefix(width - 1) + "…" }
 
-    /// Divides `room` lines: small needs are met, the others get equal parts of what is left.
+    /// Divides `room` lines: small needs are met, the others get equal parts of the rest.
     private func share(_ needs: [Int], of room: Int) -> [Int] {
         var given = needs.map { _ in 0 }, left = max(0, room)
         while left > 0, zip(needs, given).contains(where: { $0 > $1 }) {
@@ -130,7 +132,7 @@ struct TopView {
         (0..<rows).map { row in row < lines.count ? String(Self.narrow(lines[row]).prefix(columns)) : "" }
     }
 
-    /// Characters that take two columns, or none, would shift what follows: a service's names are not to do that.
+    /// Replaces characters that take two columns or none: in a service's name, they would shift the rest of the line.
     private static func narrow(_ text: String) -> String {
         String(
             String.UnicodeScalarView(

@@ -2,10 +2,11 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// A thread that allocates and frees without a pause and keeps the longest time that one step took.
+/// A thread that allocates and frees without a pause and records the longest step.
 ///
-/// Mutable state: atomics. All are relaxed, for a step more or less does not matter, but `steps`, which is released after `longest` was stored and acquired
-/// before it is read: a step that was counted is in it.
+/// Mutable state: atomics. All are relaxed, because a step more or less does not matter, except `steps`. `steps` is
+/// stored with release ordering after `longest`, and loaded with acquire ordering before `longest` is read: `longest`
+/// covers every counted step.
 final class AllocatingThread: Sendable {
     private let isOver = Atomic(false)
     private let isWatched = Atomic(false)
@@ -14,22 +15,23 @@ final class AllocatingThread: Sendable {
 
     /// Blocks alive at a time, of 16 bytes to 12 KiB.
     private static let blocks = 4096
-    /// A step that takes longer may have waited for a processor, which is asked of the kernel then.
+    /// Nanoseconds. A longer step may have waited for a processor, so the kernel's run-queue time is read then.
     private static let suspicious = 20_000
 
-    /// The longest step, in nanoseconds, that overlaps the run of `body`, less what the thread waited for a processor.
+    /// Returns the longest step that overlaps the run of `body`, less the time that the thread waited for a
+    /// processor.
     func longestStep(during body: () throws -> Void) rethrows -> Duration {
         longest.store(0, ordering: .relaxed)
         isWatched.store(true, ordering: .relaxed)
         defer { isWatched.store(false, ordering: .relaxed) }
         try body()
-        // The step that waited for all of it ends after it.
+        // A step that stalled for the whole of `body` ends after `body`.
         let seen = steps.load(ordering: .acquiring)
         while steps.load(ordering: .acquiring) < seen + 2 { SteadyClock.sleep(.microseconds(100)) }
         return .nanoseconds(longest.load(ordering: .relaxed))
     }
 
-    /// Runs `body` while such a thread runs.
+    /// Runs `body` while an allocating thread runs.
     static func beside<Value>(_ body: (AllocatingThread) throws -> Value) throws -> Value {
         let allocating = AllocatingThread()
         guard let thread = PlainThread({ allocating.run() }) else { throw Failure.failed("no thread could be started") }
@@ -64,7 +66,8 @@ final class AllocatingThread: Sendable {
             let now = Int(SteadyClock.now.inNanoseconds)
             var took = now - began
             began = now
-            // Short waits add up between suspicious steps and must not be taken off the next one: hence a look now and then.
+            // Short waits add up between suspicious steps and must not be subtracted from the next one. So read the
+            // waits now and then.
             if took > Self.suspicious || step % 4096 == 0 {
                 let total = queue.waited
                 took -= total - waited
@@ -79,13 +82,15 @@ final class AllocatingThread: Sendable {
     }
 }
 
-/// What the kernel says of the thread that made it: how long it was ready to run and did not.
+/// The kernel's run-queue time of the thread that created this value: time in which the thread was runnable but did
+/// not run.
 private struct RunQueue: ~Copyable {
     private let file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
 
     deinit { if file >= 0 { close(file) } }
 
-    /// Nanoseconds so far: the second number of the line (Documentation/scheduler/sched-stats.rst); 0 where there is none.
+    /// Nanoseconds so far: the second number of the line (Documentation/scheduler/sched-stats.rst); 0 where there is
+    /// none.
     var waited: Int {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 128) { line in
             let length = pread(file, line.baseAddress, line.count, 0)

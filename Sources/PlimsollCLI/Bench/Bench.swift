@@ -1,10 +1,10 @@
 import Plimsoll
 
-/// Runs parts of this program in a group of their own for a benchmark, and cleans up after them.
+/// Runs subcommands of this program in a group of their own for a benchmark, and cleans up.
 struct Bench {
     let limit: ByteCount
 
-    /// Idles in a new group and returns what it cost. `beside` may start other processes in the group.
+    /// Runs an idle service in a new group and returns the cost. `beside` may start other processes in the group.
     func idle(
         cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false, settling: Duration = .seconds(2), for length: Duration,
         beside: (LimitedGroup) throws -> ChildProcess? = { _ in nil }, atEnd: (LimitedGroup) -> Void = { _ in }
@@ -28,7 +28,7 @@ struct Bench {
         return result
     }
 
-    /// Runs a part of this program in a new group, which tells its figures itself.
+    /// Runs a subcommand in a new group. The subcommand prints the figures.
     func run(_ arguments: [String], within length: Duration) throws {
         let signals = SignalQueue(), group = try makeGroup()
         defer { group.remove() }
@@ -59,6 +59,6 @@ struct Bench {
 extension Idler.Result {
     private var seconds: Double { max(1e-6, Double(measuredMicroseconds) / 1e6) }
     var wakeupsPerSecond: Double { Double(wakeups) / seconds }
-    /// Of one processor, in percent.
+    /// Processor time in percent of one processor.
     var processorPercent: Double { Double(processorMicroseconds) / 1e4 / seconds }
 }

@@ -1,13 +1,13 @@
 import Glibc
 import Plimsoll
 
-/// What it costs to begin and to end an access to a `PurgeableBuffer` that is all there.
+/// Measures the begin and end of an access to a fully resident `PurgeableBuffer`.
 struct BufferBench {
-    /// Medians of the thread's processor time, in microseconds a MiB: what neighbours do is not its cost.
+    /// Medians of the thread's processor time, in microseconds a MiB. Processor time excludes the work of neighbours.
     struct Result {
         var begin: Double
         var end: Double
-        /// Giving ordinary pages of the same size back and bringing them in again: what letting go and getting back costs otherwise.
+        /// Releasing ordinary pages of the same size and faulting them in again: the cost of the alternative.
         var refault: Double
     }
 
@@ -19,14 +19,14 @@ struct BufferBench {
         let ordinary = try OrdinaryPages(size, usesHugePages: usesHugePages)
         defer { ordinary.unmap() }
         var begins: [Double] = [], ends: [Double] = [], refaults: [Double] = []
-        // The first round brings the pages in and does not count.
+        // The first round faults the pages in and does not count.
         for round in 0...rounds {
             let start = SteadyClock.thread
             guard buffer.beginAccess() else { throw Failure.failed("the kernel took the buffer: memory is too short here to measure on") }
             let began = SteadyClock.thread
             buffer.endAccess()
             let ended = SteadyClock.thread
-            // In turn, so that a change of the machine's mood meets both alike; seldom, since it takes long.
+            // Alternate, so that drift of the machine affects both alike; seldom, since this takes long.
             if round % 8 == 0 {
                 ordinary.giveBack()
                 ordinary.touch()
@@ -42,7 +42,7 @@ struct BufferBench {
     private func perMebibyte(_ time: Duration) -> Double { time.milliseconds * 1000 / (Double(size.bytes) / 1_048_576) }
 }
 
-/// Memory as everybody maps it.
+/// Ordinary anonymous memory.
 private struct OrdinaryPages {
     private let start: UnsafeMutableRawPointer
     private let size: Int

@@ -2,16 +2,16 @@ import Glibc
 import Plimsoll
 import PlimsollTesting
 
-/// A neighbour that keeps the group at its limit with page cache: nothing that is wrong, and nothing to purge for.
+/// A neighbour that keeps the group at its limit with page cache: a harmless load that needs no purge.
 struct Churn {
     private static let block = 1 << 20
-    /// A bounded load on the disk; the page cache of the group turns over every second or two.
+    /// A bounded load on the disk. The page cache of the group turns over every second or two.
     private static let bytesPerSecond = 200e6
-    /// How often and how long pages are touched here and there, which stalls on reading them back.
+    /// Interval and length of bursts of random page accesses, which stall on reading the pages back.
     private static let stallEvery = Duration.seconds(15), stallFor = Duration.milliseconds(400)
 
-    /// Makes a file whose pages are nobody's yet: they are charged to whoever reads it. Written by the neighbour itself they
-    /// would be dirty at first, which is memory that really cannot be had.
+    /// Makes a file whose pages are charged to no group yet: they are charged to the group that reads them first.
+    /// Pages written by the neighbour itself would be dirty at first, and dirty memory really is unavailable.
     static func makeFile(_ size: ByteCount, in directory: String) throws -> String {
         let path = directory + "/plimsoll-churn-\(getpid())"
         let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -50,7 +50,7 @@ struct Churn {
         }
     }
 
-    /// Touches pages of the file in no order: each was dropped long ago and has to come back from the disk.
+    /// Touches pages of the file in random order. Each was dropped long ago and has to come back from the disk.
     private func stall(_ file: Int32, _ length: Int) {
         guard let pages = mmap(nil, length, PROT_READ, MAP_SHARED, file, 0), pages != MAP_FAILED else { return }
         defer { munmap(pages, length) }

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// A volatile cache filled with values of a page: memory that the library gives back on purpose.
+/// A volatile cache filled with page-sized values, for measuring a purge.
 final class FilledCache {
     private let cache: VolatileCache<Int, [UInt8]>
     let size: ByteCount

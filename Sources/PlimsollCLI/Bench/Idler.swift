@@ -3,22 +3,22 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// A service that holds a cache and does nothing: what the library costs it, and whether it is alarmed for nothing.
+/// A service that holds a cache and does nothing. Measures the library's cost and counts false alarms.
 final class Idler: Sendable {
-    /// What it tells at its end.
+    /// Result at the end of the run.
     struct Result: Codable {
-        /// Times the library's threads were woken during the measured time.
+        /// Number of wake-ups of the library's threads during the measured time.
         var wakeups = 0
         /// Processor time of the library's threads during the measured time.
         var processorMicroseconds = 0
         var measuredMicroseconds = 0
-        /// Times the loop looked.
+        /// Number of turns of the loop.
         var turns = 0
         /// Medians; `nil` unless turns were timed.
         var turnWallMicroseconds: Double?
         var turnProcessorMicroseconds: Double?
         var residentBytes = 0
-        /// Turns at warning, and above it.
+        /// Number of turns at the warning level, and above.
         var warnings = 0
         var aboveWarning = 0
         var purges = 0
@@ -30,7 +30,7 @@ final class Idler: Sendable {
     private let aboveWarning = Atomic<Int>(0)
     private let isMeasured = Atomic<Bool>(false)
 
-    /// Fills the cache and takes live memory beside it, all before anything is measured or managed.
+    /// Fills the cache and allocates live memory, all before measuring or managing begins.
     init(cache size: ByteCount, live: ByteCount) {
         var key: UInt64 = 0
         while cache.byteCount < size.bytes {
@@ -40,7 +40,7 @@ final class Idler: Sendable {
         Ramp(live, bytesPerSecond: nil).run()
     }
 
-    /// Idles, with a manager that has the cache registered or without any.
+    /// Idles, either with a manager and a registered cache or without a manager.
     ///
     /// - Parameter settling: time before measuring begins, in which levels may fall and first-time work is done.
     func idle(managed: Bool, timed: Bool, settling: Duration, for length: Duration) async throws -> Result {
@@ -50,7 +50,8 @@ final class Idler: Sendable {
         let manager = ResourceManager(source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
         manager.register(cache)
         async let _: Void = manager.run()
-        // As often as danger makes it look: back to back, so to speak, and not out of a processor's sleep.
+        // Wake the loop as often as danger would. Turns then follow each other closely, not after a processor's
+        // sleep.
         let waker = timer.map { timer in
             PlainThread { [self] in while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() } }
         }
@@ -73,7 +74,7 @@ final class Idler: Sendable {
     }
 
     private func measure(_ settling: Duration, _ length: Duration, _ timer: TurnTimer?) async throws -> Result {
-        // A thread that sleeps, not a task: the runtime's timers wake up now and then by themselves.
+        // Sleep on a thread, not in a task: the runtime's timers wake up now and then by themselves.
         try await PlainThread.run { [self] in
             SteadyClock.sleep(settling)
             timer?.reset()

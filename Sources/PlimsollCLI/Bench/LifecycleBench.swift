@@ -2,12 +2,13 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// What the life cycle costs by itself: handlers that do nothing, scenes that hold nothing.
+/// Measures the life cycle's own cost: handlers that do nothing, scenes that hold nothing.
 struct LifecycleBench {
     let rounds: Int
     let count: Int
 
-    /// The slowest of the four steps with `count` observers that have both pairs; the median of the rounds, in milliseconds.
+    /// Returns the slowest of four transitions with `count` observers that have both pairs of handlers: the median of
+    /// the rounds, in milliseconds.
     func transitions() async throws -> Double? {
         let manager = ResourceManager(source: LinuxPressureSource())
         let lifecycle = manager.lifecycle
@@ -17,7 +18,7 @@ struct LifecycleBench {
         try await lifecycle.launch()
         var worst: [Double] = []
         for _ in 0..<rounds {
-            // An interruption around the stay makes each step a request of its own.
+            // An interruption around the stay in the background makes each step a separate request.
             let steps = [
                 try await timed { try await lifecycle.interrupt() },
                 try await timed { try await lifecycle.enterBackground(cause: .operator) },
@@ -31,7 +32,8 @@ struct LifecycleBench {
         return median(worst)
     }
 
-    /// The way into the background and back with `count` scenes in front; the median of the rounds, in milliseconds.
+    /// Returns the time into the background and back with `count` scenes in the foreground: the median of the rounds,
+    /// in milliseconds.
     func scenes() async throws -> Double? {
         let manager = ResourceManager(source: LinuxPressureSource())
         let lifecycle = manager.lifecycle
@@ -60,7 +62,8 @@ struct LifecycleBench {
         return took
     }
 
-    /// A read of the state and a bare atomic load, in turn; the least of the rounds each, in nanoseconds of processor time.
+    /// Times reads of the state and bare atomic loads, alternately. Returns the fastest round of each, in nanoseconds
+    /// of processor time.
     func stateReads(_ reads: Int = 2_000_000) -> (read: Double, load: Double) {
         let lifecycle = ResourceManager(source: LinuxPressureSource()).lifecycle
         let bare = BareState()
@@ -80,10 +83,10 @@ struct LifecycleBench {
     }
 }
 
-/// An atomic byte behind a call, which is what reading a state from another module is at least.
+/// An atomic byte behind a call: the minimum for reading a state from another module.
 private final class BareState: Sendable {
     private let bits = Atomic<UInt8>(0)
 
-    // Acquiring like the state's own load.
+    // Acquire ordering, like the state's own load.
     @inline(never) var value: UInt8 { bits.load(ordering: .acquiring) }
 }

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// What it costs to be admitted by a limiter with room, in nanoseconds.
+/// Measures admission by a limiter with free capacity, in nanoseconds.
 struct LimiterRuns {
     let runs: Int
     let rounds: Int
@@ -13,7 +13,7 @@ struct LimiterRuns {
         set.add(limiter)
     }
 
-    /// One task by itself: the median of processor time.
+    /// Returns the median processor time with one task alone.
     func alone() async throws -> Double {
         var times: [Double] = []
         for _ in 0..<rounds {
@@ -24,7 +24,7 @@ struct LimiterRuns {
         return median(times) ?? 0
     }
 
-    /// Two tasks at once on two threads: the median of the time that a run takes each.
+    /// Returns the median time of a run with two tasks at once on two threads.
     func both() async throws -> Double {
         var times: [Double] = []
         for _ in 0..<rounds {

@@ -1,15 +1,15 @@
 import Foundation
 import Plimsoll
 
-/// What the library's own threads have done so far, as the kernel counts it.
+/// Activity of the library's own threads so far, as counted by the kernel.
 ///
 /// The rest of the process is left out: the runtime's pool wakes up once a second by itself, in any Swift program.
 struct OwnThreads {
-    /// Times they went to sleep, hence were woken.
+    /// Number of voluntary context switches: each sleep implies a wake-up.
     var switches = 0
     var processor = Duration.zero
 
-    /// Adds up the threads named `plimsoll…`, the first of the process (which bears the program's name) apart.
+    /// Adds up the threads named `plimsoll…`, except the process's first thread, which bears the program's name.
     init() {
         let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []
         for task in tasks where task != "\(getpid())" {

@@ -1,6 +1,7 @@
-/// S3-FIFO (Yang et al., SOSP 2023) by the book, over entries of one size: what the log's policy is held against.
+/// S3-FIFO (Yang et al., SOSP 2023) as published, over entries of one size: the baseline for the log's policy.
 ///
-/// Small queue 10 %, ghosts 0.9 times the entries, kept at the first re-access, and a main queue in which what was asked for goes round again.
+/// Small queue 10 %, ghosts 0.9 times the entries, promotion at the first re-access. In the main queue, entries used
+/// since their last pass are reinserted.
 struct ReferenceS3FIFO {
     private enum Place: UInt8 { case nowhere, small, main }
 
@@ -11,13 +12,15 @@ struct ReferenceS3FIFO {
     private let ghostCapacity: Int
     private var place: [Place]
     private var uses: [UInt8]
-    /// When a key became a ghost, in ghosts so far; old ones have fallen out. Zero for never.
+    /// Value of `ghosts` when a key became a ghost; old ghosts have expired. Zero for never.
     private var ghostSince: [Int]
     private var ghosts = 0
     private var small = Ring()
     private var main = Ring()
 
-    /// - Parameter keyCount: keys are below it.
+    /// Creates an empty cache.
+    ///
+    /// - Parameter keyCount: upper bound of all keys, exclusive.
     init(capacity: Int, keyCount: Int) {
         self.capacity = capacity
         smallShare = max(1, capacity / 10)
@@ -27,9 +30,9 @@ struct ReferenceS3FIFO {
         ghostSince = Array(repeating: 0, count: keyCount)
     }
 
-    /// Asks for a key and lets a miss insert it.
+    /// Requests a key. A miss inserts the key.
     ///
-    /// - Returns: whether it was a hit.
+    /// - Returns: true for a hit.
     mutating func request(_ key: UInt32) -> Bool {
         let index = Int(key)
         if place[index] != .nowhere {
@@ -63,7 +66,7 @@ struct ReferenceS3FIFO {
         }
     }
 
-    /// First in, first out, in an array that is moved up when half of it is used up.
+    /// First-in, first-out queue in an array that is compacted once half of the array is used up.
     private struct Ring {
         private var keys: [UInt32] = []
         private var first = 0

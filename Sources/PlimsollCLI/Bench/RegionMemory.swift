@@ -2,7 +2,7 @@ import CPlimsollMemory
 import Glibc
 import Plimsoll
 
-/// Pages straight from the kernel, all written to: the yardstick for giving memory back.
+/// Pages straight from the kernel, all written to: the baseline for giving memory back.
 final class RegionMemory {
     private let start: UnsafeMutableRawPointer
     private let size: ByteCount
@@ -18,7 +18,7 @@ final class RegionMemory {
         for offset in stride(from: 0, to: size.bytes, by: plimsoll_page_size()) { start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
     }
 
-    /// Gives everything back in one call, addresses and all.
+    /// Unmaps everything in one call, addresses included.
     func unmap() throws {
         isMapped = false
         try Self.check(plimsoll_unmap(start, size.bytes), "unmapping \(size)")

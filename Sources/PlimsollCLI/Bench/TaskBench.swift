@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// What background tasks cost: one from begin to end, a million that live, ten thousand that are asked to stop.
+/// Measures background tasks: one from begin to end, a million alive, ten thousand that are asked to stop.
 final class TaskBench: Sendable {
     private final class Reference: Sendable {}
 
@@ -12,8 +12,9 @@ final class TaskBench: Sendable {
 
     // MARK: Beginning and ending
 
-    /// Processor time from begin to end of one, in nanoseconds: with a handler that captures nothing, with one that captures a reference, and the
-    /// former while a second thread does the same. Rounds in turn, so that a disturbance meets all alike; medians.
+    /// Returns the processor time from begin to end of one task, in nanoseconds. `plain` uses a handler that captures
+    /// nothing, `capturing` one that captures a reference. `beside` is `plain` while a second thread does the same.
+    /// The cases alternate, so that a disturbance affects all alike. All three are medians.
     func beginAndEnd(rounds: Int) -> (plain: Double, capturing: Double, beside: Double) {
         var times: [[Double]] = [[], [], []]
         for _ in 0..<rounds {
@@ -45,7 +46,7 @@ final class TaskBench: Sendable {
         return time(body)
     }
 
-    // Relaxed: nothing is handed over by them.
+    // Relaxed ordering: no data is published through these flags.
     private final class Flags: Sendable {
         let isThere = Atomic<Bool>(false)
         let isOver = Atomic<Bool>(false)
@@ -63,11 +64,11 @@ final class TaskBench: Sendable {
     // MARK: Many
 
     struct Footprint: Codable {
-        /// Resident memory a live task, its token, its handler and what keeps them counted.
+        /// Resident memory per live task: token, handler and registry entry.
         var bytes: Double
     }
 
-    /// To be called in a process of its own, so that nothing else is counted.
+    /// Measures the memory of live tasks. Call this in a separate process, so that nothing else is counted.
     func footprint(count: Int) -> Footprint {
         manager.beginBackgroundTask("first") { task, _ in task.end() }.end()
         let before = VolatileFootprint.resident
@@ -83,7 +84,7 @@ final class TaskBench: Sendable {
         return Footprint(bytes: Double(grown) / Double(count))
     }
 
-    /// Measures in a process of its own.
+    /// Measures in a separate process.
     static func footprintInChild(count: Int) throws -> Double {
         let child = try ChildProcess(ChildProcess.itself, ["plimsoll", "bench", "_tasks-rss", "--count", "\(count)"], readsOutput: true)
         guard child.waitForEnd() == .exited(0), let line = child.output?.lines().first else {
@@ -94,12 +95,13 @@ final class TaskBench: Sendable {
 
     // MARK: Asking to stop
 
-    /// Milliseconds from asking `count` tasks to stop until the last one's handler has started; the median. `blocking` more have handlers that block.
+    /// Returns the median time in milliseconds from asking `count` tasks to stop until the last handler has started.
+    /// `blocking` more tasks have handlers that block.
     func expire(count: Int, blocking: Int = 0, rounds: Int) -> Double {
         median((0..<rounds).map { _ in expireOnce(count, blocking) }) ?? .nan
     }
 
-    // Relaxed: read after all have ended.
+    // Relaxed ordering: the values are read after all handlers have ended.
     private final class Arrivals: Sendable {
         let count = Atomic<Int>(0)
         let last = Mutex(Duration.zero)

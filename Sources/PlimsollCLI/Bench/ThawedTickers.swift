@@ -1,14 +1,14 @@
 import Plimsoll
 import PlimsollTesting
 
-/// What tickers of various periods do when the process runs again after a freeze, by a clock that is moved by hand.
+/// Tickers of various periods in a process that thaws after a freeze. The clock is moved by hand.
 struct ThawedTickers {
     struct Result {
         /// The most calls by one ticker at the end of the freeze.
         var most: UInt64
-        /// Calls by all of them at the end of the freeze and in the tenth of a second after it.
+        /// Calls by all tickers at the end of the freeze and in the tenth of a second after the freeze.
         var first: UInt64
-        /// Calls by all of them in a tenth of a second at other times, on average.
+        /// Calls by all tickers in a tenth of a second at other times, on average.
         var usual: Double
     }
 
@@ -17,7 +17,7 @@ struct ThawedTickers {
 
     func run() async -> Result {
         let clock = ManualClock(), set = QuiesceSet(time: clock.timekeeper)
-        // From one second to 38; each tenth makes up for a tick that it missed.
+        // Periods from one second to 38. Every tenth ticker makes up for a missed tick.
         let tickers = (0..<count).map { Ticker("\($0)", every: .milliseconds(1000 + 37_000 * $0 / count), makesUp: $0 % 10 == 0) { _ in } }
         for ticker in tickers { set.add(ticker) }
         func settled() async -> [UInt64] {

@@ -3,31 +3,31 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// Something volatile with known contents, to be read while the kernel takes it.
+/// Volatile memory with known contents, which is read while the kernel reclaims pages.
 protocol Tortured: Sendable {
-    /// Reads one piece chosen by `random` and checks every byte; makes the piece anew if it was gone.
+    /// Reads one piece chosen by `random` and checks every byte. Rebuilds the piece if its contents are gone.
     func read(_ random: inout SeededGenerator) -> Torture.Tally
 
-    /// Has the kernel take some of it now.
+    /// Has the kernel reclaim some of the memory now.
     func reclaim(_ random: inout SeededGenerator)
 }
 
-/// Several threads read and check what another one makes the kernel take.
+/// Several threads read and check memory while another thread makes the kernel reclaim pages.
 final class Torture: Sendable {
-    /// What was done and found.
+    /// Counts of reads and findings.
     struct Tally {
-        /// Pages made readable and found to be what they should, word for word.
+        /// Number of pages made readable and checked word for word.
         var reads = 0
         var wrongBytes = 0
-        /// Pieces found gone.
+        /// Number of pieces found gone.
         var dropped = 0
     }
 
     private let victim: any Tortured
     private let seed: UInt64
-    /// Memory taken and given back over and over to force reclaim; `nil` to ask for it page by page.
+    /// Memory allocated and freed over and over to force reclaim; `nil` to request reclaim page by page.
     private let squeeze: ByteCount?
-    // Relaxed: sums, and a flag that publishes nothing; the threads are joined before the sums are told.
+    // Relaxed ordering: sums, and a flag that publishes nothing. The threads are joined before the sums are read.
     private let reads = Atomic<Int>(0)
     private let wrongBytes = Atomic<Int>(0)
     private let dropped = Atomic<Int>(0)
@@ -39,10 +39,11 @@ final class Torture: Sendable {
         self.squeeze = squeeze
     }
 
-    /// Fewer pieces that the kernel has taken prove little: on a busy machine much may be read before it takes any.
+    /// Minimum of reclaimed pieces; fewer prove little. On a busy machine much may be read before the kernel reclaims
+    /// any.
     private static let leastDropped = 100
 
-    /// Goes on until that much was read while the kernel took some, or the time is up.
+    /// Runs until `goal` pages were read and enough pieces were reclaimed, or the time is up.
     func run(readers: Int, reads goal: Int, for length: Duration) throws -> Tally {
         let start = SteadyClock.now
         var threads = (0..<readers).compactMap { reader in PlainThread { [self] in read(SeededGenerator(seed: seed &+ UInt64(reader))) } }
@@ -79,13 +80,13 @@ final class Torture: Sendable {
                 Self.takeAndGiveBack(squeeze)
             } else {
                 victim.reclaim(&random)
-                // Without a pause nothing would live long enough to be read twice.
+                // Without a pause, no piece would live long enough to be read twice.
                 SteadyClock.sleep(.microseconds(20))
             }
         }
     }
 
-    /// Touches `size` bytes of fresh memory, for which under a limit others have to go.
+    /// Touches `size` bytes of fresh memory. Under a limit, other pages have to be reclaimed for them.
     private static func takeAndGiveBack(_ size: ByteCount) {
         guard let memory = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), memory != MAP_FAILED else { return }
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))

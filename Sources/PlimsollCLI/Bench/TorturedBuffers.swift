@@ -3,7 +3,7 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// `PurgeableBuffer`s of several sizes, each word of which tells which buffer it belongs to and where.
+/// `PurgeableBuffer`s of several sizes. Each word identifies the word's buffer and position.
 final class TorturedBuffers: Tortured {
     private final class Piece: Sendable {
         let identity: UInt64
@@ -20,11 +20,12 @@ final class TorturedBuffers: Tortured {
             }
         }
 
-        /// Odd multiples, so that neither zeros nor words of another place or buffer pass for it.
+        /// Returns the word for a position. Odd multiples, so that neither zeros nor words of another place or buffer
+        /// match.
         @inline(__always)
         static func word(_ identity: UInt64, _ index: Int) -> UInt64 { (identity << 32 | UInt64(index)) &* 0x9e37_79b9_7f4a_7c15 | 1 << 63 }
 
-        /// Bytes in words that are not what they should be; `nil` if the contents are gone.
+        /// Returns the number of bytes in wrong words; `nil` if the contents are gone.
         func wrongBytes() -> Int? {
             buffer.withAccess { bytes in
                 bytes.withUnsafeBytes { bytes in
@@ -50,13 +51,13 @@ final class TorturedBuffers: Tortured {
 
     private let slots: [Slot]
     private let made = Atomic<UInt64>(0)
-    /// Where an access begins right now: reclaiming there is what has to be survived.
+    /// Index of the slot most recently accessed. Reclaim during an access is the case to survive.
     private let latest = Atomic<Int>(0)
     private static let page = Int(sysconf(Int32(_SC_PAGESIZE)))
-    /// Mostly small ones, for many accesses a second; now and then one of huge pages.
+    /// Mostly small buffers, for many accesses a second, with one of huge pages now and then.
     private static let sizes = [64 << 10, 16 << 10, 256 << 10, 4 << 10, 128 << 10, 32 << 10, 64 << 10, 4 << 20]
 
-    /// Buffers of about `total` bytes together.
+    /// Creates buffers of about `total` bytes together.
     init(total: ByteCount) {
         var slots: [Slot] = [], sum = 0
         while sum < total.bytes || slots.isEmpty {

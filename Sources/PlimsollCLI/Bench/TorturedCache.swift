@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// A `VolatileCache` with values of several sizes, each word of which tells whose it is, of which writing and where it stands.
+/// A `VolatileCache` with values of several sizes. Each word identifies the key, the write and the word's position.
 final class TorturedCache: Tortured {
     private let cache = VolatileCache<UInt64, [UInt8]>("tortured")
     private let keys: UInt64
@@ -10,7 +10,7 @@ final class TorturedCache: Tortured {
     private static let page = 4096
     private static let sizes = [16, 104, 1000, 4096, 104, 12_000, 1000, 64 << 10]
 
-    /// A cache of about `total` bytes.
+    /// Creates a cache of about `total` bytes.
     init(total: ByteCount) {
         keys = UInt64(total.bytes / (Self.sizes.reduce(0, +) / Self.sizes.count))
         for key in 0..<keys { write(key) }
@@ -18,7 +18,7 @@ final class TorturedCache: Tortured {
 
     func read(_ random: inout SeededGenerator) -> Torture.Tally {
         let key = UInt64.random(in: 0..<keys, using: &random)
-        // Now and then one is written anew, so that the log goes on and old places are used again.
+        // Now and then rewrite a value, so that the log moves on and old places are used again.
         if UInt64.random(in: 0..<16, using: &random) == 0 { write(key) }
         let found = cache.withBytes(forKey: key) { bytes in
             Torture.Tally(reads: (bytes.byteCount + Self.page - 1) / Self.page, wrongBytes: Self.wrongBytes(bytes, of: key))
@@ -64,7 +64,7 @@ final class TorturedCache: Tortured {
     }
 }
 
-/// Buffers and a cache in turn.
+/// Alternates between buffers and a cache.
 struct TorturedBoth: Tortured {
     private let buffers: TorturedBuffers
     private let cache: TorturedCache

@@ -1,17 +1,17 @@
 import Glibc
 import Plimsoll
 
-/// A stream of requests: lines of `KEY` or `KEY,SIZE`.
+/// A trace of requests: lines of `KEY` or `KEY,SIZE`.
 struct TraceFile {
     /// File name without `.txt` and `.txt.zst`.
     let name: String
     /// Keys in order, renumbered by first appearance: 0, 1, 2, …
     private(set) var requests: [UInt32] = []
-    /// The size first seen of each key, by number; empty if the file names none.
+    /// The size first seen of each key, by number; empty if the file has no sizes.
     private(set) var sizes: [UInt32] = []
     private(set) var keyCount = 0
 
-    /// A stream that was made and not read.
+    /// Creates a synthetic trace.
     init(_ name: String, requests: [UInt32], keyCount: Int) {
         (self.name, self.requests, self.keyCount) = (name, requests, keyCount)
     }
@@ -48,7 +48,7 @@ struct TraceFile {
         guard !requests.isEmpty else { throw Failure.failed("\(printable(path)): no requests in it") }
     }
 
-    /// The traces in a directory, by name.
+    /// Returns the paths of the traces in a directory, sorted by name.
     static func paths(in directory: String) throws -> [String] {
         guard let listing = opendir(directory) else { throw Failure.failed("\(printable(directory)): \(String(cString: strerror(errno)))") }
         defer { closedir(listing) }

@@ -1,7 +1,8 @@
 import Plimsoll
 import Synchronization
 
-/// A source that passes everything on and times the loop's turns: from `read` to the next `wait` is one turn, deciding and responding included.
+/// A source that forwards to another source and times the loop's turns. One turn goes from `read` to the next `wait`,
+/// deciding and responding included.
 final class TurnTimer: PressureSource {
     private struct State {
         var began: (wall: Duration, processor: Duration)?
@@ -11,7 +12,7 @@ final class TurnTimer: PressureSource {
 
     private let source: any PressureSource
     private let state: Mutex<State>
-    /// More turns than this are counted out by the measuring itself.
+    /// Largest number of recorded turns; later turns are not recorded.
     private static let most = 100_000
 
     init(_ source: any PressureSource) {

@@ -3,7 +3,8 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// How long the first touch of a page takes in a group that a cache has filled, beside the same with an empty cache; runs in turn.
+/// Times the first touch of a page in a group that a cache has filled, and the same with an empty cache. Runs
+/// alternate.
 struct VolatileFaults {
     private static let limit = ByteCount.mebibytes(256)
     private static let pairs = 3
@@ -21,7 +22,7 @@ struct VolatileFaults {
         Bench.figure("volatile.fault-p99.empty", median(empty) ?? .nan, "us")
         Bench.figure("volatile.fault-p99.filled", median(filled) ?? .nan, "us")
         Bench.figure("volatile.fault-p99.ratio", median(zip(filled, empty).map { $0 / $1 }) ?? .nan, "ratio")
-        // That the cache did fill the group is part of the claim.
+        // The claim includes that the cache did fill the group.
         Bench.figure("volatile.fault-resident", median(resident) ?? .nan, "MiB")
     }
 
@@ -45,11 +46,12 @@ struct VolatileFaults {
     }
 }
 
-/// Memory that is asked for and given back in the process of a cache without a limit, managed, which is empty or has filled the group.
+/// Memory that is allocated and freed in the process of a managed cache without a limit. The cache is empty or has
+/// filled the group.
 final class VolatileNeighbour: Sendable {
     struct Result: Codable {
         var p99Microseconds: Double
-        /// Of the whole process, at the end.
+        /// Resident memory of the whole process, at the end.
         var residentBytes: Int
     }
 
@@ -70,7 +72,7 @@ final class VolatileNeighbour: Sendable {
         async let _: Void = manager.run()
         return try await PlainThread.run { [self] in
             let filler = isFilled ? PlainThread { [self] in fill() } : nil
-            // The cache has filled what it may by then: four gigabytes a second at most.
+            // By then the cache has reached its allowed size: four gigabytes a second at most.
             SteadyClock.sleep(.seconds(3))
             let p99 = quantile(0.99, of: touch(for: length)) ?? .nan
             let resident = VolatileFootprint.resident
@@ -80,7 +82,7 @@ final class VolatileNeighbour: Sendable {
         }
     }
 
-    /// As fast as it can for two seconds, then at the speed of the other side.
+    /// Fills as fast as possible for two seconds, then at the rate of the other side.
     private func fill() {
         let value = [UInt8](repeating: 1, count: 4096)
         let start = SteadyClock.now
@@ -96,7 +98,7 @@ final class VolatileNeighbour: Sendable {
         }
     }
 
-    /// First touches, in microseconds each.
+    /// Returns the times of first touches, in microseconds each.
     private func touch(for length: Duration) -> [Double] {
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))
         let end = SteadyClock.now + length
@@ -104,7 +106,7 @@ final class VolatileNeighbour: Sendable {
         times.reserveCapacity(Int(Self.bytesPerSecond * length.inSeconds) / page * 2)
         while SteadyClock.now < end {
             guard let chunk = mmap(nil, Self.chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), chunk != MAP_FAILED else { break }
-            // Neighbouring chunks could be made huge pages together, of which there would be nothing left to time.
+            // The kernel could merge neighbouring chunks into huge pages, which would leave no faults to time.
             madvise(chunk, Self.chunk, MADV_NOHUGEPAGE)
             for offset in stride(from: 0, to: Self.chunk, by: page) {
                 let before = SteadyClock.now

@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-/// Resident memory that a cache takes for each byte of its values: keys, headers, sentinels and the index counted.
+/// Resident memory that a cache takes for each byte of values: keys, headers, sentinels and the index included.
 struct VolatileFootprint {
     private static let payload = 400 << 20
     private static let samples = 8
@@ -12,7 +12,8 @@ struct VolatileFootprint {
         var ratio: Double
     }
 
-    /// The worst of some moments of the second half: how full the index's pages are depends on how long ago they were parted.
+    /// Returns the highest ratio of some samples in the second half. The fill of the index's pages varies with the
+    /// time since their last split.
     func measure() -> Result {
         let value = [UInt8](repeating: 1, count: valueSize)
         let before = Self.resident
@@ -29,7 +30,7 @@ struct VolatileFootprint {
         return Result(ratio: worst)
     }
 
-    /// Measures in a process of its own, so that nothing else is counted.
+    /// Measures in a separate process, so that nothing else is counted.
     static func inChild(valueSize: Int) throws -> Double {
         let child = try ChildProcess(
             ChildProcess.itself, ["plimsoll", "bench", "_volatile-rss", "--value-size", "\(valueSize)"], readsOutput: true)

@@ -2,19 +2,19 @@ import Glibc
 import Plimsoll
 import PlimsollTesting
 
-/// Hits in a cache whose segments are mostly sealed, beside copies of the same bytes out of plain pages found by the same hash.
+/// Compares hits in a cache whose segments are mostly sealed with copies of the same bytes from plain pages.
 ///
-/// Both see the same keys in the same random order, round by round in turn. The yardstick's table names each place at once: keys are chosen
-/// so that no two share an entry, which no real cache can do.
+/// Both see the same keys in the same random order, in alternating rounds, and use the same hash. The baseline's
+/// table finds each place with one probe: keys are chosen so that no two share an entry, which no real cache can do.
 struct VolatileHits {
     struct Result {
-        /// Processor time of one hit, the middle of all rounds.
+        /// Processor time of one hit, the median of all rounds.
         var nanoseconds: Double
-        /// Over the yardstick's, the middle of the rounds' ratios.
+        /// Ratio to the baseline's time, the median of the rounds' ratios.
         var ratio: Double
     }
 
-    /// Of each round, so that a round is no shorter than a disturbance.
+    /// Minimum of operations in a round, so that a round is no shorter than a disturbance.
     private static let leastOperations = 300_000
 
     private let valueSize: Int
@@ -53,7 +53,7 @@ struct VolatileHits {
         Result(nanoseconds: median(times) ?? .nan, ratio: median(zip(times, yardstick).map { $0 / $1 }) ?? .nan)
     }
 
-    // Each returns a sum of what it read: nothing may be left out, and both must agree.
+    // Each returns a sum of the bytes read, so that the optimizer removes no read and both sides can be compared.
 
     private func copies() -> Int { order.reduce(0) { $0 + Int(cache.value(forKey: $1)?[0] ?? 0) } }
 
@@ -73,7 +73,7 @@ struct VolatileHits {
     }
 }
 
-/// Values in pages, found by the hash of their keys with one look at a table.
+/// Values in pages, found by the hash of the key with one table lookup.
 final class PlainPages {
     private static let page = 4096
 
@@ -82,7 +82,7 @@ final class PlainPages {
     private let valuesInPage: Int
     private let memory: UnsafeMutableRawBufferPointer
     private var pages: [UnsafeMutableRawPointer] = []
-    /// For each hash modulo its size: number of a page and an offset in it.
+    /// Number of a page and an offset in that page, for each hash modulo the table's size.
     private var places: [UInt32]
     private let mask: Int
 
@@ -106,7 +106,7 @@ final class PlainPages {
         self.keys = keys
         let pageCount = (count + valuesInPage - 1) / valuesInPage
         memory = .allocate(byteCount: pageCount * Self.page, alignment: 2 << 20)
-        // As the cache does: huge pages from the 33rd mebibyte on.
+        // Huge pages from the 33rd mebibyte on, as in the cache.
         let small = min(memory.count, 32 << 20)
         madvise(memory.baseAddress! + small, memory.count - small, MADV_HUGEPAGE)
         pages = (0..<pageCount).map { memory.baseAddress! + $0 * Self.page }

@@ -1,12 +1,14 @@
 import Plimsoll
 
-/// How fast one thread fills a cache. By processor time, the kernel's share (pages brought in, zeroed, sealed, given back) included.
+/// Measures the rate at which one thread fills a cache. Uses processor time, with the kernel's share included: page
+/// faults, zeroing, sealing and release of pages.
 struct VolatileInserts {
     let valueSize: Int
     /// Bytes of values inserted in each round.
     let payload: Int
 
-    /// Gigabytes of values a second into a cache that is full: each round replaces everything, so that all is evicted, sealed and given back once.
+    /// Returns gigabytes of values a second into a full cache. Each round replaces everything, so that all is
+    /// evicted, sealed and released once.
     func refilling(rounds: Int) -> Double {
         let cache = VolatileCache<UInt64, [UInt8]>("inserts", limit: ByteCount(payload))
         var key: UInt64 = 0
@@ -14,7 +16,7 @@ struct VolatileInserts {
         return median((0..<rounds).map { _ in fill(cache, &key) }) ?? .nan
     }
 
-    /// The same into a new cache in each round, from which nothing is evicted.
+    /// Returns gigabytes a second into a new cache in each round, without evictions.
     func fresh(rounds: Int) -> Double {
         var key: UInt64 = 0
         return median((0..<rounds).map { _ in fill(VolatileCache<UInt64, [UInt8]>("inserts"), &key) }) ?? .nan

@@ -1,10 +1,10 @@
 public import ArgumentParser
 public import Plimsoll
 
-/// `256M`, `1.5GiB`, `4096`.
+/// Sizes on the command line: `256M`, `1.5GiB`, `4096`.
 extension ByteCount: ExpressibleByArgument {}
 
-/// Checks that several commands make, each with a sentence that says what is allowed.
+/// Checks shared by several commands. Each failure is a sentence that names the allowed values.
 enum Allowed {
     static func seconds(_ value: Double?, _ option: String, in range: ClosedRange<Double>) throws {
         guard let value else { return }
@@ -33,7 +33,7 @@ enum Allowed {
         }
     }
 
-    /// The parts of a comma-separated list, each the raw value of a `Choice`, without doubles.
+    /// Returns the parts of a comma-separated list, each the raw value of a `Choice`, without duplicates.
     static func list<Choice: RawRepresentable & CaseIterable & Equatable>(_ text: String, _ option: String) throws -> [Choice]
     where Choice.RawValue == String {
         var choices: [Choice] = []

@@ -2,7 +2,8 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// What the library costs a service that has memory enough, and what giving memory back does; part of `make bench`.
+/// Measures the library's cost to a service with enough memory, and the effect of releasing memory. Part of `make
+/// bench`.
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
@@ -14,7 +15,7 @@ struct BenchCommand: ParsableCommand {
         ])
 }
 
-/// Wake-ups, processor time and the length of a turn, far from the limit and near it.
+/// Measures wake-ups, processor time and the length of a turn, far from the limit and near the limit.
 struct IdleBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "idle")
 
@@ -28,12 +29,12 @@ struct IdleBench: ParsableCommand {
             let far = try Bench(limit: limit).idle(cache: limit * 0.125, for: .seconds(seconds))
             Bench.figure("idle.wakeups", far.wakeupsPerSecond, "per_second")
             Bench.figure("idle.cpu", far.processorPercent, "percent")
-            // 22 % left, just above the warning line at 20 %: as close as it can come with nothing to be done.
+            // 22 % left, just above the warning line at 20 %: as close to the limit as possible with nothing to do.
             let near = try Bench(limit: limit).idle(cache: limit * 0.25, live: limit * 0.50, settling: .seconds(8), for: .seconds(seconds))
             Bench.figure("near.wakeups", near.wakeupsPerSecond, "per_second")
             Bench.figure("near.cpu", near.processorPercent, "percent")
             Bench.figure("near.purges", Double(near.purges), "count")
-            // In a run of its own: reading clocks in each turn would count as the library's work above.
+            // A separate run: reading clocks in each turn would count as the library's work above.
             let timed = try Bench(limit: limit).idle(
                 cache: limit * 0.25, live: limit * 0.50, timed: true, settling: .seconds(8), for: .seconds(min(10, seconds)))
             if let turn = timed.turnProcessorMicroseconds { Bench.figure("loop.turn", turn, "us") }
@@ -42,7 +43,7 @@ struct IdleBench: ParsableCommand {
     }
 }
 
-/// Resident memory that the library adds.
+/// Measures the resident memory (RSS) that the library adds.
 struct ResidentBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "rss")
 
@@ -53,7 +54,7 @@ struct ResidentBench: ParsableCommand {
     func run() throws {
         try reportingFailure {
             var with: [Double] = [], without: [Double] = []
-            // In turn, so that a change of the machine's mood meets both alike.
+            // Alternate the two cases, so that drift of the machine affects both alike.
             for _ in 0..<runs {
                 for managed in [false, true] {
                     let result = try Bench(limit: .mebibytes(512)).idle(
@@ -68,7 +69,7 @@ struct ResidentBench: ParsableCommand {
     }
 }
 
-/// Page-cache churn and short stalls beside an idle service, its group at the limit all the time.
+/// Counts false alarms: page-cache churn and short stalls beside an idle service whose group stays at the limit.
 struct FalseAlarmBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "false-alarm")
 
@@ -98,7 +99,7 @@ struct FalseAlarmBench: ParsableCommand {
             Bench.figure("false-alarm.purges", Double(result.purges), "count")
             Bench.figure("false-alarm.above-warning", Double(result.aboveWarning), "count")
             Bench.figure("false-alarm.warnings", Double(result.warnings), "count")
-            // That the group was at its limit and did stall is part of the claim.
+            // The claim includes that the group was at its limit and did stall.
             Bench.figure("false-alarm.limit-hits", Double(hits), "count")
             if let stalled { Bench.figure("false-alarm.stalled", stalled.milliseconds, "ms") }
             if hits == 0 { throw Failure.failed("the group never met its limit: the churn proves nothing") }
@@ -106,7 +107,7 @@ struct FalseAlarmBench: ParsableCommand {
     }
 }
 
-/// An idle service, in a process of its own.
+/// An idle service, in a separate process.
 struct IdlerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_idler", abstract: "Part of `bench`.", shouldDisplay: false)
 
@@ -123,7 +124,7 @@ struct IdlerCommand: AsyncParsableCommand {
     }
 }
 
-/// A neighbour that churns page cache, in a process of its own.
+/// A neighbour that churns page cache, in a separate process.
 struct ChurnCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_churn", abstract: "Part of `bench`.", shouldDisplay: false)
 

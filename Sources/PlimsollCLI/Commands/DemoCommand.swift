@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// One service, run twice side by side under the same limit and the same traffic, without and with Plimsoll.
+/// Runs one service twice side by side under the same limit and the same traffic, without and with Plimsoll.
 struct DemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo", abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",

@@ -3,7 +3,7 @@ import Plimsoll
 import PlimsollLinux
 import PlimsollService
 
-/// Says which signals work here, why the others do not, and what to do about it.
+/// Prints which signals work here, why the others do not, and the remedy for each.
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor", abstract: "Say which signals of memory pressure work here, why the others don't, and what to do.",
@@ -79,14 +79,16 @@ struct DoctorCommand: ParsableCommand {
         var lines = ["footing: \(capabilities.footing.meaning)", ""]
         let width = capabilities.signals.map(\.name.count).max() ?? 0
         for signal in capabilities.signals {
-            // Names too may be another process's.
+            // Signal names may come from another process, so they are untrusted too.
             lines.append("\(signal.isLive ? "live" : "dead")  \(Text.left(printable(signal.name), width))  \(printable(signal.detail))")
             if let remedy = signal.remedy { lines.append(String(repeating: " ", count: width + 8) + "do: \(printable(remedy))") }
         }
         return lines.joined(separator: "\n")
     }
 
-    /// - Parameter stall: where stall is read, a path first.
+    /// Returns a table of the reading's numbers.
+    ///
+    /// - Parameter stall: detail text of the stall signal; begins with the path that is read.
     private static func numbers(_ reading: PressureReading, of process: String, stall: String) -> String {
         let limit =
             switch reading.boundary {
@@ -100,14 +102,15 @@ struct DoctorCommand: ParsableCommand {
         rows.append(["available", reading.available.map { "\($0) can still be allocated" } ?? "unknown"])
         rows.append(["resident", "\(reading.resident), \(process)"])
         if let total = reading.stall?.some {
-            // A group's file is never there: without one the machine's is read.
+            // A group's stall file never lies below /proc. A path below /proc is the machine's file, read where the
+            // group has none.
             let whose = stall.hasPrefix("/proc/") ? "all tasks of the machine, since it was started" : "the group's tasks, since the group was made"
             rows.append(["stalled", "\(total.brief): \(whose)"])
         }
         let idle = reading.boundary == .machine ? reading.machineIdle : reading.idle
         if let file = idle?.file, file > .zero {
             rows.append(["inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first"])
-            // RSS, memory.current and `anon` go on counting volatile pages until the kernel takes them (measured).
+            // RSS, memory.current and `anon` go on counting volatile pages until the kernel reclaims them (measured).
             let number = reading.boundary == .machine ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
             rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until they are taken"])
         }
@@ -122,7 +125,7 @@ struct DoctorCommand: ParsableCommand {
 }
 
 extension Capabilities.Footing {
-    /// The footing and what stands behind the word.
+    /// Name of the footing, with an explanation.
     fileprivate var meaning: String {
         switch self {
         case .announced: "announced (the service manager's variables name what to watch)"

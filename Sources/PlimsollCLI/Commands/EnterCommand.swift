@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// Enters groups, then becomes another program: what that allocates is charged there from the start.
+/// Enters groups, then executes another program. The program's memory is charged to those groups from the start.
 struct EnterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_enter", abstract: "Part of `run`.", shouldDisplay: false)
 
@@ -10,7 +10,7 @@ struct EnterCommand: ParsableCommand {
     @Option(help: "What to become; found by PATH unless it holds a slash.") var path: String
     @Argument(parsing: .postTerminator, help: "Its arguments, its name first.") var arguments: [String] = []
 
-    /// A shell's two statuses for a command that cannot be run, and that is not there.
+    /// A shell's two exit statuses: the command cannot be run (126), the command does not exist (127).
     private static let cannotRun = ExitCode(126), notFound = ExitCode(127)
 
     func run() throws {

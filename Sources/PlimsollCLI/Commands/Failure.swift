@@ -1,18 +1,19 @@
 import ArgumentParser
 import Glibc
 
-/// Why a command ended without doing what was asked: one sentence on standard error, and the exit status.
+/// Error of a command that did not do what was asked: one sentence on standard error, and the exit status.
 struct Failure: Error {
     var status: ExitCode
     var reason: String
 
-    /// The thing asked failed.
+    /// Returns a failure of the request itself.
     static func failed(_ reason: String) -> Failure { Failure(status: .failure, reason: reason) }
-    /// A needed facility is unavailable; the reason says which and what to do (`EX_UNAVAILABLE`).
+    /// Returns a failure for a facility that is unavailable (`EX_UNAVAILABLE`). The reason names the facility and the
+    /// remedy.
     static func unavailable(_ reason: String) -> Failure { Failure(status: ExitCode(69), reason: reason) }
 }
 
-/// Runs `body`; a `Failure` becomes its sentence on standard error and its exit status.
+/// Runs `body`. Prints a `Failure` on standard error and rethrows the exit status.
 func reportingFailure<Result>(_ body: () throws -> Result) throws -> Result {
     do {
         return try body()
@@ -22,14 +23,14 @@ func reportingFailure<Result>(_ body: () throws -> Result) throws -> Result {
     }
 }
 
-/// Whole lines to the standard streams, unbuffered: a narrative is read while it happens, also through a pipe.
+/// Whole lines to the standard streams, unbuffered, so that output through a pipe is readable as events happen.
 enum Output {
     static func line(_ text: String) { write(text + "\n", to: STDOUT_FILENO) }
     static func error(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
     static func raw(_ text: String) { write(text, to: STDOUT_FILENO) }
     static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
 
-    /// Returns false when nobody reads any more.
+    /// Writes all of `text`. Returns false if the descriptor accepts no more, for example because the reader is gone.
     @discardableResult
     static func write(_ text: String, to descriptor: Int32) -> Bool {
         var text = text

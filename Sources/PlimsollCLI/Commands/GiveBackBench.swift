@@ -2,7 +2,7 @@ import ArgumentParser
 import Plimsoll
 import PlimsollLinux
 
-/// A volatile cache given back on purpose: how much of it the kernel sees, what it costs, and who waits meanwhile.
+/// Measures a purge of a volatile cache: the share that the kernel sees, the cost, and the stalls of other threads.
 struct GiveBackBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "giveback")
 
@@ -53,7 +53,8 @@ struct GiveBackBench: ParsableCommand {
         }
     }
 
-    /// Gives memory back by `act`: processor time of this thread, and the fall of resident memory as a share of its size.
+    /// Runs `act`, which gives memory back. Returns this thread's processor time, and the fall of resident memory as
+    /// a share of `size`.
     private func measure(_ act: () throws -> Void) throws -> (milliseconds: Double, share: Double) {
         let source = LinuxPressureSource()
         let before = source.footprint().resident
@@ -64,7 +65,8 @@ struct GiveBackBench: ParsableCommand {
         return (took.milliseconds, Double(fell.bytes) / Double(size.bytes))
     }
 
-    /// The longest step of another thread's allocations while memory is given back, and in as much time without.
+    /// Returns the longest allocation step of another thread while memory is given back, and the longest one in a
+    /// quiet period of the same length.
     private func stall() throws -> (during: Duration, without: Duration) {
         try AllocatingThread.beside { thread in
             let cache = FilledCache(size, hugePages: false)

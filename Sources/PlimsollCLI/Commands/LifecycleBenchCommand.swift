@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// Steps with many observers and many scenes, and reading the state.
+/// Measures state transitions with many observers and many scenes, and reads of the state.
 struct LifecycleBenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "lifecycle")
 

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// A service process taken through its whole life cycle.
+/// Takes a service process through the whole life cycle.
 struct LifecycleDemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lifecycle", abstract: "Take a service process through its life cycle, freezes included, and draw it.",
@@ -21,7 +21,7 @@ struct LifecycleDemoCommand: ParsableCommand {
             let record = try ScratchDirectory.with("lifecycle") { directory in
                 try LifecycleDemo(directory: directory, group: group, refusal: refusal).play()
             }
-            // An option that both commands have is taken by the one before.
+            // The parent command parses an option that both commands have.
             let svg = demo.svg ?? svg
             try File.write(LifecycleChart(record).svg, to: svg)
             Output.line("drawn: \(printable(svg))")

@@ -2,17 +2,18 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// The service of `demo lifecycle`, in a process of its own.
+/// The service of `demo lifecycle`, in a separate process.
 struct LifecycleServiceCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_lifecycle-service", abstract: "Part of `demo lifecycle`.", shouldDisplay: false)
 
     @Option var directory: String
-    /// In seconds, both.
+    /// Background allowance and termination grace, both in seconds.
     @Option var allowance: Double
     @Option var grace: Double
 
     func run() throws {
-        // Here on the first thread, before there are others: a signal that is blocked in all of them is kept until it is asked for.
+        // Block signals on the first thread, before other threads exist. A signal blocked in all threads stays
+        // pending until `SignalQueue` reads it.
         let signals = SignalQueue()
         let service = LifecycleService(directory: directory, allowance: .seconds(allowance), grace: .seconds(grace))
         let life = Task {
@@ -31,7 +32,7 @@ struct LifecycleServiceCommand: ParsableCommand {
                     do { try await service.take(request) } catch { Output.error("plimsoll: \(request): \(error)") }
                 }
             }
-            // The parent is gone.
+            // End of input: the parent is gone.
             kill(getpid(), SIGTERM)
         }
         listener?.detach()

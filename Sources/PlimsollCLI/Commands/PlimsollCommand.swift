@@ -1,11 +1,12 @@
 import ArgumentParser
 import Glibc
 
-/// Where the process begins.
+/// Entry point of the process.
 @main
 enum Program {
-    /// Runs the command on the first thread, which an asynchronous `main` would not: threads of the runtime's pool block
-    /// signals, and what they start would inherit that; and signals blocked on one of them would still end the process through the first.
+    /// Runs the command on the main thread. An asynchronous `main` would run on the runtime's thread pool. Pool
+    /// threads block signals, and processes started there would inherit that mask. A signal blocked on a pool thread
+    /// would still end this process through the main thread.
     static func main() {
         do {
             var command = try PlimsollCommand.parseAsRoot()
@@ -16,7 +17,7 @@ enum Program {
         }
     }
 
-    /// The parts that run a manager; they end with the process.
+    /// Runs the commands that run a manager. They end with the process.
     private static func runToExit(_ command: sending any AsyncParsableCommand) -> Never {
         Task {
             var command = command

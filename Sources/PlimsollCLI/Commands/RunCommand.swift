@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// Runs a command in a group of its own and tells how it fared.
+/// Runs a command in a separate group and reports the command's memory use and end.
 struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Run a command in a group of its own with a limit, and report how it fared.",
@@ -15,7 +15,7 @@ struct RunCommand: ParsableCommand {
 
     func validate() throws {
         guard !command.isEmpty else { throw ValidationError("Nothing to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…") }
-        // A page is the least the kernel accounts; below a mebibyte hardly a shell starts.
+        // A page is the smallest unit that the kernel charges. A shell hardly starts with less than a mebibyte.
         try Allowed.size(memoryMax, "--memory-max", in: .mebibytes(1) ... .gibibytes(1 << 20))
         try Allowed.size(memoryHigh, "--memory-high", in: .mebibytes(1) ... .gibibytes(1 << 20))
     }
@@ -34,7 +34,7 @@ struct RunCommand: ParsableCommand {
             throw Failure.unavailable("\(error)\nWhat to do: \(GroupMaker.Refusal.remedy).")
         }
         defer {
-            // What the command left running is its own affair; it is not ours to end.
+            // Processes that the command left running belong to the user; do not end them.
             if !group.remove() { Output.error("plimsoll run: \(group.memory) is left, as processes of the command still run in it") }
         }
 
@@ -42,7 +42,7 @@ struct RunCommand: ParsableCommand {
         let child = try group.start(command[0], command)
         var peak = ByteCount.zero
         while child.poll() == nil {
-            // Kernels without memory.peak: what is seen ten times a second.
+            // Kernels without memory.peak: the largest of ten samples a second.
             if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) { child.signal(signal) }
             peak = max(peak, group.usage)
         }
@@ -54,7 +54,7 @@ struct RunCommand: ParsableCommand {
     }
 }
 
-/// How a command fared under its limit.
+/// Memory use and end of a command under a limit.
 struct RunReport {
     var command: String
     var ending: ChildProcess.Ending
@@ -65,7 +65,7 @@ struct RunReport {
     var limitHits: Int
     var stalled: Duration?
 
-    /// One line a person can read.
+    /// One human-readable line.
     var description: String {
         let end =
             switch ending {

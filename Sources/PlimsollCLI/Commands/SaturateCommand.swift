@@ -3,7 +3,8 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// A process that fills its group with memory nobody can purge, having asked to be ended in good order: it saves, says who held what, and exits with 75.
+/// A process that fills its group with memory that cannot be purged, under a policy that terminates after saturation.
+/// The process saves, reports the memory of each purgeable, and exits with 75.
 struct SaturateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_saturate", abstract: "Part of the tests.", shouldDisplay: false)
 

@@ -3,7 +3,7 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// The demo's service, in a process of its own.
+/// The demo's service, in a separate process.
 struct ServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_service", abstract: "Part of `demo`.", shouldDisplay: false)
 
@@ -29,7 +29,8 @@ struct ServiceCommand: AsyncParsableCommand {
         end.emit()
     }
 
-    /// The whole difference: what the cache is made of, that it is registered, and that the manager runs.
+    /// Does everything that differs with Plimsoll: registers the cache, which lies in volatile memory, and runs the
+    /// manager.
     private func serveProtected(_ service: ThumbService) async throws {
         let manager = ResourceManager(source: LinuxPressureSource(), time: SteadyClock.timekeeper)
         manager.register(service.thumbs.purgeable)
@@ -48,7 +49,8 @@ struct ServiceCommand: AsyncParsableCommand {
     }
 }
 
-/// Tells each change of level. Observers would hear of each level at most once in a resting time; a picture wants them all.
+/// Prints each change of level. Observers are notified of each level at most once per rest interval; the chart needs
+/// every change.
 private struct LevelTeller {
     let manager: ResourceManager
 
@@ -67,11 +69,12 @@ private struct LevelTeller {
     }
 }
 
-/// The parent's end of our standard input: it ends with the parent, whatever becomes of that.
+/// The lifeline to the parent: standard input ends when the parent closes the pipe or is gone, however the parent
+/// ended.
 enum Leash {
-    /// Returns when the parent lets go or is gone.
+    /// Returns when the parent closes the pipe or is gone.
     static func end() async {
-        // Without a thread to wait on there is no waiting: the service ends, which is seen.
+        // If no thread can be started, do not wait: the service ends, which the caller notices.
         try? await PlainThread.run {
             var byte: UInt8 = 0
             while true {

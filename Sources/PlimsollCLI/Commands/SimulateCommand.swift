@@ -3,8 +3,8 @@ import Plimsoll
 import PlimsollService
 import PlimsollTesting
 
-/// Runs a drawn history or a named incident through the standard policy, or has a running service pretend a level. No drawing has a letter in it, and every
-/// name has.
+/// Runs a drawn history or a named incident through the standard policy, or has a running service rehearse a level. A
+/// drawing contains no letters and every name does, so the argument is unambiguous.
 struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",

@@ -17,7 +17,7 @@ struct StateCommand: ParsableCommand {
     func run() throws {
         let store = FileStateStore(directory: directory)
         let new = [UInt8](repeating: 0x6e, count: bytes)
-        // Whoever traces this counts from here on.
+        // A tracer counts system calls from here on.
         raise(SIGSTOP)
         switch operation {
         case .write: try store.write("state", new)

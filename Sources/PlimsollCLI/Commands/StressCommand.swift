@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// Puts processes under memory stress in groups of their own and counts who survives.
+/// Puts processes under memory stress in groups of their own and counts the survivors.
 struct StressCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stress", abstract: "Count who survives bursts of memory under a real limit, without and with Plimsoll.",

@@ -2,7 +2,7 @@ import ArgumentParser
 import Plimsoll
 import PlimsollLinux
 
-/// One run of the stress harness, in a process of its own.
+/// One run of the stress harness, in a separate process.
 struct SubjectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_subject", abstract: "Part of `stress`.", shouldDisplay: false)
 

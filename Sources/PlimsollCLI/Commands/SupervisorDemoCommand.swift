@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// Three services under one limit, without a supervisor and with one.
+/// Runs three services under one limit, without a supervisor and with one.
 struct SupervisorDemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "supervisor", abstract: "Run three services under one limit, first without a supervisor and then with one, and draw both.",
@@ -21,7 +21,7 @@ struct SupervisorDemoCommand: ParsableCommand {
             let signals = SignalQueue()
             do {
                 let without = try play(isSupervised: false, signals), with = try play(isSupervised: true, signals)
-                // An option that both commands have is taken by the one before.
+                // The parent command parses an option that both commands have.
                 let svg = demo.svg ?? svg
                 try File.write(SupervisorChart(without: without, with: with).svg, to: svg)
                 Output.line("drawn: \(printable(svg))")
@@ -51,7 +51,7 @@ struct SupervisorDemoCommand: ParsableCommand {
 }
 
 extension Trio {
-    /// Who they are, and what they take.
+    /// Names of the members and their memory use.
     static let story = members.map { member in
         let share = "\(Text.number(member.size * 100, decimals: 0)) % of it"
         let growth = member.growth > 0 ? " and \(Text.number(member.growth * 100, decimals: 0)) % more every second" : ""

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// What background tasks cost.
+/// Measures the cost of background tasks.
 struct TaskBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "tasks")
 
@@ -23,7 +23,7 @@ struct TaskBenchCommand: ParsableCommand {
     }
 }
 
-/// A million tasks, in a process of their own.
+/// A million tasks, in a separate process.
 struct TaskFootprintCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_tasks-rss", abstract: "Part of `bench`.", shouldDisplay: false)
 

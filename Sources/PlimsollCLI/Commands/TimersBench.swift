@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// A thousand tickers after a freeze of a minute, and what it costs to be admitted by a limiter.
+/// Measures a thousand tickers after a freeze of a minute, and the cost of admission by a limiter.
 struct TimersBench: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "timers")
 

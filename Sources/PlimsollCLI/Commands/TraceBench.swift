@@ -1,15 +1,16 @@
 import ArgumentParser
 import Plimsoll
 
-/// Hit ratios of a volatile cache on recorded streams of requests, beside those of the policy it means to follow.
+/// Compares hit ratios of a volatile cache on recorded request traces with those of the policy that the cache
+/// follows.
 struct TraceBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "traces")
 
     @Option(help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE.", completion: .directory) var traces: String
 
-    /// Shares of a trace's unique keys that the cache has room for, in percent.
+    /// Capacities of the cache, in percent of a trace's unique keys.
     private static let sizes = [1, 5, 20]
-    /// Values of every entry: many to a page, and segments of their usual length.
+    /// Value of every entry: many fit in a page, and segments keep their usual length.
     private static let value = [UInt8](repeating: 1, count: 1024)
 
     func run() throws {
@@ -31,7 +32,8 @@ struct TraceBench: ParsableCommand {
         }
     }
 
-    /// A cache with the room that so many entries take when they lie side by side: its own granularity is its own loss.
+    /// Returns a cache with the capacity of `entries` entries side by side. Loss from the cache's granularity counts
+    /// against the cache.
     private static func cache(_ entries: Int) -> VolatileCache<UInt64, [UInt8]> {
         let (header, key, page, sentinel) = (16, 8, 4096, 8)
         let bytes = entries * (header + key + value.count)

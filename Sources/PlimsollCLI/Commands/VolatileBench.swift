@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// Beginning and ending accesses to a volatile buffer.
+/// Measures the begin and end of accesses to a volatile buffer.
 struct BufferCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "buffer")
 
@@ -27,7 +27,7 @@ struct BufferCommand: ParsableCommand {
     }
 }
 
-/// Checks every byte of volatile memory while the kernel takes it.
+/// Checks every byte of volatile memory while the kernel reclaims pages.
 struct TortureCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "torture", abstract: "Check every byte of volatile memory while the kernel takes it; status 1 if one was wrong.")
@@ -52,7 +52,7 @@ struct TortureCommand: ParsableCommand {
             let seed = seed ?? UInt64.random(in: 0...UInt64.max)
             if let limit { return try runLimited(limit, seed) }
             Output.line("# seed \(seed)")
-            // Beside what is squeezed in, half again of the limit at least has to go each time.
+            // Beside the squeezed memory, at least half of the limit has to be reclaimed each time.
             let victim = TorturedBoth(total: squeeze.map { $0 * 0.7 } ?? .mebibytes(16))
             let tally = try Torture(victim, seed: seed, squeeze: squeeze).run(readers: threads, reads: reads, for: .seconds(seconds))
             Bench.figure("torture.reads", Double(tally.reads), "count")
@@ -63,7 +63,7 @@ struct TortureCommand: ParsableCommand {
         }
     }
 
-    /// The same in a process that meets a limit.
+    /// Runs the same torture in a process under a limit.
     private func runLimited(_ limit: ByteCount, _ seed: UInt64) throws {
         let arguments = ["--reads", "\(reads)", "--seconds", "\(seconds)", "--threads", "\(threads)", "--seed", "\(seed)"]
         try Bench(limit: limit).run(["bench", "torture", "--squeeze", "\((limit * 0.7).bytes)"] + arguments, within: .seconds(seconds + 60))

@@ -1,7 +1,8 @@
 import ArgumentParser
 import Plimsoll
 
-/// What a cache in volatile memory costs: hits, inserts, its own size, and how other memory in the group fares beside it.
+/// Measures a cache in volatile memory: hits, inserts, memory overhead, and page faults of other memory in the same
+/// group.
 struct VolatileCacheBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "volatile")
 
@@ -55,7 +56,7 @@ struct VolatileCacheBench: ParsableCommand {
     }
 }
 
-/// A cache being filled, in a process of its own.
+/// A cache being filled, in a separate process.
 struct VolatileFootprintCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_volatile-rss", abstract: "Part of `bench`.", shouldDisplay: false)
 
@@ -64,7 +65,7 @@ struct VolatileFootprintCommand: ParsableCommand {
     func run() throws { Output.line(JSONLine.encode(VolatileFootprint(valueSize: valueSize).measure())) }
 }
 
-/// Memory asked for beside a cache, in a process of its own.
+/// Memory requested beside a cache, in a separate process.
 struct VolatileFaultsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_volatile-faults", abstract: "Part of `bench`.", shouldDisplay: false)
 

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// Shows how short memory is, live, and what would be done about it.
+/// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "watch", abstract: "Show live how short memory is and what the standard policy would do about it.",
@@ -34,11 +34,11 @@ struct WatchCommand: ParsableCommand {
     }
 }
 
-/// Which steps are worth a line: those in which something changed, and one a second.
+/// Selects the steps that deserve a line: steps in which something changed, and one a second.
 struct ChangeFilter {
     private var last: PressureDecisions.Step?
 
-    /// Less than this share of the limit is noise of the kernel's per-processor accounting.
+    /// Smallest share of the limit that counts as a change. Less is noise of the kernel's per-processor accounting.
     static let leastMove = 0.01
 
     mutating func isNews(_ step: PressureDecisions.Step) -> Bool {
@@ -55,7 +55,7 @@ struct ChangeFilter {
     }
 }
 
-/// A reading and what followed from it, as a JSON line.
+/// A reading with the resulting assessment and actions, as a JSON line.
 struct StepRecord: Encodable {
     var reading: ReadingRecord
     var level: String

@@ -1,10 +1,12 @@
 import Plimsoll
 
-/// A bar of a terminal: how much of a limit is used, with marks where a level begins.
+/// A bar in a terminal: the used part of a limit, with marks where a level begins.
 enum Bar {
+    /// Returns the bar as text.
+    ///
     /// - Parameters:
     ///   - share: filled part, clamped to `0...1`.
-    ///   - marks: positions in `0...1` and the character drawn there where the bar is not filled.
+    ///   - marks: positions in `0...1`, each with the character drawn there if the bar is not filled.
     static func draw(_ share: Double, width: Int, marks: [(at: Double, character: Character)] = []) -> String {
         let filled = Int((min(1, max(0, share.isFinite ? share : 0)) * Double(width)).rounded())
         var cells = (0..<width).map { $0 < filled ? Character("█") : Character("·") }

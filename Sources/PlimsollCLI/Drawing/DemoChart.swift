@@ -12,7 +12,7 @@ struct DemoChart {
     private let left = 70.0, right = 930.0, top = 84.0, bottom = 380.0
     private let levelTop = 412.0, levelHeight = 14.0, purgeTop = 396.0
 
-    /// Both colours of a pair are readable on both papers; a reader's setting chooses.
+    /// Styles for light and dark mode. Both colours of a pair are readable on both backgrounds.
     private static let style = """
         text { font: 13px system-ui, sans-serif; fill: #24292f } .title { font-size: 18px; font-weight: 600 } .minor { fill: #57606a }
         .paper { fill: #ffffff } .grid { stroke: #d8dee4 } .axis { stroke: #57606a } .limit { stroke: #cf222e; stroke-width: 2 }
@@ -47,7 +47,8 @@ struct DemoChart {
     // MARK: Parts
 
     private func x(_ at: Duration) -> Double { left + min(1, max(0, at.inSeconds / seconds)) * (right - left) }
-    /// A little more than the limit, so that the line itself is seen.
+    /// Returns the y coordinate of a size. The scale ends a little above the limit, so that the limit's line is
+    /// visible.
     private func y(_ size: ByteCount) -> Double { bottom - min(1, max(0, Double(size.bytes) / (Double(limit.bytes) * 1.08))) * (bottom - top) }
 
     private func axes(_ svg: inout SVG) {
@@ -86,7 +87,7 @@ struct DemoChart {
         for record in [without, with] {
             let points = record.samples.map { (x: x($0.at), y: y($0.usage)) }
             svg.path(points, record.name)
-            // Labelled where it can be told from the other: half-way up to the limit, or half-way through.
+            // Label each curve where both are apart: half-way up to the limit, or half-way through the run.
             guard let at = record.samples.first(where: { $0.usage > limit * 0.45 }) ?? record.samples.last else { continue }
             if record.isProtected {
                 let middle = record.samples[record.samples.count * 3 / 4]
@@ -105,7 +106,7 @@ struct DemoChart {
         }
     }
 
-    /// The strip below the plot: the level in force, and a tick for each purge and for what the kernel took.
+    /// Draws the strip below the plot: the level in force, and a tick for each purge and each reclaim by the kernel.
     private func levels(_ svg: inout SVG) {
         for drop in with.drops { svg.line((x(drop.at), purgeTop), (x(drop.at), purgeTop + 12), "drop") }
         for purge in with.purges { svg.line((x(purge.at), purgeTop), (x(purge.at), purgeTop + 12), "purge") }
@@ -130,7 +131,7 @@ struct DemoChart {
             "minor")
     }
 
-    /// 1, 2 or 5 times a power of ten, at least `value`.
+    /// Returns 1, 2 or 5 times a power of ten, at least `value`.
     static func roundStep(_ value: Double) -> Double {
         guard value > 0, value.isFinite else { return 1 }
         var power = 1.0

@@ -1,9 +1,9 @@
 import Glibc
 import Plimsoll
 
-/// A file of ours, whole or not at all.
+/// Files that are written atomically.
 enum File {
-    /// Writes `text` beside `path` and then puts it in its place; makes the directories on the way.
+    /// Writes `text` to a draft beside `path` and renames the draft. Makes missing directories.
     static func write(_ text: String, to path: String) throws {
         func check(_ succeeded: Bool, _ what: String) throws {
             if !succeeded { throw Failure.failed("\(printable(what)): \(String(cString: strerror(errno)))") }

@@ -1,13 +1,14 @@
-/// Where labels of marks on an axis go: in rows above it, each beside the line down to its mark, so that no label covers another or another's line.
+/// Positions of labels of marks on an axis, in rows above the axis. Each label stands beside the line down to its
+/// mark. No label covers another, or the line of another.
 struct LabelRows {
     struct Label: Hashable {
         var text: String
-        /// Where its mark is.
+        /// Position of the mark.
         var mark: Double
-        /// Where the text begins.
+        /// Start of the text.
         var x: Double
         var width: Double
-        /// From the top.
+        /// Row, counted from the top.
         var row: Int
     }
 
@@ -15,12 +16,14 @@ struct LabelRows {
     /// Number of rows.
     var count: Int { (labels.map(\.row).max() ?? -1) + 1 }
 
-    /// How wide `text` is at most, in a sans-serif of 12 px: most letters take less.
+    /// Returns the largest width of `text` in a sans-serif of 12 px: most letters take less.
     static func width(of text: String) -> Double { Double(text.count) * 6.9 }
 
+    /// Lays out labels.
+    ///
     /// - Parameters:
-    ///   - marks: in any order.
-    ///   - end: no label goes beyond.
+    ///   - marks: positions and texts, in any order.
+    ///   - end: right edge of all labels.
     init(_ marks: [(at: Double, text: String)], end: Double, gap: Double = 4) {
         var overhanging: [Label] = []
         for (at, text) in marks.sorted(by: { $0.at < $1.at }) {
@@ -29,11 +32,12 @@ struct LabelRows {
                 overhanging.append(Label(text: text, mark: at, x: max(0, end - width), width: width, row: 0))
                 continue
             }
-            // A line goes down from each: a later label must lie below those that it would cut, which are those that reach over its mark.
+            // A line goes down from each label. A later label must lie below the labels that reach over its mark:
+            // their row would cut the line.
             let row = labels.filter { $0.x + $0.width + gap > at }.map { $0.row + 1 }.max() ?? 0
             labels.append(Label(text: text, mark: at, x: at + gap, width: width, row: row))
         }
-        // What would not fit lies over its mark, in rows of its own on top of all.
+        // A label that would not fit lies over its mark, in a separate row above all others.
         for index in labels.indices { labels[index].row += overhanging.count }
         for (index, label) in overhanging.enumerated() {
             labels.append(label)

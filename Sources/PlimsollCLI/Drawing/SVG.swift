@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// Elements of a drawing, with text escaped where it belongs.
+/// Elements of a drawing, with text escaped.
 struct SVG {
     private var body = ""
 
@@ -19,7 +19,7 @@ struct SVG {
         return result
     }
 
-    /// A coordinate; never an exponent or a word, whatever came in.
+    /// Returns a coordinate: never an exponent or a word, for any input.
     static func coordinate(_ value: Double) -> String { value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0" }
 
     mutating func line(_ from: (x: Double, y: Double), _ to: (x: Double, y: Double), _ style: String) {
@@ -33,14 +33,14 @@ struct SVG {
         body += "<path d=\"\(steps.joined())\" class=\"\(style)\"/>\n"
     }
 
-    /// A rectangle; `title` is what a pointer over it shows.
+    /// Adds a rectangle. `title` is the tooltip.
     mutating func rectangle(x: Double, y: Double, width: Double, height: Double, _ style: String, title: String) {
         let c = Self.coordinate
         body += "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
         body += "<title>\(Self.escaped(title))</title></rect>\n"
     }
 
-    /// Makes slanting lines of the style `hatchline` known, to fill areas with by `fill: url(#hatch)`.
+    /// Defines a hatch pattern of the style `hatchline`, for areas with `fill: url(#hatch)`.
     mutating func hatching() {
         body += "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
         body += "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatchline\"/></pattern></defs>\n"
@@ -53,7 +53,7 @@ struct SVG {
         body += "<text \(place) class=\"\(style)\">\(Self.escaped(text))</text>\n"
     }
 
-    /// The whole file.
+    /// Returns the whole document.
     func document(width: Int, height: Int, title: String, description: String, style: String) -> String {
         """
         <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(width) \(height)" role="img" aria-labelledby="title desc">

@@ -1,4 +1,4 @@
-/// The middle of `values`; the mean of the two in the middle of an even number; `nil` for none.
+/// Returns the median of `values`: the mean of the two middle values if the count is even; `nil` for none.
 func median(_ values: [Double]) -> Double? {
     let sorted = values.sorted()
     guard !sorted.isEmpty else { return nil }
@@ -6,7 +6,7 @@ func median(_ values: [Double]) -> Double? {
     return sorted.count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/// The value below which `share` of `values` lie (nearest rank); `nil` for none.
+/// Returns the value below which `share` of `values` lie (nearest rank); `nil` for none.
 func quantile(_ share: Double, of values: [Double]) -> Double? {
     let sorted = values.sorted()
     guard !sorted.isEmpty else { return nil }

@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// Numbers as people read them, without Foundation's formatters.
+/// Human-readable numbers and columns, without Foundation's formatters.
 enum Text {
-    /// With at most one decimal: `4.2`, `20`.
+    /// Formats with at most one decimal: `4.2`, `20`.
     static func number(_ value: Double) -> String { number(value, decimals: 1) }
 
     static func number(_ value: Double, decimals: Int) -> String {
@@ -19,7 +19,7 @@ enum Text {
         return "\(sign)\(scaled / scale).\(digits)"
     }
 
-    /// With just so many decimals: `4.20`.
+    /// Formats with exactly `decimals` decimals: `4.20`.
     static func fixed(_ value: Double, decimals: Int) -> String {
         let text = number(value, decimals: decimals)
         guard decimals > 0, let last = text.last, last.isNumber else { return text }
@@ -27,13 +27,14 @@ enum Text {
         return text + (fraction == 0 ? "." : "") + String(repeating: "0", count: decimals - fraction)
     }
 
-    /// Whole mebibytes.
+    /// Formats as whole mebibytes.
     static func mebibytes(_ size: ByteCount) -> String { "\(Int((Double(size.bytes) / 1_048_576).rounded()))" }
 
     static func left(_ text: String, _ width: Int) -> String { text + String(repeating: " ", count: max(0, width - text.count)) }
     static func right(_ text: String, _ width: Int) -> String { String(repeating: " ", count: max(0, width - text.count)) + text }
 
-    /// `rows` under `header`, columns two blanks apart; all but the first column are set right if `numeric`.
+    /// Returns `rows` under `header`, with columns two blanks apart. All but the first column are right-aligned if
+    /// `numeric`.
     static func table(_ header: [String], _ rows: [[String]], numeric: Bool = false) -> String {
         let all = [header] + rows
         let widths = header.indices.map { column in all.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }

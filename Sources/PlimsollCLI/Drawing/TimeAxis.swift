@@ -1,16 +1,16 @@
 import Plimsoll
 
-/// Seconds from left to right, as charts of several lanes share them.
+/// A time axis from left to right, shared by charts with several lanes.
 struct TimeAxis {
-    /// What is shown, from zero.
+    /// Length of the axis in seconds, from zero.
     let seconds: Double
     let left: Double
     let right: Double
 
-    /// Where that time is; what lies outside is put at the nearer end.
+    /// Returns the x coordinate of a time, clamped to the axis.
     func x(_ at: Duration) -> Double { left + min(1, max(0, at.inSeconds / seconds)) * (right - left) }
 
-    /// The line at `y` with round numbers below; needs 18 px below `y`, with a caption 34 px.
+    /// Draws the line at `y` with round numbers below. Needs 18 px below `y`, with a caption 34 px.
     func draw(_ y: Double, caption: String? = nil, _ svg: inout SVG) {
         svg.line((left, y), (right, y), "axis")
         let step = DemoChart.roundStep(seconds / 16)

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// What `watch` shows: a frame redrawn in place, or a line where there is no terminal.
+/// The output of `watch`: a frame redrawn in place, or a line where there is no terminal.
 struct WatchView {
     private var recent: [String] = []
     private var drawnLines = 0
@@ -10,7 +10,7 @@ struct WatchView {
     private static let width = 50
     private static let remembered = 5
 
-    /// Keeps what would have been done, newest last.
+    /// Records the actions that would have been taken, newest last.
     mutating func note(_ step: PressureDecisions.Step) {
         let time = Text.right(Text.number(step.reading.at.inSeconds), 6) + " s  "
         if step.assessment.level != level {
@@ -25,17 +25,18 @@ struct WatchView {
         recent = recent.suffix(Self.remembered)
     }
 
-    /// One line that stands for itself.
+    /// Returns one self-contained line.
     func line(_ step: PressureDecisions.Step) -> String {
         Text.right(Text.number(step.reading.at.inSeconds), 6) + " s  " + rows(step).map { "\($0.0) \($0.1)" }.joined(separator: "  ")
     }
 
-    /// The frame, preceded by what takes the cursor back to where the last one began.
+    /// Returns the frame, preceded by the escape sequence that moves the cursor back to the start of the previous
+    /// frame.
     mutating func frame(_ step: PressureDecisions.Step) -> String {
         var lines = rows(step).map { "\(Text.left($0.0, 9))  \($0.1)" }
         lines.insert("           " + bar(step.reading), at: 1)
         lines += [""] + (recent.isEmpty ? ["nothing to be done"] : recent)
-        // Always the same height: a frame that grows would scroll the one before.
+        // Constant height: a frame that grows would scroll the previous one.
         while lines.count < Self.height { lines.append("") }
         let back = drawnLines > 0 ? "\u{1B}[\(drawnLines)A" : ""
         drawnLines = lines.count

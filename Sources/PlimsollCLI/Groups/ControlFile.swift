@@ -1,9 +1,9 @@
 import Glibc
 import Plimsoll
 
-/// Small files of the kernel.
+/// Reads and writes small files of the kernel.
 enum ControlFile {
-    /// Its text, or `nil` if it cannot be read.
+    /// Returns the text of a file, or `nil` if the file cannot be read.
     static func text(_ path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -18,13 +18,13 @@ enum ControlFile {
         }
     }
 
-    /// The number it consists of; `nil` for `max` as for anything else.
+    /// Returns the number that a file consists of; `nil` for `max` and any other text.
     static func number(_ path: String) -> Int? {
         guard let text = text(path) else { return nil }
         return Int(text.prefix { !$0.isWhitespace })
     }
 
-    /// The number after `key` at the start of a line.
+    /// Returns the number after `key` at the start of a line.
     static func number(_ path: String, key: String) -> Int? {
         text(path).flatMap { value(of: key, in: $0) }
     }
@@ -37,7 +37,7 @@ enum ControlFile {
         return nil
     }
 
-    /// Writes `text` in one call, as control files want it.
+    /// Writes `text` in one call, as control files require.
     static func write(_ text: String, to path: String) throws(ControlFileError) {
         let descriptor = open(path, O_WRONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw ControlFileError(path: path, errno: errno) }
@@ -48,7 +48,7 @@ enum ControlFile {
     }
 }
 
-/// A control file that refused what was written to it.
+/// Error of a control file that refused a write.
 struct ControlFileError: Error, CustomStringConvertible {
     var path: String
     var errno: Int32

@@ -1,12 +1,13 @@
 import Glibc
 
-/// What a directory lies on.
+/// The file system of a directory.
 enum FileSystem {
-    /// The type's name as mountinfo has it; `nil` if it cannot be told (file systems with devices of their own for parts).
+    /// Returns the type's name as in mountinfo. Returns `nil` if the type is unknown, as for file systems whose parts
+    /// have devices of their own.
     static func type(of directory: String) -> String? {
         var status = stat()
         guard stat(directory, &status) == 0, let mounts = ControlFile.text("/proc/self/mountinfo") else { return nil }
-        // As glibc packs it (its major() and minor() are macros).
+        // The device number's layout in glibc (major() and minor() are macros there).
         let number = UInt64(status.st_dev)
         let major = (number >> 8) & 0xfff | (number >> 32) & ~0xfff, minor = number & 0xff | (number >> 12) & ~0xff
         let device = "\(major):\(minor)"

@@ -2,17 +2,18 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// A group of our own whose processes the kernel can stop and start again all at once: `cgroup.freeze` of cgroup version 2, Linux 5.2 and later.
+/// A group whose processes the kernel can freeze and thaw all at once: `cgroup.freeze` of cgroup version 2, Linux 5.2
+/// and later.
 struct FreezerGroup {
     let directory: String
     private let program: String
 
-    /// Why there is none; one sentence.
+    /// Error if no freezer group can be made; one sentence.
     struct Refusal: Error, CustomStringConvertible {
         var description: String
     }
 
-    /// Makes one below the own group, and tries whether a process can get in: `program`, which is this one.
+    /// Makes a group below the own group, and tests that a process can enter. `program` is this program by default.
     init(_ name: String, program: String = ChildProcess.itself, own: ControlGroup = ControlGroup(HostKernel())) throws(Refusal) {
         guard case .directory(let parent, _) = own.unified else {
             if case .hidden(let reason) = own.unified { throw Refusal(description: reason) }
@@ -34,21 +35,21 @@ struct FreezerGroup {
         }
     }
 
-    /// Starts this program in it.
+    /// Starts this program in the group.
     func start(_ arguments: [String], leashed: Bool = false) throws -> ChildProcess {
         try ChildProcess(
             program, ["plimsoll", "_enter", "--group", directory, "--path", program, "--", "plimsoll"] + arguments,
             readsOutput: true, leashed: leashed)
     }
 
-    /// Asks the kernel to stop its processes; it is done when `isFrozen`.
+    /// Requests a freeze of all processes. The freeze is complete once `isFrozen` is true.
     func freeze() throws(ControlFileError) { try ControlFile.write("1", to: directory + "/cgroup.freeze") }
     func thaw() throws(ControlFileError) { try ControlFile.write("0", to: directory + "/cgroup.freeze") }
 
-    /// Whether they all stand still: freezing takes its time (K36).
+    /// True if all processes are frozen. Freezing takes time (K36).
     var isFrozen: Bool { ControlFile.number(directory + "/cgroup.events", key: "frozen") == 1 }
 
-    /// Removes it. Its processes must have ended.
+    /// Removes the group. All processes must have ended.
     @discardableResult
     func remove() -> Bool { LimitedGroup(version: .v2, memory: directory, stall: directory).remove() }
 }

@@ -2,29 +2,29 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// Makes groups of our own, or says why that cannot be.
+/// Makes control groups, or reports why none can be made.
 struct GroupMaker {
-    /// Where this process is: groups of our own are made below.
+    /// The group of this process. New groups are made below.
     let own: ControlGroup
 
     init(own: ControlGroup = ControlGroup(HostKernel())) { self.own = own }
 
-    /// Why no group could be made, hierarchy by hierarchy.
+    /// Error if no group could be made, with a reason for each hierarchy.
     struct Refusal: Error, CustomStringConvertible {
         var reasons: [String]
         var description: String { "no control group can be made here: " + reasons.joined(separator: "; ") }
 
-        /// What a person can do about it.
+        /// Advice for the user.
         static let remedy = """
             run it as root, in a delegated group (systemd-run --user --scope -p Delegate=yes …, or Delegate=yes in a unit), \
             or in a virtual machine with `make vm`
             """
     }
 
-    /// A new group named after this process and `name`.
+    /// Makes a new group named after this process and `name`.
     ///
     /// - Parameters:
-    ///   - allowsSwap: whether what exceeds the limit may go to swap instead of killing.
+    ///   - allowsSwap: true if memory beyond the limit may be swapped out instead of causing a kill.
     func make(_ name: String, limit: ByteCount?, high: ByteCount? = nil, allowsSwap: Bool = false) throws(Refusal) -> LimitedGroup {
         var reasons: [String] = []
         let directoryName = "plimsoll-\(getpid())-\(name)"
@@ -60,7 +60,7 @@ struct GroupMaker {
         var parent: String
     }
 
-    /// Places where a child has a memory controller, best first.
+    /// Returns the directories below which a child has a memory controller, best first.
     private func candidates(_ reasons: inout [String]) -> [Candidate] {
         guard case .directory(let directory, let top) = own.memory else {
             if case .hidden(let reason) = own.memory { reasons.append(reason) }
@@ -72,7 +72,7 @@ struct GroupMaker {
             found.append(Candidate(version: .v2, parent: directory))
         } else if words(directory + "/cgroup.controllers").contains("memory") {
             do {
-                // Refused while processes are in the group itself, the root group excepted.
+                // The kernel refuses this write while processes are in the group itself, except in the root group.
                 try ControlFile.write("+memory", to: directory + "/cgroup.subtree_control")
                 found.append(Candidate(version: .v2, parent: directory))
             } catch {
@@ -81,7 +81,8 @@ struct GroupMaker {
         } else {
             reasons.append("\(directory) has no memory controller")
         }
-        // Beside the own group, where whoever delegated has prepared that. The parent's limits hold there, too.
+        // A sibling of the own group, where the delegating manager has prepared for that. The parent's limits apply
+        // there, too.
         if directory != top, let slash = directory.lastIndex(of: "/"), case let parent = String(directory[..<slash]), passesOnMemory(parent) {
             found.append(Candidate(version: .v2, parent: parent))
         }
@@ -92,7 +93,7 @@ struct GroupMaker {
 
     private func words(_ path: String) -> [Substring] { ControlFile.text(path)?.split(whereSeparator: \.isWhitespace) ?? [] }
 
-    /// On a hybrid host the version 2 side has stall times for groups, without any controller.
+    /// Makes a version 2 group for stall times on a hybrid host. Stall times need no controller.
     private func makeStall(_ name: String) -> String? {
         guard let directory = own.unified.path.map({ $0 + "/" + name }), mkdir(directory, 0o755) == 0 else { return nil }
         guard access(directory + "/memory.pressure", R_OK) == 0 else {

@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// Starting processes inside a group, from their first instruction.
+/// Starts processes inside a group, from their first instruction.
 extension LimitedGroup {
-    /// Starts `path`, which is in this group before it runs: this program enters the group and then becomes it.
+    /// Starts `path` inside this group: this program enters the group first and then executes `path`.
     func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws -> ChildProcess {
         let groups = directories.flatMap { ["--group", $0] }
         return try ChildProcess(
@@ -10,7 +10,7 @@ extension LimitedGroup {
             leashed: leashed)
     }
 
-    /// Starts a part of this program itself.
+    /// Starts a subcommand of this program.
     func startPart(_ arguments: [String], readsOutput: Bool = true, leashed: Bool = true) throws -> ChildProcess {
         try start(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: readsOutput, leashed: leashed)
     }

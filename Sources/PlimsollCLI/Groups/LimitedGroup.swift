@@ -2,12 +2,13 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// A group of our own with a limit: made, watched and removed by us alone.
+/// A control group with a limit, which this program alone makes, watches and removes.
 final class LimitedGroup: Sendable {
     let version: ControlGroup.Version
-    /// Its directory where memory is accounted.
+    /// Directory with the memory accounting.
     let memory: String
-    /// Its directory where the kernel keeps stall times: the same on version 2, a second one of version 2 on a hybrid host.
+    /// Directory with the kernel's stall times: equal to `memory` on version 2, a second, version 2 directory on a
+    /// hybrid host.
     let stall: String?
 
     init(version: ControlGroup.Version, memory: String, stall: String?) {
@@ -16,7 +17,7 @@ final class LimitedGroup: Sendable {
         self.stall = stall
     }
 
-    /// Every directory a process must enter to be in this group.
+    /// Directories that a process must enter to be in this group.
     var directories: [String] { stall == nil || stall == memory ? [memory] : [memory, stall!] }
 
     // MARK: Limits
@@ -31,29 +32,30 @@ final class LimitedGroup: Sendable {
         try ControlFile.write("\(limit.bytes)", to: memory + "/memory.high")
     }
 
-    /// Keeps swap from hiding what the limit would do.
+    /// Disables swap for the group, so that swap does not hide the effect of the limit.
     func forbidSwap(beyond limit: ByteCount) {
         switch version {
         case .v2: try? ControlFile.write("0", to: memory + "/memory.swap.max")
         case .v1:
-            // Met first, this limit keeps the other one's from being counted: set only where there is swap (Linux 6.18 counts it nowhere).
+            // Set the memsw limit only where there is swap. If usage meets that limit first, hits of the memory limit
+            // are not counted (Linux 6.18 counts such hits nowhere).
             let hasSwap = (ControlFile.text("/proc/swaps")?.split(separator: "\n").count ?? 0) > 1
             if hasSwap { try? ControlFile.write("\(limit.bytes)", to: memory + "/memory.memsw.limit_in_bytes") }
         }
     }
 
-    // MARK: What it shows
+    // MARK: Readings
 
-    /// What is charged, page cache included.
+    /// Memory charged, page cache included.
     var usage: ByteCount { number(two: "memory.current", one: "memory.usage_in_bytes") ?? .zero }
 
-    /// The most that ever was charged; `nil` on kernels before 5.19 with version 2.
+    /// Highest memory charge so far; `nil` on kernels before 5.19 with version 2.
     var peak: ByteCount? { number(two: "memory.peak", one: "memory.max_usage_in_bytes") }
 
-    /// Processes the kernel has killed for want of memory here.
+    /// Number of processes that the kernel has OOM-killed here.
     var kills: Int { ControlFile.number(file(two: "memory.events", one: "memory.oom_control"), key: "oom_kill") ?? 0 }
 
-    /// Times usage met the limit, harmless reclaim of page cache included.
+    /// Number of times that usage met the limit, harmless reclaim of page cache included.
     var limitHits: Int {
         switch version {
         case .v2: ControlFile.number(memory + "/memory.events", key: "max") ?? 0
@@ -69,8 +71,9 @@ final class LimitedGroup: Sendable {
         return .microseconds(microseconds)
     }
 
-    /// Of the usage, what the kernel can't take by itself, and what orchestrators count. Volatile pages are on the lists of files: on the
-    /// inactive one, which the working set leaves out, until the kernel passes over those that were read since.
+    /// Usage that the kernel cannot reclaim by itself, and the working set that orchestrators count. Volatile pages
+    /// are on the file LRU lists. They stay on the inactive list, which the working set leaves out, until the kernel
+    /// scans pages that were read since.
     var parts: (fixed: ByteCount, workingSet: ByteCount) {
         let statistics = ControlFile.text(memory + "/memory.stat") ?? "", prefix = version == .v2 ? "" : "total_"
         let inactive = ControlFile.value(of: prefix + "inactive_file", in: statistics) ?? 0
@@ -79,7 +82,7 @@ final class LimitedGroup: Sendable {
         return (max(.zero, usage - ByteCount(inactive + active)), max(.zero, usage - ByteCount(inactive)))
     }
 
-    /// What cannot be reclaimed by dropping page cache.
+    /// Memory that cannot be reclaimed by dropping page cache.
     var pinned: ByteCount {
         let keys = version == .v2 ? ("file", "shmem") : ("total_cache", "total_shmem")
         let statistics = ControlFile.text(memory + "/memory.stat") ?? ""
@@ -87,11 +90,12 @@ final class LimitedGroup: Sendable {
         return usage - ByteCount(max(0, count(keys.0) - count(keys.1)))
     }
 
-    // MARK: The end
+    // MARK: Removal
 
-    /// Removes it. Processes that have just ended linger for some milliseconds; those that have not are not ours to end.
+    /// Removes the group. Processes that have just ended linger for some milliseconds, so this method retries.
+    /// Running processes are left alone.
     ///
-    /// - Returns: whether it is gone.
+    /// - Returns: true if the group is gone.
     @discardableResult
     func remove() -> Bool {
         directories.reduce(true) { gone, directory in

@@ -6,9 +6,11 @@ import PlimsollSupervisor
 import PlimsollTesting
 import Synchronization
 
-/// A supervisor of two units with a shortage by word of mouth, for a harness that kills it: see `KillAnywhere`.
+/// A supervisor of two units with scripted memory pressure, for a harness that kills the supervisor: see
+/// `KillAnywhere`.
 ///
-/// Says `ready` when its phase can begin, begins at the line `go`, and marks the phase's end on its first thread. Ends all units when its standard input ends.
+/// Prints `ready` when its phase can begin, begins at the line `go`, and marks the phase's end on its first thread.
+/// Ends all units when its standard input ends.
 struct FleetCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_fleet", abstract: "Part of `bench hostile`.", shouldDisplay: false)
 
@@ -32,7 +34,7 @@ struct FleetCommand: ParsableCommand {
     }
 }
 
-/// The two threads of a `FleetCommand`: the supervisor's, and the one that drives it.
+/// The two threads of a `FleetCommand`: the supervisor's thread, and the thread that drives the supervisor.
 private final class FleetPlay: Sendable {
     private let phase: KillPhase
     private let part: FleetPart
@@ -48,7 +50,7 @@ private final class FleetPlay: Sendable {
         (self.phase, self.part, self.directory, self.prefix) = (phase, part, directory, prefix)
     }
 
-    /// Whether the first thread waits for the word before it makes anything.
+    /// True if the first thread waits for `go` before making anything.
     var isHeld: Bool { part == .subject && phase.isFromStart }
 
     func hold() { gate.wait() }
@@ -66,7 +68,7 @@ private final class FleetPlay: Sendable {
         }
         made.onRecord { [self] record in
             records.withLock { $0.append(record) }
-            // Enough is free again before anything that was frozen would be ended for it, or once the throttle is on.
+            // Free enough memory before a frozen unit would be ended, or once the throttle is on.
             let isEnough = phase == .throttle ? record.action == .throttle(true) && record.result != nil : record.action.kind == .pushOut
             if isEnough { source.push(usage: .zero, limit: .gibibytes(1)) }
         }
@@ -74,7 +76,7 @@ private final class FleetPlay: Sendable {
         return made
     }
 
-    // MARK: - The driving thread
+    // MARK: The driving thread
 
     func drive() {
         if isHeld {
@@ -88,12 +90,13 @@ private final class FleetPlay: Sendable {
             guard part == .subject, readLine() != nil else { return end() }
             act()
         }
-        // Left to the first thread, which comes to it by itself.
+        // For phases that end with `run()`, the first thread marks the end itself.
         if !phase.isUntilEnd { mark_phase_over(phase.thread.flatMap { Self.thread($0) } ?? first) }
         end()
     }
 
-    /// Nobody asks for anything any more: what was started ends with whoever started this.
+    /// Waits for the end of standard input, then stops the supervisor: all units end with the process that started
+    /// this one.
     private func end() {
         while readLine() != nil {}
         stop()
@@ -112,7 +115,7 @@ private final class FleetPlay: Sendable {
             let old = guardian
             if let old { kill(old, SIGKILL) }
             wait { guardian.map { $0 != old } ?? false }
-            // What was told to the first is told to the next within this.
+            // The new guard receives the state of the old one within this time.
             SteadyClock.sleep(.milliseconds(20))
         case .freeze, .pushOut:
             source.push(usage: .gibibytes(1), limit: .gibibytes(1))
@@ -130,7 +133,7 @@ private final class FleetPlay: Sendable {
         }
     }
 
-    /// Ends the process where nothing comes: whoever waits for it sees that.
+    /// Waits for a condition. On a timeout, aborts the process, which the harness notices.
     private func wait(_ condition: () -> Bool) {
         let deadline = SteadyClock.now + .seconds(60)
         while !condition() {
@@ -164,7 +167,7 @@ private final class FleetPlay: Sendable {
     private static func thread(_ name: String) -> pid_t? { FleetGroups.thread(name, of: getpid()) }
 }
 
-/// Something that one thread waits for once, without a spin.
+/// A gate that one thread waits for once, without spinning.
 private final class PipeGate: Sendable {
     private let ends: (read: Int32, write: Int32)
 

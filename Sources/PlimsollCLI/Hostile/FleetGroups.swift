@@ -3,7 +3,7 @@ import Glibc
 import Plimsoll
 import PlimsollSupervisor
 
-/// What the kernel and its units say of a fleet, seen from outside.
+/// State of a fleet as seen from outside, from the kernel and from its units.
 struct FleetGroups {
     let root: GroupRoot
     let prefix: String
@@ -32,14 +32,14 @@ struct FleetGroups {
         return !text.hasPrefix("max") && text != "-1"
     }
 
-    /// Whether it has another limit than its own, or a brake.
+    /// Returns true if the unit's memory.max differs from the configured limit, or memory.high is set.
     func isLimited(_ unit: String) -> Bool {
         guard let limit = text(unit, [(.unified, "memory.max"), (.memory, "memory.limit_in_bytes")]) else { return false }
         let high = text(unit, [(.unified, "memory.high")]) ?? "max"
         return limit != "\(KillPhase.limit.bytes)" || high != "max"
     }
 
-    /// Its processes, zombies left out.
+    /// Returns the unit's processes, zombies left out.
     func processes(_ unit: String) -> [Int32] {
         let pids = Hierarchy.allCases.flatMap { hierarchy -> [Int32] in
             guard let parent = root.parents[hierarchy] else { return [] }
@@ -48,7 +48,7 @@ struct FleetGroups {
         return Set(pids).filter { Self.isRunning($0) }.sorted()
     }
 
-    /// The groups of this prefix that there are.
+    /// Paths of the existing groups with this prefix.
     var names: [String] {
         root.parents.values.flatMap { parent in
             ((try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []).filter { $0.hasPrefix(prefix + "-") }.map { parent + "/" + $0 }
@@ -71,7 +71,7 @@ struct FleetGroups {
 
     // MARK: - Processes
 
-    /// The processes that a unit has begun as, as each of them wrote down.
+    /// Returns the process ids that a unit has started with; each process wrote down its own.
     static func starts(of unit: String, in directory: String) -> [Int32] {
         (ControlFile.text("\(directory)/\(unit).starts") ?? "").split(separator: "\n").compactMap { Int32($0) }
     }
@@ -84,7 +84,8 @@ struct FleetGroups {
 
     static var processes: [Int32] { ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { Int32($0) } }
 
-    /// Those whose command names `directory`: a supervisor, and its guard, which is a copy of it.
+    /// Returns the processes whose command names `directory`: a supervisor, and its guard, which is a copy of the
+    /// supervisor.
     static func processes(with directory: String) -> [Int32] {
         processes.filter { pid in
             let words = (ControlFile.text("/proc/\(pid)/cmdline") ?? "").split(separator: "\0")

@@ -2,21 +2,22 @@ import Foundation
 import Glibc
 import Plimsoll
 
-/// How soon a killed service is back while somebody means harm to its supervisor. A supervisor of its own for each run, as `plimsoll supervise` is run.
+/// Measures the time until a killed service is back, while another process attacks the supervisor. Each run has a
+/// separate supervisor, started with `plimsoll supervise`.
 struct HostileBench {
     enum Harm: String, CaseIterable {
-        /// A connection was handed over that takes 12 s to close.
+        /// A connection that takes 12 s to close was passed to the supervisor.
         case descriptor
-        /// Its errors and its journal are pipes that nobody reads, and a unit has it complain.
+        /// Standard error and the journal are pipes without a reader, and a unit provokes error messages.
         case log
-        /// Two others flood its sockets.
+        /// Two other processes flood the supervisor's sockets.
         case flood
     }
 
-    /// Who is not back by then counts with this.
+    /// Time that counts for a service that is not back by then.
     static let most = Duration.seconds(20)
 
-    /// Every time until the service was back.
+    /// Returns the time of each run until the service was back.
     func measure(_ harm: Harm, runs: Int) throws -> [Duration] {
         try (1...runs).map { number in try ScratchDirectory.with("h\(number)") { try HostileRun(harm: harm, directory: $0).play() } }
     }
@@ -30,7 +31,7 @@ private struct HostileRun {
     private var program: String { (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "" }
 
     func play() throws -> Duration {
-        // Others may pass through, as a supervisor's directory has it.
+        // Other users may traverse the directory, as in a real supervisor's directory.
         chmod(directory, 0o711)
         try File.write(units, to: directory + "/units.yaml")
         let pipes = try [FullPipe(directory + "/errors"), FullPipe(directory + "/journal")]
@@ -39,7 +40,7 @@ private struct HostileRun {
         var others: [ChildProcess] = []
         defer {
             for other in others { other.end(within: .zero) }
-            // What waits for a reader must not keep it from ending.
+            // A write that waits for a reader must not keep the supervisor from ending.
             for pipe in pipes { pipe.drain() }
             supervisor.signal(SIGTERM)
             let end = SteadyClock.now + .seconds(20)
@@ -51,7 +52,7 @@ private struct HostileRun {
             clear(group)
         }
         try waitFor("the service has not come up") { !starts.isEmpty }
-        // Until all is as it stays.
+        // Let the supervisor settle.
         SteadyClock.sleep(.milliseconds(300))
         try doHarm(to: supervisor, &others)
         let (killed, count) = (starts.last ?? 0, starts.count)
@@ -60,7 +61,7 @@ private struct HostileRun {
         while starts.count == count, SteadyClock.now < begin + HostileBench.most { SteadyClock.sleep(.microseconds(500)) }
         let took = SteadyClock.now - begin
         if harm == .log {
-            // Seen to have been in the way: there was more to write than went in.
+            // Verify the obstruction: the supervisor had more to write than fitted.
             for pipe in pipes { pipe.drain() }
             try waitFor("nothing was to be written to the pipe that nobody reads") { pipes.allSatisfy(\.hasMore) }
         }
@@ -70,12 +71,13 @@ private struct HostileRun {
     private func doHarm(to supervisor: ChildProcess, _ others: inout [ChildProcess]) throws {
         switch harm {
         case .descriptor:
-            // Stopped, it receives the connection after its sender has closed it: the supervisor's close is the last one, and waits.
+            // A stopped supervisor receives the connection after the sender has closed it. The supervisor's close is
+            // then the last one, and blocks.
             supervisor.signal(SIGSTOP)
             defer { supervisor.signal(SIGCONT) }
             others.append(try hostile(["descriptor"]))
         case .flood: for _ in 0..<2 { others.append(try hostile(["flood"])) }
-        // By units of its own; by now they have begun.
+        // The supervisor's own units do this harm; they have begun by now.
         case .log: SteadyClock.sleep(.seconds(3))
         }
     }
@@ -110,7 +112,8 @@ private struct HostileRun {
 
             """
         if harm == .log {
-            // One that complains, and one that takes nearly all memory: then there are decisions to be written down.
+            // One unit that provokes errors, and one that allocates nearly all memory, so that decisions go to the
+            // journal.
             units += "  complainer: {command: [\(program), _hostile, complain, --seconds, '15'], importance: 800, restart: never}\n"
             units += """
                   hog:
@@ -152,7 +155,7 @@ private struct HostileRun {
     }
 }
 
-/// A pipe with a name that is full from the beginning.
+/// A named pipe that is full from the beginning.
 private final class FullPipe {
     private let file: Int32
     private var filled = 0
@@ -160,7 +163,7 @@ private final class FullPipe {
 
     init(_ path: String) throws {
         guard mkfifo(path, 0o600) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
-        // Both ends: whoever opens the other for writing does not wait.
+        // Open both ends, so that a writer's open does not block.
         file = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
         let bytes = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)
         while true {
@@ -172,7 +175,7 @@ private final class FullPipe {
 
     deinit { close(file) }
 
-    /// Whether somebody wrote, or waited to write, what did not fit at first.
+    /// Returns true if another process wrote, or waited to write, more than first fitted.
     var hasMore: Bool {
         drain()
         return drained > filled

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// A supervisor among processes that mean harm, and one that is killed anywhere.
+/// Measures a supervisor among hostile processes, and a supervisor that is killed anywhere.
 struct HostileBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hostile",

@@ -4,18 +4,18 @@ import Foundation
 import Glibc
 import Plimsoll
 
-/// A process that means harm to a supervisor, as a user without rights.
+/// A process that attacks a supervisor, as an unprivileged user.
 struct HostileCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_hostile", abstract: "Part of `bench hostile`.", shouldDisplay: false)
 
     enum Deed: String, ExpressibleByArgument {
-        /// Hands over connections that take 12 s to close.
+        /// Passes connections that take 12 s to close.
         case descriptor
-        /// Writes to all sockets and connects to them, as fast as that goes.
+        /// Writes to all sockets and connects to them, as fast as possible.
         case flood
-        /// Of a unit: names a main process that is none, again and again.
+        /// Attack by a unit: names an invalid main process, again and again.
         case complain
-        /// Of a unit, and harmless: says again and again that it is ready.
+        /// Harmless behaviour of a unit: reports ready, again and again.
         case ready
     }
 
@@ -25,14 +25,15 @@ struct HostileCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // Listed before the rights go: a process without them knows the names as well, but may not list the directory.
+            // List before dropping privileges: an unprivileged process may know the names as well, but may not list
+            // the directory.
             let sockets = sockets
             let isNobody = deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
             guard isNobody else {
                 throw Failure.unavailable("another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
             }
             let end = SteadyClock.now + .seconds(seconds)
-            // Of a unit, whose supervisor ends it, standard input is empty.
+            // A unit's standard input is empty, and the supervisor ends the unit.
             if deed == .descriptor || deed == .flood {
                 PlainThread {
                     while readLine() != nil {}
@@ -48,7 +49,7 @@ struct HostileCommand: ParsableCommand {
         }
     }
 
-    /// The supervisor's and its units'.
+    /// Sockets of the supervisor and its units.
     private var sockets: [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         return names.filter { $0 == "supervisor" || $0.hasSuffix(".pressure") || $0.hasSuffix("notify") }.map { directory + "/" + $0 }
@@ -59,11 +60,12 @@ struct HostileCommand: ParsableCommand {
 
     // MARK: - Descriptors
 
-    /// One by a datagram, one by a connection. Closed here at once: where the receiver has been stopped meanwhile, its close is the last one.
+    /// Passes one descriptor by a datagram and one by a connection, and closes the local copies at once. If the
+    /// receiver has been stopped meanwhile, its close is the last one.
     private func handOver(to paths: [String], until end: Duration) throws {
         let datagrams = hostile_datagrams()
         let lingering = try paths.map { _ in try Lingering() }
-        // Some of them are not for everybody: one is enough.
+        // Some sockets refuse this user: one success is enough.
         let results = zip(paths, lingering).map { path, one -> Int32 in
             if path.hasSuffix("notify") { return hostile_send(datagrams, path, "STATUS=here\n", one.file) }
             let stream = hostile_connect(path)
@@ -109,9 +111,9 @@ struct HostileCommand: ParsableCommand {
     }
 }
 
-/// A connection over the loopback with unsent data and a peer that never reads: its last `close` waits for 12 s.
+/// A connection over the loopback with unsent data and a peer that never reads: the last `close` blocks for 12 s.
 private final class Lingering {
-    /// Closed by whoever uses it.
+    /// The connection's descriptor, closed by the user of this object.
     let file: Int32
     private let peer: Int32
 

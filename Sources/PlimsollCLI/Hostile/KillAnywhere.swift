@@ -4,26 +4,27 @@ import Glibc
 import Plimsoll
 import PlimsollSupervisor
 
-/// A supervisor killed at every system call of what it does, and what its units and its successor make of that.
+/// Kills a supervisor at every system call, and checks the units and the successor.
 ///
-/// Killed with SIGKILL at the nth system call of a phase, a supervisor must leave nobody frozen or throttled, though none follows; and once another has started
-/// in its place, nobody limited, no unit ended that nobody asked to end, and each unit there exactly once.
+/// The supervisor is killed with SIGKILL at the nth system call of a phase. No unit may then stay frozen or
+/// throttled, even if no supervisor follows. Once another supervisor has started, no unit may be limited, or ended
+/// without a request. Each unit must then run exactly once.
 struct KillAnywhere {
-    /// What holds `_fleet`.
+    /// Program that contains `_fleet`.
     var program = ChildProcess.itself
-    /// How long anything may stay as the killed supervisor left it.
+    /// Longest time that a unit may stay as left by the killed supervisor.
     var bound = Duration.seconds(5)
 
-    /// One kill, and what came of it.
+    /// One kill and the outcome.
     struct Point {
         var phase: KillPhase
         var nth: Int
-        /// The number of the system call that was not carried out; `nil` if the phase was over before.
+        /// Number of the system call that was not carried out; `nil` if the phase was over before.
         var call: Int?
         var problems: [String] = []
     }
 
-    /// No thread can be traced here.
+    /// Error if no thread can be traced here.
     struct Refusal: Error { var reason: String }
 
     /// Kills at the `nth` system call of `phase`, counted from 1.
@@ -38,7 +39,7 @@ struct KillAnywhere {
     }
 }
 
-/// One supervisor that is killed, those before and after it, and what is seen.
+/// One killed supervisor, its predecessor and successor, and the observations.
 private final class KillRun {
     let phase: KillPhase
     let program: String
@@ -87,7 +88,8 @@ private final class KillRun {
         return child
     }
 
-    /// What is taken over: three units, one of them frozen and one throttled as though by a supervisor whose guard was killed with it.
+    /// Prepares a state to take over: three units, one frozen and one throttled, as if left by a supervisor that was
+    /// killed together with its guard.
     private func leaveSomething() throws {
         let former = try begin(.former)
         former.signal(SIGKILL)
@@ -101,7 +103,7 @@ private final class KillRun {
         guard holds(condition) else { throw Failure.failed("\(phase.rawValue): not within \(bound): \(what)") }
     }
 
-    /// Whether it comes to hold within the bound.
+    /// Returns true if the condition becomes true within the bound.
     private func holds(_ condition: () -> Bool) -> Bool {
         let deadline = SteadyClock.now + bound
         while !condition() {
@@ -115,10 +117,10 @@ private final class KillRun {
         if !holds(condition) { problems.append(what) }
     }
 
-    // MARK: - Nobody follows
+    // MARK: - Without a successor
 
     private func lookAlone() {
-        // What the harness itself has frozen, only a successor can know of.
+        // Only a successor can know of a freeze by the harness itself.
         guard phase != .takeOver else { return }
         for unit in ["web", KillPhase.subject] {
             expect("\(unit) stays frozen while no supervisor runs") { !fleet.isFrozen(unit) }
@@ -127,7 +129,7 @@ private final class KillRun {
         expect("a guard outlives its supervisor") { FleetGroups.processes(with: directory).isEmpty }
     }
 
-    // MARK: - Another follows
+    // MARK: - With a successor
 
     private func lookAtNext() throws {
         let next: ChildProcess
@@ -141,7 +143,7 @@ private final class KillRun {
             expect("\(unit) stays throttled") { !fleet.isThrottled(unit) }
             expect("\(unit) stays limited") { !fleet.isLimited(unit) }
             expect("\(unit) is there \(fleet.processes(unit).count) times") { fleet.processes(unit).count == 1 }
-            // A process has written its number down only a moment after its start.
+            // A process writes its number a moment after its start.
             expect("what runs of \(unit) is not what was started last") {
                 FleetGroups.starts(of: unit, in: directory).last.map(FleetGroups.isRunning) ?? false
             }
@@ -165,12 +167,12 @@ private final class KillRun {
         expect("groups are left: \(fleet.names)") { fleet.names.isEmpty }
     }
 
-    /// Taken over, or started again for a reason.
+    /// Checks that a unit was taken over, or restarted for a reason.
     private func count(_ unit: String) {
         let starts = FleetGroups.starts(of: unit, in: directory)
         let running = starts.filter(FleetGroups.isRunning)
         if running.count != 1 || running.last != starts.last { problems.append("of \(unit)'s processes \(starts) there run \(running)") }
-        // An end that was decided on stands in the journal before anything is done about it.
+        // The journal records a decided end before any action.
         let journal = ControlFile.text(directory + "/journal") ?? ""
         let isAsked = journal.contains(#""unit":"\#(unit)","action":"end""#)
         let excused = (phase == .restart && unit == "web" || phase == .stop || isAsked) ? 1 : 0

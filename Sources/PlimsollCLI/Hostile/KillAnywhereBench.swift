@@ -1,17 +1,19 @@
 import Plimsoll
 import Synchronization
 
-/// `KillAnywhere` at every point of every phase, two phases at a time.
+/// Runs `KillAnywhere` at every point of every phase, two phases at a time.
 struct KillAnywhereBench {
     var phases = KillPhase.allCases
-    /// Every so many system calls.
+    /// Distance between two kills, in system calls.
     var stride = 1
     /// The first system call.
     var from = 1
-    /// The most of a phase, as none may go on for ever.
+    /// Limit of system calls in a phase, so that none runs for ever.
     static let most = 20_000
 
-    /// - Returns: points and those among them that were wrong.
+    /// Runs all phases.
+    ///
+    /// - Returns: number of points, and of those that were wrong.
     func run() throws -> (points: Int, wrong: Int) {
         let waiting = Mutex(phases), counts = Mutex((points: 0, wrong: 0)), failure = Mutex<(any Error)?>(nil)
         let work: @Sendable () -> Void = { [self] in
@@ -41,7 +43,7 @@ struct KillAnywhereBench {
             if !point.problems.isEmpty {
                 wrong += 1
                 let call = point.call.map { "number \($0)" } ?? "the end"
-                // The first ones say it: a defect as a rule has many points.
+                // The first reports are enough: a defect usually has many points.
                 if wrong <= 20 {
                     Output.line("# wrong: \(phase.rawValue) at system call \(nth) (\(call)): \(point.problems.joined(separator: "; "))")
                 }

@@ -2,48 +2,52 @@ import ArgumentParser
 import Plimsoll
 import PlimsollSupervisor
 
-/// A stretch of a supervisor's work in which a harness kills the supervisor, at each system call of one of its threads.
+/// A stretch of a supervisor's work in which a harness kills the supervisor, at each system call of one thread.
 enum KillPhase: String, CaseIterable, ExpressibleByArgument {
-    /// From nothing until all units run: groups are probed and made, the guard is started, units are started and noted.
+    /// From nothing until all units run: groups are probed and made, the guard is started, units are started and
+    /// recorded.
     case start
-    /// From what a former supervisor left until all units run again and the unit that is no longer wanted has ended.
+    /// From the state left by a former supervisor until all units run again and the unit that is no longer wanted has
+    /// ended.
     case takeOver = "take-over"
-    /// A unit's process has been killed and is started again, with a new note.
+    /// A unit's process has been killed and is restarted, with a new record.
     case restart
     /// The guard has been killed and is replaced.
     case `guard`
-    /// A unit goes to the background, is frozen, loses its page cache and is thawed.
+    /// A unit goes to the background, is frozen, loses the page cache and is thawed.
     case freeze
-    /// The same; killed is the thread that pushes memory out.
+    /// The same; the killed thread is the one that reclaims memory.
     case pushOut = "push-out"
-    /// A unit in the background is throttled, and has its processor back.
+    /// A unit in the background is throttled, and then gets processor time back.
     case throttle
-    /// A unit is asked to end and gets a limit of what it has.
+    /// A unit is asked to end, and the unit's current usage becomes the limit.
     case contain
-    /// A unit is taken out of the units file.
+    /// A unit is removed from the units file.
     case reload
     /// The supervisor ends all units.
     case stop
     /// The supervisor ends, and units run on.
     case leave
 
-    /// Whether the phase begins with the process's own start.
+    /// True if the phase begins with the process's own start.
     var isFromStart: Bool { self == .start || self == .takeOver }
-    /// Whether the phase ends with `run()`.
+    /// True if the phase ends with `run()`.
     var isUntilEnd: Bool { self == .stop || self == .leave }
-    /// The thread whose system calls are counted; `nil` for the first.
+    /// Name of the thread whose system calls are counted; `nil` for the first thread.
     var thread: String? { self == .pushOut ? "plimsoll-hands" : nil }
 
-    /// The unit that most phases are about.
+    /// The unit that most phases act on.
     static let subject = "batch"
-    /// What a former supervisor ran and its successor does not.
+    /// A unit of the former supervisor that the successor does not run.
     static let leftover = "old"
 
-    /// - Parameter part: which of the supervisors that follow each other.
+    /// Returns the units.
+    ///
+    /// - Parameter part: position in the sequence of supervisors.
     func units(_ part: FleetPart, directory: String) -> [ServiceUnit] {
         let names = part == .former ? ["web", Self.subject, Self.leftover] : part == .next && self == .reload ? ["web"] : ["web", Self.subject]
         return names.map { name in
-            // What it is remains the same process: the number that it writes down is the one that lives.
+            // `exec` keeps the process: the number that the script writes is the number of the running process.
             let ignoring = self == .contain && name == Self.subject ? "trap '' TERM; " : ""
             let script = "\(ignoring)head -c 2000000 /dev/zero > \(directory)/\(name).data; echo $$ >> \(directory)/\(name).starts; exec sleep 300"
             var unit = ServiceUnit(name: name, origin: .command(["/bin/sh", "-c", script]))
@@ -64,7 +68,7 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
 
     func policy(_ part: FleetPart) -> SupervisorPolicy {
         var policy = SupervisorPolicy()
-        // What is not looked at is not to happen meanwhile.
+        // Disable actions that this harness does not check.
         policy.foregroundPatience = .seconds(3600)
         (policy.roomHold, policy.leastPushOut) = (.zero, .zero)
         policy.leaveTime = self == .throttle ? .seconds(3600) : .zero
@@ -73,12 +77,12 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     }
 }
 
-/// Which of the supervisors that follow each other.
+/// Position in the sequence of supervisors.
 enum FleetPart: String, ExpressibleByArgument {
-    /// Leaves what is taken over.
+    /// Leaves a state to take over.
     case former
-    /// Is killed.
+    /// The supervisor that is killed.
     case subject
-    /// Finds what was left, and puts it right.
+    /// Finds the state that was left, and repairs it.
     case next
 }

@@ -1,16 +1,17 @@
 import Plimsoll
 
-/// A situation in which controllers of memory pressure have failed in the field, with the outcome that is right.
+/// A situation in which controllers of memory pressure have failed in the field, with the right outcome.
 enum Incident: String, CaseIterable {
-    /// Page cache fills the group: usage stands at the limit for good, and nothing is short.
+    /// Page cache fills the group: usage stands at the limit for good, and memory is not short.
     case pageCache = "page-cache"
     /// Dentries of files that do not exist fill the group, and reclaim frees them as they come.
     case dentries
     /// Dentries and inodes in use fill the group. They look the same in `memory.stat`, and no reclaim frees them.
     case heldDentries = "held-dentries"
-    /// Memory at the critical level is held by sessions that only further requests end. A level that refuses those requests never ends.
+    /// Memory at the critical level is held by sessions that only further requests end. A level that refuses those
+    /// requests never ends.
     case sealed
-    /// The group's own limit is high, and that of its parent, which a neighbour shares, is low.
+    /// The group's own limit is high. The limit of the parent, which a neighbour shares, is low.
     case lowerFloor = "lower-floor"
     /// Clients read slowly, and socket buffers grow.
     case sockets
@@ -26,7 +27,7 @@ enum Incident: String, CaseIterable {
         }
     }
 
-    /// The right outcome in words, and whether `outcome` is that.
+    /// Returns the right outcome in words, and true if `outcome` is right.
     func judge(_ outcome: IncidentOutcome) -> (expected: String, isMet: Bool) {
         let levels = outcome.levels, lives = outcome.survives && !levels.isEmpty
         switch self {
@@ -59,6 +60,6 @@ struct IncidentOutcome {
     var survives = true
     /// True if the policy would have ended the service.
     var ends = false
-    /// Of the limit that decides, the part that its caches hold at the end.
+    /// Share of the effective limit that the service's caches hold at the end.
     var cacheShare = 0.0
 }

@@ -1,16 +1,18 @@
 import Plimsoll
 import PlimsollLinux
 
-/// The memory of one service in a control group of version 2, in bytes, with a limit on the group and one on its parent.
+/// The memory of one service in a control group of version 2, in bytes, with a limit on the group and one on its
+/// parent.
 ///
-/// Charges beyond a limit are met as the kernel meets them: from clean page cache and slab objects that nothing holds, in proportion to their sizes
-/// and at least a sixth of them at once (see `SlabReclaim`). What cannot be met ends the service.
+/// Charges beyond a limit are met as in the kernel: by reclaim of clean page cache and unused slab objects, in
+/// proportion to their sizes. At least a sixth of them is reclaimed at once (see `SlabReclaim`). A charge that cannot
+/// be met ends the service.
 struct IncidentGroup {
     /// `memory.max` of the service's group and of its parent.
     var (limit, parentLimit): (Int, Int)
-    /// Charged to the parent by a neighbour.
+    /// Memory that a neighbour charges to the parent.
     var neighbour = 0
-    /// Anonymous memory of the service, its caches apart.
+    /// Anonymous memory of the service, except its caches.
     var anonymous = 0
     /// Bytes of the caches that are registered with the manager.
     var cache = 0
@@ -18,10 +20,10 @@ struct IncidentGroup {
     var sockets = 0
     /// Clean page cache.
     var file = 0
-    /// Slab objects that nothing holds, and those in use.
+    /// Unused slab objects, and those in use.
     var (slabFree, slabHeld) = (0, 0)
     private(set) var limitEvents = 0
-    /// Whether a charge could not be met.
+    /// True if a charge could not be met.
     private(set) var isKilled = false
 
     init(limit: Int, parentLimit: Int = .max) { (self.limit, self.parentLimit) = (limit, parentLimit) }
@@ -45,7 +47,7 @@ struct IncidentGroup {
 
     private static let own = "/sys/fs/cgroup/box/service", parent = "/sys/fs/cgroup/box"
 
-    /// A kernel that shows this group.
+    /// Returns a kernel that shows this group.
     func kernel() -> IncidentKernel {
         let kernel = IncidentKernel([
             "/proc/self/cgroup": "0::/box/service\n",

@@ -2,7 +2,8 @@ import Glibc
 import PlimsollLinux
 import Synchronization
 
-/// A kernel of version 2 whose files are texts that an incident writes, below every parser of the library. Nothing is ever ready to be read.
+/// A simulated kernel with cgroup version 2. An incident writes the texts of the files, and every parser of the
+/// library reads them. No file ever becomes ready.
 final class IncidentKernel: Kernel {
     private struct State {
         var files: [String: String] = [:]

@@ -3,7 +3,8 @@ import PlimsollLinux
 import PlimsollService
 import PlimsollTesting
 
-/// One run of an incident: a model of the group's memory below the library's real parsers, the real decisions, and the real shedding of requests.
+/// One run of an incident: a model of the group's memory below the library's real parsers, decisions and request
+/// shedding.
 struct IncidentRun {
     let incident: Incident
     private(set) var group: IncidentGroup
@@ -14,16 +15,16 @@ struct IncidentRun {
     private let shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
     private var decisions = PressureDecisions()
     private var sessions = 0
-    /// The ladder's rung `quiesce` is in force.
+    /// True while the ladder's rung `quiesce` is in force.
     private var isQuiescing = false
     private var tick = 0
 
     private static let mib = 1 << 20
     /// Simulated time between two readings.
     static let stride = Duration.milliseconds(100)
-    /// The memory of a service that serves nobody.
+    /// Memory of a service without sessions.
     private static let idle = 330 * mib
-    /// The memory that a session or a response under way holds.
+    /// Memory of a session or of a response under way.
     private static let sessionSize = 256 << 10
 
     init(_ incident: Incident) {
@@ -59,7 +60,7 @@ struct IncidentRun {
 
     private var ticks: Int { [.pageCache, .dentries].contains(incident) ? 6000 : 1200 }
 
-    /// Lets a tenth of a second pass; false at the end.
+    /// Advances by a tenth of a second. Returns false at the end.
     mutating func step() -> Bool {
         guard tick < ticks, !group.isKilled else { return false }
         tick += 1
@@ -79,7 +80,7 @@ struct IncidentRun {
         return reading
     }
 
-    /// The service's load during a tenth of a second.
+    /// Applies the service's load during a tenth of a second.
     private mutating func load() {
         let mib = Self.mib
         switch incident {
@@ -87,10 +88,11 @@ struct IncidentRun {
         case .dentries: group.slabFree += 20 * mib
         case .heldDentries:
             if group.slabHeld < 420 * mib { group.slabHeld += mib }
-            // Once files are open, the service grows with what it admits: nothing more from a warning on.
+            // Once files are open, the service grows with the admitted requests: no growth from a warning on.
             if tick > 600, steps.last?.assessment.level == .normal { group.anonymous += mib / 4 }
         case .sealed:
-            // Nine sessions begin for seven that end, until the service is full; from then on seven for nine. Each is a request.
+            // Nine sessions begin for seven that end, until the service is full; from then on seven for nine. Each is
+            // a request.
             for arrival in 0..<16 {
                 let begins = arrival < (tick < 300 ? 9 : 7)
                 guard shedder.begin(.normal) == nil else { continue }
@@ -101,7 +103,8 @@ struct IncidentRun {
         case .lowerFloor:
             if tick == 600 { group.neighbour += 60 * mib }
         case .sockets:
-            // Of forty answers a tenth of a second, each buffered for a slow reader, thirty-nine have been read after a while.
+            // Of forty answers a tenth of a second, each buffered for a slow reader, thirty-nine have been read after
+            // a while.
             for _ in 0..<40 where shedder.begin(.normal) == nil {
                 shedder.end()
                 sessions += 1
@@ -111,7 +114,8 @@ struct IncidentRun {
         }
     }
 
-    /// The part of the service that the manager moves: caches grow into what is allowed and give back what is asked for, and admission narrows.
+    /// Applies the manager's decisions: caches grow into the allowed room and release the shortfall, and admission
+    /// narrows.
     private mutating func giveWay(_ step: PressureDecisions.Step) {
         if incident == .lowerFloor { group.cache += min(4 * Self.mib, step.assessment.room?.bytes ?? 0) }
         if step.actions.contains(.release) { group.cache -= min(group.cache, step.assessment.shortfall.bytes) }

@@ -2,7 +2,7 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// The place where requests come in: opened and closed as often as the life cycle wants, on the port it had first.
+/// The listener for requests. The life cycle opens and closes the door repeatedly; the port stays the same.
 final class Door: Sendable {
     private struct State {
         var listener: Socket?
@@ -10,12 +10,12 @@ final class Door: Sendable {
     }
 
     private let state = Mutex(State())
-    /// Whether a request is answered; if not it is told to come later.
+    /// Returns true if a request is answered; else the client is told to retry later.
     private let admits: @Sendable () async -> Bool
 
     init(admits: @escaping @Sendable () async -> Bool) { self.admits = admits }
 
-    /// Listens; does nothing if it does.
+    /// Starts listening; does nothing if the door is open.
     ///
     /// - Returns: the port.
     @discardableResult
@@ -37,16 +37,17 @@ final class Door: Sendable {
         return port
     }
 
-    /// From when it returns connections are refused.
+    /// Stops listening. Connections are refused once this method has returned.
     func close() {
         state.withLock { state in
-            // Ends listening at once and wakes the thread, which closes it; under the lock, so that it can't have done so before.
+            // Ends listening at once and wakes the thread, which closes the socket. Done under the lock, so that the
+            // thread cannot have closed the socket before.
             state.listener?.shutDown()
             state.listener = nil
         }
     }
 
-    /// One request a connection, which its sender sends at once.
+    /// Handles one request a connection, which the client sends at once.
     private func take(_ connection: Socket) {
         connection.setTimeout(.milliseconds(500))
         var received: [UInt8] = [], chunk = [UInt8](repeating: 0, count: 1024)

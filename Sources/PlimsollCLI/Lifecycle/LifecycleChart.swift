@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// The states of a process and its scenes over time, and what it held, did and answered meanwhile.
+/// Chart of the states of a process and its scenes over time, with their resources, work and requests.
 struct LifecycleChart {
     let record: LifecycleRecord
 
@@ -20,7 +20,7 @@ struct LifecycleChart {
         labels = LabelRows(Self.marks(record).map { (axis.x($0.at), $0.text) }, end: Self.width - 8)
     }
 
-    /// Both colours of a pair are readable on both papers; a reader's setting chooses.
+    /// Styles for light and dark mode. Both colours of a pair are readable on both backgrounds.
     private static let style = """
         text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 18px; font-weight: 600 } .minor { fill: #57606a }
         .paper { fill: #ffffff } .axis { stroke: #57606a } .leader { stroke: #afb8c1 } .hatch { fill: url(#hatch) } .hatchline { stroke: #6e7781; stroke-width: 1.5 }
@@ -83,7 +83,7 @@ struct LifecycleChart {
             + record.bands(of: LifecycleEvent.process).map { "\($0.state) from \(Text.number($0.from.inSeconds)) s" }.joined(separator: ", ") + "."
     }
 
-    /// What is marked above the lanes.
+    /// Returns the marks above the lanes.
     static func marks(_ record: LifecycleRecord) -> [(at: Duration, text: String)] {
         let names: [(LifecycleRecord.Step, String)] = [
             (.launch, "launch"), (.interrupt, "interruption"), (.resume, "it ends"), (.task, "long task"), (.background, "to the background"),

@@ -1,13 +1,13 @@
 import Glibc
 import Plimsoll
 
-/// Takes a service through its life, in a process of its own, and books what is seen.
+/// Takes a service process through the life cycle and records the observations.
 final class LifecycleDemo {
-    /// What its tasks may take in the background, and to stop.
+    /// Time for the service's tasks in the background, and then to stop.
     static let allowance = Duration.seconds(3), grace = Duration.seconds(1)
-    /// How often it ticks in the foreground, and in the background.
+    /// Ticker periods in the foreground and in the background.
     static let period = Duration.milliseconds(250), backgroundPeriod = Duration.seconds(1)
-    /// A slow machine (one that is emulated) takes seconds for what is done at once elsewhere.
+    /// A slow (emulated) machine needs seconds for steps that are immediate elsewhere.
     private static let patience = Duration.seconds(30)
     private static let look = Duration.milliseconds(10)
 
@@ -21,9 +21,11 @@ final class LifecycleDemo {
     private var child: ChildProcess?
     private var run = 0
 
+    /// Creates the demo.
+    ///
     /// - Parameters:
-    ///   - directory: an empty one, for the service's state and its configuration.
-    ///   - group: to freeze it in; `nil` to leave that out, for the reason in `refusal`.
+    ///   - directory: empty directory for the service's state and configuration.
+    ///   - group: group for freezing the service; `nil` to leave that out, for the reason in `refusal`.
     init(directory: String, group: FreezerGroup?, refusal: String?) {
         self.directory = directory
         self.group = group
@@ -35,7 +37,9 @@ final class LifecycleDemo {
     private var now: Duration { SteadyClock.now - start }
     private var file: String { directory + "/service.conf" }
 
-    /// - Throws: `Failure` if it could not be carried through.
+    /// Plays the whole demo.
+    ///
+    /// - Throws: `Failure` if the demo failed to complete.
     func play() throws -> LifecycleRecord {
         defer { cleanUp() }
         let client = client
@@ -77,7 +81,7 @@ final class LifecycleDemo {
         return record
     }
 
-    // MARK: What is done to it
+    // MARK: Actions on the service
 
     private func launch(_ step: LifecycleRecord.Step) throws {
         begin(step, "launched")
@@ -93,7 +97,7 @@ final class LifecycleDemo {
         try see("its scenes are connected") { Set($0.events(.transition, run: run).compactMap(\.event.unit)).count == 3 }
     }
 
-    /// Asks it for something, and waits until it is in that state.
+    /// Sends a request to the service, and waits until the process is in the given state.
     private func ask(
         _ request: LifecycleRequest, for step: LifecycleRecord.Step, until what: String = "", _ isThere: ((LifecycleState) -> Bool)? = nil
     )
@@ -105,7 +109,7 @@ final class LifecycleDemo {
         try see(what) { isThere($0.events(.transition).last { $0.event.unit == LifecycleEvent.process }?.event.state ?? .notRunning) }
     }
 
-    /// Keeps it from running for a while, in which its file changes.
+    /// Stops the process for a while, during which the watched file changes.
     private func standStill(_ begin: LifecycleRecord.Step, _ end: LifecycleRecord.Step, for length: Duration, isFreezer: Bool) throws {
         guard let child else { return }
         let resumes = record.events(.resumed).count
@@ -119,7 +123,7 @@ final class LifecycleDemo {
         let from = now
         try changeFile(isFreezer: isFreezer)
         try pass(from + length - now)
-        // At the beginning of the step, so that nothing can come before it.
+        // Recorded before the process runs again, so that no event can precede the step.
         self.begin(end, isFreezer ? "thawed" : "SIGCONT")
         record.standstills.append(.init(from: from, to: now, isFreezer: isFreezer))
         if isFreezer { try write { group throws(ControlFileError) in try group.thaw() } } else { child.signal(SIGCONT) }
@@ -131,7 +135,8 @@ final class LifecycleDemo {
         do { try body(group) } catch { throw Failure.failed("\(error)") }
     }
 
-    /// Many changes with one result the first time; the second time what it said before in the end.
+    /// Changes the file. The first time, many changes end in a new text; the second time, the file ends with the
+    /// previous text.
     private func changeFile(isFreezer: Bool) throws {
         let before = ControlFile.text(file) ?? "", changes = isFreezer ? 2 : 200
         for number in 1...changes { try writeFile(isFreezer ? (number == 1 ? "threads=0" : before) : "threads=\(number)") }
@@ -141,7 +146,7 @@ final class LifecycleDemo {
 
     private func writeFile(_ text: String) throws { try File.write(text, to: file) }
 
-    /// Has it end in good order.
+    /// Ends the service in good order.
     private func terminate(_ step: LifecycleRecord.Step) throws {
         guard let child else { return }
         begin(step, "SIGTERM")
@@ -197,7 +202,7 @@ final class LifecycleDemo {
         }
     }
 
-    /// Ends it, whatever it does, also while it stands still.
+    /// Ends the service in any state, even while the process is stopped or frozen.
     private func cleanUp() {
         child?.end(within: .zero)
         if let group, !group.remove() { Output.error("plimsoll: \(group.directory) could not be removed") }

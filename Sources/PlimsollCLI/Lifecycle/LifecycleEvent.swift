@@ -1,34 +1,34 @@
 import Plimsoll
 
-/// What the service of `demo lifecycle` tells, a JSON line each on its standard output.
+/// Events from the service of `demo lifecycle`, one JSON line each on standard output.
 struct LifecycleEvent: Codable, Hashable {
     enum Kind: String, Codable, CaseIterable {
-        /// What the run before left was given back: `number` requests, by the run that ended as `cause` says.
+        /// State of the previous run was restored: `number` requests. `cause` tells how that run ended.
         case restored
-        /// `unit` went `from` a state `to` the next for that `cause`.
+        /// `unit` went `from` a state `to` the next because of `cause`.
         case transition
-        /// It listens on the port `number`, or no longer does.
+        /// The service listens on port `number`, or has stopped listening.
         case listening, closed
-        /// It holds the lock, or no longer does.
+        /// The service took or released the lock.
         case locked, unlocked
-        /// The key is there, or was wiped.
+        /// The key was filled, or wiped.
         case filled, wiped
-        /// It saves that it has answered `number` requests.
+        /// The service saves that it has answered `number` requests.
         case saved
         /// The ticker ticked, having missed `number`.
         case tick
-        /// The long task: begun, asked to stop for that `cause`, ended with `number` parts done.
+        /// The long task: begun, asked to stop because of `cause`, ended with `number` parts done.
         case began, expired, ended
-        /// It runs again after a gap that took `microseconds`.
+        /// The process runs again after a gap of `microseconds`.
         case resumed
-        /// The file changed, `number` times, and now says `to`.
+        /// The file changed `number` times, and `to` is the present text.
         case changed
-        /// The last word before a termination in good order.
+        /// Last event before a termination in good order.
         case terminating
     }
 
     var kind: Kind
-    /// On the steady clock that both processes share.
+    /// Time on the steady clock that both processes share.
     var atMicroseconds: Int
     /// The process or a scene.
     var unit: String?
@@ -38,7 +38,7 @@ struct LifecycleEvent: Codable, Hashable {
     var number: Int?
     var microseconds: Int?
 
-    /// The unit that is the process.
+    /// Name of the unit that is the process.
     static let process = "process"
 
     init(_ kind: Kind, number: Int? = nil, cause: String? = nil, at: Duration = SteadyClock.now) {
@@ -48,7 +48,7 @@ struct LifecycleEvent: Codable, Hashable {
         self.cause = cause
     }
 
-    /// A step of `unit`.
+    /// Creates a transition of `unit`.
     init(_ unit: String, _ from: LifecycleState, _ to: LifecycleState, _ cause: LifecycleCause, at: Duration = SteadyClock.now) {
         self.init(.transition, cause: cause.rawValue, at: at)
         self.unit = unit
@@ -57,13 +57,13 @@ struct LifecycleEvent: Codable, Hashable {
     }
 
     var at: Duration { .microseconds(atMicroseconds) }
-    /// The state entered, of a transition.
+    /// The state entered, for a transition.
     var state: LifecycleState? { LifecycleState.allCases.first { "\($0)" == to } }
 
     func emit() { Output.line(JSONLine.encode(self)) }
 }
 
-/// What the service is asked for, a line each on its standard input. Its end is asked for by SIGTERM.
+/// Requests to the service, one line each on standard input. SIGTERM requests the end.
 enum LifecycleRequest: String, CaseIterable {
     case interrupt, resume, task, background, foreground
 }

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// Something that must be seen for the demo to have shown what it claims.
+/// An observation that the demo requires as proof of a claim.
 struct LifecycleExpectation: Sendable {
     let name: String
     let isMet: @Sendable (LifecycleRecord) -> Bool
@@ -10,12 +10,12 @@ struct LifecycleExpectation: Sendable {
         self.isMet = isMet
     }
 
-    /// All that can be expected of a run: what the freezer would have shown is left out where it was.
+    /// Returns all expectations of a run; without those of the freezer if the freezer was left out.
     static func all(for record: LifecycleRecord) -> [LifecycleExpectation] {
         stay + (record.freezerRefusal == nil ? freezer : []) + end
     }
 
-    /// The names of those that were not met.
+    /// Returns the names of the unmet expectations.
     static func missed(by record: LifecycleRecord) -> [String] { all(for: record).filter { !$0.isMet(record) }.map(\.name) }
 
     private static let stay = [
@@ -33,7 +33,7 @@ struct LifecycleExpectation: Sendable {
             $0.path(from: .interrupt, to: .resume) == [.inactive] && $0.outcomes(from: .interrupt, to: .resume).contains(.refused)
         },
         LifecycleExpectation("it ticks in the foreground, and not while it is inactive") { record in
-            // The process is inactive later than its scenes.
+            // The process becomes inactive later than its scenes.
             let inactive = record.events(.transition, from: .interrupt, to: .resume).first { $0.event.unit == LifecycleEvent.process }?.at ?? .zero
             return record.events(.tick, from: .launch, to: .interrupt).count > 3
                 && record.events(.tick, from: .interrupt, to: .resume).allSatisfy { $0.at <= inactive + slack }
@@ -113,11 +113,12 @@ struct LifecycleExpectation: Sendable {
         },
     ]
 
-    /// What was about to happen may still do so.
+    /// Tolerance for events that were already under way.
     private static let slack = Duration.milliseconds(50)
 
-    /// Whether nothing ticked in that standstill, and the ticks after it came at their usual pace, the first knowing how many it lacks. A tick whose
-    /// body was about to run when the process stopped comes before that first one, and lacks none.
+    /// Returns true if there were no ticks in the standstill and ticks at the usual pace afterwards. The first tick
+    /// afterwards must report the missed ones. A tick whose body was about to run when the process stopped comes
+    /// earlier, and reports none.
     private static func noBurst(_ record: LifecycleRecord, of index: Int, missing least: Int) -> Bool {
         guard record.standstills.indices.contains(index) else { return false }
         let standstill = record.standstills[index]
@@ -125,7 +126,7 @@ struct LifecycleExpectation: Sendable {
         guard let first = ticks.first, first.at >= standstill.to, ticks.prefix(2).contains(where: { $0.event.number ?? 0 >= least }) else {
             return false
         }
-        // As many as fit into a second, and one for either end.
+        // The number that fits into a second, plus one for either end.
         return ticks.count { $0.at < first.at + .seconds(1) } <= Int(1 / LifecycleDemo.period.inSeconds) + 1
     }
 
@@ -145,11 +146,12 @@ struct LifecycleExpectation: Sendable {
         },
     ]
 
-    /// Whether it noticed a gap that can be that standstill: it may find it shorter by what lies between two looks, never longer than it lasted.
+    /// Returns true if the process noticed a gap that matches the standstill. The noticed gap may be shorter by the
+    /// interval between two checks, but never longer.
     private static func gap(_ record: LifecycleRecord, after step: LifecycleRecord.Step, to end: LifecycleRecord.Step, of index: Int) -> Bool {
         guard record.standstills.indices.contains(index) else { return false }
         let standstill = record.standstills[index], least = (standstill.to - standstill.from) - .seconds(1.5)
-        // A machine that stands still itself for a moment adds shorter gaps.
+        // A machine that itself pauses for a moment adds shorter gaps.
         let long = record.events(.resumed, from: step, to: end).filter { .microseconds($0.event.microseconds ?? 0) >= least }
         return long.count == 1 && long[0].event.cause == RunningGap.Kind.frozen.rawValue
     }

@@ -1,14 +1,14 @@
 import Plimsoll
 
-/// What was seen of the service, on the demo's clock: told, judged and drawn from the same facts. A value.
+/// Observations of the service, on the demo's clock: narrative, verdict and chart use the same facts. A value type.
 struct LifecycleRecord {
-    /// What the demo did to it, in this order.
+    /// Actions of the demo, in this order.
     enum Step: String, CaseIterable {
         case launch, interrupt, resume, task, background, stop, go, foreground, freeze, thaw, terminate, end, relaunch, over
     }
 
     struct Seen {
-        /// Which launch of the service, from 1.
+        /// Number of the launch, from 1.
         var run: Int
         var at: Duration
         var event: LifecycleEvent
@@ -20,12 +20,12 @@ struct LifecycleRecord {
         var isFreezer: Bool
     }
 
-    /// What became of one request to it.
+    /// Outcome of one request to the service.
     enum Outcome: String, CaseIterable {
         case answered
-        /// Told to come later.
+        /// Told to retry later.
         case refused
-        /// Nobody listened.
+        /// No socket listened.
         case closed
         /// No answer in time.
         case silent
@@ -42,21 +42,21 @@ struct LifecycleRecord {
         var to: Duration
     }
 
-    /// When each step was begun.
+    /// Time at which each step was begun.
     var steps: [Step: Duration] = [:]
     var seen: [Seen] = []
     var standstills: [Standstill] = []
     var requests: [Request] = []
     /// Exit status and time of each run.
     var endings: [(at: Duration, status: Int32)] = []
-    /// Changes made to its file while it stood still.
+    /// Number of changes to the file while the process was stopped.
     var fileChanges = 0
-    /// Why the freezer was left out; `nil` if it was used.
+    /// Reason why the freezer was left out; `nil` if the freezer was used.
     var freezerRefusal: String?
 
-    // MARK: Asking
+    // MARK: Queries
 
-    /// The events of that kind, in order, of one run or all, at or after `step`, before `end`.
+    /// Returns the events of a kind, in order, of one run or all, at or after `step`, before `end`.
     func events(_ kind: LifecycleEvent.Kind, run: Int? = nil, from step: Step? = nil, to end: Step? = nil) -> [Seen] {
         let from = step.map { steps[$0] ?? .seconds(Int64.max / 2_000_000_000) }, to = end.flatMap { steps[$0] }
         return seen.filter { seen in
@@ -64,18 +64,18 @@ struct LifecycleRecord {
         }
     }
 
-    /// What the process went through between two steps, as `active inactive`.
+    /// Returns the states that a unit entered between two steps.
     func path(from step: Step, to end: Step? = nil, of unit: String = LifecycleEvent.process) -> [LifecycleState] {
         events(.transition, from: step, to: end).filter { $0.event.unit == unit }.compactMap(\.event.state)
     }
 
-    /// The requests made between two steps.
+    /// Returns the outcomes of requests made between two steps.
     func outcomes(from step: Step, to end: Step) -> [Outcome] {
         guard let from = steps[step], let to = steps[end] else { return [] }
         return requests.filter { $0.at >= from && $0.at < to }.map(\.outcome)
     }
 
-    /// How long it took.
+    /// Length of the demo.
     var length: Duration { max(steps[.over] ?? .zero, seen.last?.at ?? .zero) }
 
     /// Process and scenes, in the order of coming up.
@@ -85,13 +85,13 @@ struct LifecycleRecord {
         return units
     }
 
-    /// In which states a unit was, and when; without gaps from the launch on.
+    /// Returns the states of a unit with their times, without gaps from the launch on.
     func bands(of unit: String) -> [Band] {
         var changes: [(at: Duration, state: LifecycleState)] = []
         for seen in events(.transition) where seen.event.unit == unit {
             if let state = seen.event.state { changes.append((seen.at, state)) }
         }
-        // A scene ends with its process at the latest.
+        // A scene ends with the process at the latest.
         for ending in endings { changes.append((ending.at, .notRunning)) }
         changes.sort { $0.at < $1.at }
         var bands: [Band] = []
@@ -103,15 +103,15 @@ struct LifecycleRecord {
         return bands
     }
 
-    /// The state of the process at that time.
+    /// Returns the state of the process at a time.
     func state(at time: Duration) -> LifecycleState {
         let last = seen.last { $0.at <= time && $0.event.kind == .transition && $0.event.unit == LifecycleEvent.process }
-        // It ended since: what was seen last was another launch's.
+        // The process has ended since: the last transition was another launch's.
         if let last, endings.count >= last.run, endings[last.run - 1].at <= time { return .notRunning }
         return last?.event.state ?? .notRunning
     }
 
-    /// Spans from an event of one kind to the next of the other, in which something was there.
+    /// Returns the spans from an event of one kind to the next of the other, in which a resource was held.
     func spans(from begin: LifecycleEvent.Kind, to end: LifecycleEvent.Kind) -> [(from: Duration, to: Duration)] {
         var spans: [(from: Duration, to: Duration)] = [], began: (at: Duration, run: Int)?
         func close(at: Duration) {

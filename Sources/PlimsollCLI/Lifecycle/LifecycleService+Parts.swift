@@ -2,9 +2,9 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// What it keeps, watches, and gives back on the way.
+/// State, watched files and exclusive resources of the service.
 extension LifecycleService {
-    /// How many requests were answered survives the process.
+    /// Preserves the number of answered requests across runs.
     func preserveOrders() {
         lifecycle.preserve(
             "orders", in: FileStateStore(directory: directory + "/state"),
@@ -19,7 +19,7 @@ extension LifecycleService {
             })
     }
 
-    /// Its configuration is read again when it says something else.
+    /// Watches the configuration, and reads the file again when the text changes.
     func watchFile() {
         let path = directory + "/service.conf"
         lifecycle.watch(file: path)
@@ -30,7 +30,7 @@ extension LifecycleService {
         }
     }
 
-    /// A key that is there in the foreground only.
+    /// Keeps a key in memory in the foreground only.
     func keepKey() throws -> Secret {
         let fill: @Sendable (inout MutableRawSpan) throws -> Void = { bytes in
             var random = SystemRandomNumberGenerator()
@@ -47,7 +47,8 @@ extension LifecycleService {
         return key
     }
 
-    /// Others wait for the lock, and clients for whoever listens: neither may be held by a process that does not run.
+    /// Registers the lock and the listener as exclusive. Others wait for the lock, and clients for the listener: a
+    /// process that does not run must hold neither.
     func holdExclusively(_ door: Door) throws -> (listener: ExclusiveResource, lock: ExclusiveResource) {
         let path = directory + "/lock"
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)

@@ -3,19 +3,21 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// The service of `demo lifecycle`: it answers requests and counts them, and tells what becomes of it on the way.
+/// The service of `demo lifecycle`: answers and counts requests, and reports life-cycle events.
 final class LifecycleService: Sendable {
     let manager: ResourceManager
     let directory: String
-    /// Requests answered, in this run and those before.
+    /// Number of requests answered, in this run and those before.
     let orders = Counter()
 
     var lifecycle: Lifecycle { manager.lifecycle }
 
+    /// Creates the service.
+    ///
     /// - Parameters:
-    ///   - directory: where it keeps its state, and where its configuration is.
-    ///   - allowance: what its tasks may take in the background.
-    ///   - grace: what they have to stop.
+    ///   - directory: directory of the service's state and configuration.
+    ///   - allowance: time for tasks in the background.
+    ///   - grace: time for tasks to stop.
     init(directory: String, allowance: Duration, grace: Duration) {
         self.directory = directory
         var policy = PressurePolicy.standard
@@ -24,7 +26,7 @@ final class LifecycleService: Sendable {
         manager = ResourceManager(source: LinuxPressureSource(), policy: policy, time: SteadyClock.timekeeper)
     }
 
-    /// Sets everything up and goes through its life until the task is cancelled.
+    /// Sets everything up and runs until the task is cancelled.
     func run() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 16, whenPaused: .refuse)
         lifecycle.pausables.add(limiter)
@@ -48,7 +50,7 @@ final class LifecycleService: Sendable {
         let steps = lifecycle.transitions
         let teller = Task {
             for await step in steps {
-                // A key has no hook for being wiped: it must not depend on anybody's.
+                // A `Secret` has no hook for wiping: wiping must not depend on any other code.
                 if step.from == .inactive, step.to == .background, key.isWiped { LifecycleEvent(.wiped).emit() }
                 LifecycleEvent(LifecycleEvent.process, step.from, step.to, step.cause).emit()
                 if step.to == .notRunning { break }
@@ -73,11 +75,11 @@ final class LifecycleService: Sendable {
             scene.observe("teller", onInactive: tell, onActive: tell, onBackground: tell, onForeground: tell)
         }
         await scene.connected()
-        // Who comes up in the background has nothing to do on the way there.
+        // A scene that comes up in the background calls no handlers on the way.
         if scene.state == .background { LifecycleEvent(id, .notRunning, .background, .launch).emit() }
     }
 
-    /// Does what the demo asks for.
+    /// Carries out a request of the demo.
     func take(_ request: LifecycleRequest) async throws {
         switch request {
         case .interrupt: try await lifecycle.interrupt()
@@ -88,7 +90,7 @@ final class LifecycleService: Sendable {
         }
     }
 
-    /// Work that takes longer than the background lets it.
+    /// Begins work that takes longer than the background allowance.
     private func beginExport() {
         let name = "export", parts = 100
         Task {
@@ -110,7 +112,7 @@ final class LifecycleService: Sendable {
 
 /// A number that several threads add to.
 final class Counter: Sendable {
-    // Relaxed throughout: a number on its own.
+    // Relaxed ordering throughout: a number on its own.
     private let number = Atomic<Int>(0)
 
     var count: Int { number.load(ordering: .relaxed) }

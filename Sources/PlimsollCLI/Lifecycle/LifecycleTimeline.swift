@@ -1,6 +1,7 @@
 import Plimsoll
 
-/// The demo as it happens, a line for whatever happens: seconds, the state of the process, what. Ticks and answered requests are not told each.
+/// Prints the demo as it happens, a line for each event: seconds, the state of the process, the event. Ticks and
+/// answered requests get no line each.
 struct LifecycleTimeline {
     private var outcome: LifecycleRecord.Outcome?
 
@@ -13,7 +14,7 @@ struct LifecycleTimeline {
         tell(text, record, at: seen.at)
     }
 
-    /// Requests whose fate changes.
+    /// Prints a request if its outcome differs from the previous one.
     mutating func tell(_ request: LifecycleRecord.Request, _ record: LifecycleRecord) {
         guard request.outcome != outcome else { return }
         outcome = request.outcome
@@ -33,7 +34,7 @@ struct LifecycleTimeline {
         }
     }
 
-    /// What an event is told as; `nil` if it is only drawn.
+    /// Returns the text of an event; `nil` if the event is only drawn.
     static func text(_ event: LifecycleEvent) -> String? {
         let cause = event.cause ?? "", number = event.number ?? 0
         switch event.kind {

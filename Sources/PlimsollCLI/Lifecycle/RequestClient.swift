@@ -1,7 +1,8 @@
 import Plimsoll
 import Synchronization
 
-/// Asks the service for something every so often and books what came of it, on a thread of its own: a service that stands still keeps its clients waiting.
+/// Sends requests at an interval and records the outcomes, on a separate thread: a stopped service keeps clients
+/// waiting.
 final class RequestClient: Sendable {
     private struct State {
         var port: UInt16?
@@ -11,13 +12,13 @@ final class RequestClient: Sendable {
 
     private let state = Mutex(State())
     private let period = Duration.milliseconds(200)
-    /// How long it waits for an answer.
+    /// Time to wait for an answer.
     static let patience = Duration.milliseconds(180)
 
-    /// Asks at that port from now on.
+    /// Sends requests to this port from now on.
     func ask(at port: UInt16) { state.withLock { $0.port = port } }
 
-    /// What came of the requests since the last call, each with the time at which it was made.
+    /// Returns the outcomes since the last call, each with the time of the request.
     func taken() -> [(at: Duration, outcome: LifecycleRecord.Outcome)] {
         state.withLock { state in
             defer { state.requests = [] }
@@ -27,7 +28,7 @@ final class RequestClient: Sendable {
 
     func stop() { state.withLock { $0.isOver = true } }
 
-    /// Asks until it is stopped.
+    /// Sends requests until `stop()`.
     func run() {
         var due = SteadyClock.now
         while true {

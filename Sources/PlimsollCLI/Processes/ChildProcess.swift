@@ -1,14 +1,14 @@
 @preconcurrency import Glibc
 import Plimsoll
 
-/// A process that this one started, and ends by its id.
+/// A process that this process started, and ends by process id.
 final class ChildProcess {
-    /// How a process came to its end.
+    /// The end of a process.
     enum Ending: Hashable {
         case exited(Int32)
         case signalled(Int32)
 
-        /// As a shell reports it: the status, or 128 and the signal.
+        /// Exit status as a shell reports it: the status, or 128 and the signal.
         var status: Int32 {
             switch self {
             case .exited(let status): status
@@ -23,20 +23,22 @@ final class ChildProcess {
     }
 
     let pid: pid_t
-    /// What it writes to its standard output, if that was asked for.
+    /// Standard output of the process, if requested.
     let output: LineReader?
     private(set) var ending: Ending?
-    /// Closing it tells the child that its parent is gone, however that came about.
+    /// Write end of the child's standard input. Closing the pipe tells the child that the parent is gone, however the
+    /// parent ended.
     private var leash: Int32?
 
-    /// This program itself, also where its file has been replaced meanwhile.
+    /// Path of this program itself, valid even if the program's file has been replaced meanwhile.
     static let itself = "/proc/self/exe"
 
-    /// Starts `path` with `arguments` (the first is its name). Its signals are as a shell would have left them.
+    /// Starts `path` with `arguments` (the first is the name). Signal dispositions are those that a shell would
+    /// leave.
     ///
     /// - Parameters:
-    ///   - readsOutput: whether its standard output comes to `output` instead of ours.
-    ///   - leashed: whether its standard input is a pipe that ends with this process.
+    ///   - readsOutput: true if standard output goes to `output` instead of this process's standard output.
+    ///   - leashed: true if standard input is a pipe that ends with this process.
     init(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws {
         let out = readsOutput ? try Self.pipe() : nil
         let leash = leashed ? try Self.pipe() : nil
@@ -52,7 +54,7 @@ final class ChildProcess {
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
-        // SIGHUP stays as it is: `nohup plimsoll run …` means the command, too.
+        // SIGHUP stays unchanged: `nohup plimsoll run …` means the command, too.
         var defaults = sigset_t()
         sigemptyset(&defaults)
         for signal in [SIGINT, SIGTERM, SIGPIPE, SIGCHLD] { sigaddset(&defaults, signal) }
@@ -88,28 +90,28 @@ final class ChildProcess {
         return (ends[0], ends[1])
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends a signal, if the process still runs.
     func signal(_ number: Int32) {
         if ending == nil { kill(pid, number) }
     }
 
-    /// The writing end of its standard input; -1 if it is not leashed.
+    /// Write end of the process's standard input; -1 if the process is not leashed.
     var input: Int32 { leash ?? -1 }
 
-    /// Writes a line to its standard input, if it is leashed.
+    /// Writes a line to the process's standard input, if the process is leashed.
     func tell(_ line: String) {
         if let leash { Output.write(line + "\n", to: leash) }
     }
 
-    /// How it ended, if it has.
+    /// Returns the ending, if the process has ended.
     @discardableResult
     func poll() -> Ending? { wait(WNOHANG) }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     @discardableResult
     func waitForEnd() -> Ending { wait(0) ?? .signalled(SIGKILL) }
 
-    /// Lets go of the leash and gives it `grace` to end by itself, then ends it.
+    /// Closes the leash, waits up to `grace` for the process to end by itself, then kills the process.
     @discardableResult
     func end(within grace: Duration) -> Ending {
         if let leash { close(leash) }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Lines from a pipe, without ever blocking on one that is not complete yet.
+/// Reads lines from a pipe, without blocking on an incomplete line.
 final class LineReader {
     let descriptor: Int32
     private(set) var isAtEnd = false
@@ -13,7 +13,8 @@ final class LineReader {
 
     deinit { close(descriptor) }
 
-    /// The lines that have come since the last call; at the end of the stream, a last one without its newline as well.
+    /// Returns the lines received since the last call. At the end of the stream, includes a last line without a
+    /// newline.
     func lines() -> [String] {
         var buffer = [UInt8](repeating: 0, count: 65536)
         while !isAtEnd {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A thread that may block, which a task on the cooperative pool must not.
+/// A thread that may block, unlike a task on the cooperative pool.
 final class PlainThread {
     private var thread = pthread_t()
 
@@ -24,7 +24,8 @@ final class PlainThread {
         }
     }
 
-    /// Runs `body` on a thread of its own and suspends until it is done: the pool may have but one thread, and the manager needs it.
+    /// Runs `body` on a separate thread and suspends until `body` ends. The pool may have only one thread, and the
+    /// manager needs that thread.
     static func run<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Value, any Error>) in
             let thread = PlainThread { done.resume(with: Result(catching: body)) }

@@ -1,11 +1,11 @@
 import Foundation
 import Glibc
 
-/// A directory for what processes of ours share, for us alone, gone afterwards.
+/// A private temporary directory shared by this program's processes, removed afterwards.
 enum ScratchDirectory {
-    /// Makes one for `body`, which gets its path, and removes it with all that is in it.
+    /// Makes a directory, passes its path to `body`, and then removes the directory and all contents.
     ///
-    /// - Parameter name: short, where sockets are put into it: their paths have 107 bytes at most.
+    /// - Parameter name: name of the directory; short if sockets go there, as socket paths have 107 bytes at most.
     static func with<Result>(_ name: String, _ body: (String) throws -> Result) throws -> Result {
         let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-\(name)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])

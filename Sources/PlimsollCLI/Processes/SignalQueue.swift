@@ -1,15 +1,15 @@
 import Glibc
 import Plimsoll
 
-/// Signals as a queue to be read instead of handlers: whoever made groups and processes gets to remove them first.
+/// Signals as a queue to be read instead of handlers, so that the program can first remove its groups and processes.
 struct SignalQueue {
-    /// What ends a command.
+    /// Signals that end a command.
     static let endings = [SIGINT, SIGTERM, SIGHUP]
 
     private var set = sigset_t()
 
-    /// Takes `signals` out of normal delivery for this thread and those started later. SIGPIPE is blocked as well:
-    /// a reader that has gone is seen by the failing write, not by death.
+    /// Blocks `signals` for this thread and threads started later. SIGPIPE is blocked as well: a reader that is gone
+    /// shows as a failing write, not as death of this process.
     init(_ signals: [Int32] = endings + [SIGCHLD]) {
         sigemptyset(&set)
         for signal in signals { sigaddset(&set, signal) }
@@ -18,7 +18,7 @@ struct SignalQueue {
         pthread_sigmask(SIG_BLOCK, &blocked, nil)
     }
 
-    /// The next signal, waiting at most `limit` for it.
+    /// Returns the next signal. Waits at most `limit`.
     func next(within limit: Duration = .zero) -> Int32? {
         let nanoseconds = max(0, limit.inNanoseconds)
         var time = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
@@ -27,7 +27,7 @@ struct SignalQueue {
         return signal > 0 ? signal : nil
     }
 
-    /// Whether a signal that ends the command has come since the last call.
+    /// Returns a signal that ends the command, if one has come since the last call.
     func endingArrived() -> Int32? {
         while let signal = next() {
             if Self.endings.contains(signal) { return signal }

@@ -2,7 +2,7 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// The machine's running time, the same in parent and child, so that what both saw can be put on one axis.
+/// The machine's running time. Parent and child share this clock, so that events of both fit on one axis.
 enum SteadyClock {
     static var now: Duration { timekeeper.elapsed() }
 

@@ -1,7 +1,7 @@
 import Plimsoll
 import PlimsollTesting
 
-/// What was decided over time, as a drawing and as a table.
+/// Decisions over time, as a drawing and as a table.
 struct History {
     private let steps: [PressureDecisions.Step]
     private let start: Duration
@@ -11,10 +11,11 @@ struct History {
         start = outcome.steps.first?.reading.at ?? .zero
     }
 
-    /// An idle recording may span a night: no more columns than a terminal can scroll through.
+    /// Limit of columns. An idle recording may span a night, and a terminal can scroll through only so many columns.
     static let mostColumns = 3600
 
-    /// Levels and actions, a character a second: the worst of each second, and where nothing was read the level still in force.
+    /// Levels and actions, a character a second: the worst of each second. A second without a reading shows the level
+    /// still in force.
     var drawing: (levels: String, actions: String) {
         var levels: [PressureLevel] = [], actions: [PressureAction?] = []
         var inForce = PressureLevel.normal
@@ -35,7 +36,7 @@ struct History {
         return (levels.map(\.drawn).joined(), actions.map { $0?.drawn ?? "." }.joined())
     }
 
-    /// One row for each change of level and for each action; releases that go on are one row.
+    /// One row for each change of level and for each action; consecutive releases are one row.
     var changes: [Change] {
         var changes: [Change] = []
         var level = PressureLevel.normal
@@ -59,7 +60,7 @@ struct History {
         var reading: PressureReading
         var actions: [PressureAction]
 
-        /// `time level used headroom why then`.
+        /// Cells of a row: `time level used headroom why then`.
         var cells: [String] {
             let used = reading.limit.map { "\(reading.usage) of \($0)" } ?? "\(reading.usage)"
             return [

@@ -34,7 +34,7 @@ struct ReadingRecord: Codable, Equatable {
         announced = reading.announced?.description
     }
 
-    /// What is wrong with it; `nil` if it is a reading that a kernel could have shown.
+    /// Reason why the record is invalid; `nil` if a kernel could have shown this reading.
     var problem: String? {
         let sizes = [
             ("usageBytes", usageBytes), ("workingSetBytes", workingSetBytes), ("limitBytes", limitBytes), ("residentBytes", residentBytes),

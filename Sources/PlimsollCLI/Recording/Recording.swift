@@ -1,16 +1,16 @@
 import Glibc
 import Plimsoll
 
-/// Readings in a file: a header that says what the file is, then one JSON object a line.
+/// Readings in a file: a header that identifies the format, then one JSON object a line.
 struct Recording {
     var header: Header
     var readings: [PressureReading]
-    /// Where and why reading the file stopped before its end; `nil` if it did not.
+    /// Position and reason if reading stopped before the end of the file; `nil` otherwise.
     var problem: Problem?
 
-    /// The first line. Facts about the host that explain the numbers; nothing that names it.
+    /// The first line: facts about the host that explain the numbers, none of which names the host.
     struct Header: Codable, Equatable {
-        /// Version of the format: readers refuse what is newer than they know.
+        /// Version of the format: readers refuse versions newer than they know.
         var plimsollRecording: Int
         var kernel: String
         var processors: Int
@@ -19,12 +19,12 @@ struct Recording {
 
         static let newest = 1
 
-        /// What holds for this host.
+        /// Returns the header for this host.
         static func here(_ capabilities: Capabilities) -> Header {
             var host = utsname()
             uname(&host)
             let release = withUnsafeBytes(of: host.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            // Digits and dots only: what distributions append may name a customer or a machine.
+            // Digits and dots only: suffixes by distributions may name a customer or a machine.
             let kernel = String(release.prefix { $0.isNumber || $0 == "." })
             return Header(
                 plimsollRecording: newest, kernel: kernel, processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
@@ -32,19 +32,19 @@ struct Recording {
         }
     }
 
-    /// A line that is not what it should be.
+    /// An invalid line.
     struct Problem: Error, Equatable, CustomStringConvertible {
-        /// Counted from 1, as editors do.
+        /// Line number, counted from 1 as in editors.
         var line: Int
         var reason: String
         var description: String { "line \(line): \(reason)" }
     }
 
-    /// Reads a recording as far as it is sound.
+    /// Reads the valid beginning of a recording.
     ///
-    /// - Throws: `Problem` if there is no header to go by.
+    /// - Throws: `Problem` if there is no valid header.
     init(parsing text: String) throws(Problem) {
-        // What follows the last newline is empty, or a line that was being written when its writer died.
+        // The text after the last newline is empty, or a line that was being written when the recorder died.
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         let tail = lines.removeLast()
         guard let first = lines.first else { throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "cut short within the header") }
@@ -85,7 +85,7 @@ struct Recording {
     }
 }
 
-/// A decoding error as one plain clause.
+/// Returns a decoding error as one plain clause.
 private func explain(_ error: any Error) -> String {
     switch error {
     case DecodingError.keyNotFound(let key, _): "\(key.stringValue) is missing"

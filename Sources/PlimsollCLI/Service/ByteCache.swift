@@ -1,11 +1,11 @@
 import Plimsoll
 
-/// A cache of bytes, on the heap or in volatile memory: what a service is run with to compare the two.
+/// A cache of bytes on the heap or in volatile memory, to compare the two in a service.
 enum ByteCache: Sendable {
     case heap(PurgeableCache<UInt64, [UInt8]>)
     case volatile(VolatileCache<UInt64, [UInt8]>)
 
-    /// Neither has a limit. What is on the heap says what it costs there.
+    /// Creates a cache without a limit. A heap cache reports the memory cost of entries.
     init(_ name: String, isVolatile: Bool) {
         self = isVolatile ? .volatile(VolatileCache(name)) : .heap(PurgeableCache(name) { _, bytes in bytes.count + 96 })
     }
@@ -41,7 +41,7 @@ enum ByteCache: Sendable {
         }
     }
 
-    /// Bytes of memory found to have been taken by the kernel since the last call; never any of the heap's.
+    /// Returns the bytes of memory found reclaimed by the kernel since the last call; always 0 for the heap.
     func noticeDrops() -> Int {
         switch self {
         case .heap: 0

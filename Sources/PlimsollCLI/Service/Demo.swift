@@ -6,9 +6,9 @@ struct Demo {
     private let seconds: Double
     private let plan: TrafficPlan
 
-    /// How often both are looked at.
+    /// Interval between observations of both sides.
     private static let step = Duration.milliseconds(20)
-    /// A slow machine (one that is emulated) starts a process in seconds.
+    /// A slow (emulated) machine needs seconds to start a process.
     private static let patience = Duration.seconds(30)
 
     init(limit: ByteCount, seconds: Double) throws {
@@ -17,7 +17,9 @@ struct Demo {
         plan = TrafficPlan(limit: limit, seconds: seconds)
     }
 
-    /// - Throws: `GroupMaker.Refusal` if no group can be made, `Failure` if the demo could not be carried through.
+    /// Runs both sides.
+    ///
+    /// - Throws: `GroupMaker.Refusal` if no group can be made, `Failure` if the demo failed to complete.
     func run() throws -> (without: DemoRecord, with: DemoRecord) {
         let signals = SignalQueue()
         let start = SteadyClock.now

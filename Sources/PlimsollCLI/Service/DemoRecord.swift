@@ -1,13 +1,13 @@
 import Plimsoll
 
-/// What was seen of one service, on the demo's clock: drawn, told and judged from the same numbers.
+/// Observations of one service, on the demo's clock: chart, narrative and verdict use the same numbers.
 struct DemoRecord {
     struct Sample {
         var at: Duration
         var usage: ByteCount
-        /// Of it, what the kernel can't take by itself.
+        /// Part of the usage that the kernel cannot reclaim by itself.
         var fixed: ByteCount
-        /// Of it, what orchestrators count.
+        /// Part of the usage that orchestrators count.
         var workingSet: ByteCount
     }
 
@@ -15,11 +15,11 @@ struct DemoRecord {
         var at: Duration
         var took: Duration
         var released: ByteCount
-        /// Measured fall of resident memory, negative if the service took more meanwhile.
+        /// Measured fall of resident memory; negative if the service allocated more meanwhile.
         var fall: ByteCount
     }
 
-    /// Volatile memory that the kernel was found to have taken by itself.
+    /// Volatile memory found reclaimed by the kernel.
     struct Drop {
         var at: Duration
         var taken: ByteCount
@@ -27,11 +27,11 @@ struct DemoRecord {
 
     enum Fate: Equatable {
         case running
-        /// The kernel ended it for want of memory: SIGKILL, and the group counts the kill.
+        /// The kernel OOM-killed the service: SIGKILL, and the group counts the kill.
         case killed(at: Duration)
-        /// It served until it was asked to end.
+        /// The service ran until it was asked to end.
         case survived
-        /// Anything else, which is nobody's proof.
+        /// Any other end; proves nothing.
         case other(String)
     }
 
@@ -41,7 +41,7 @@ struct DemoRecord {
     var purges: [Purge] = []
     var drops: [Drop] = []
     private(set) var served = 0
-    /// When it was last seen to have answered somebody.
+    /// Time at which the service was last seen to have answered a request.
     private var answeredAt = Duration.zero
     var hits = 0
     var misses = 0
@@ -51,27 +51,28 @@ struct DemoRecord {
 
     var name: String { isProtected ? "with" : "without" }
 
-    /// Longer than its clients wait for an answer before they give up.
+    /// Longer than the timeout of the clients.
     static let patience = Duration.seconds(3)
 
-    /// Takes note of how many requests have been answered by now.
+    /// Records the number of requests answered so far.
     mutating func noteServed(_ count: Int, at now: Duration) {
         if count > served { answeredAt = now }
         served = count
     }
 
-    /// `nil` while it answers; else what is wrong with it, although it may still end when it is asked to.
+    /// Returns `nil` while the service answers, else the problem. A service with a problem may still end when asked
+    /// to.
     func standstill(at now: Duration) -> String? {
         now - answeredAt < Self.patience ? nil : "answered nobody after \(Text.number(answeredAt.inSeconds)) s"
     }
 
-    /// Sum of the falls that were measured.
+    /// Sum of the measured falls.
     var givenBack: ByteCount { purges.reduce(.zero) { $0 + max(.zero, $1.fall) } }
 
-    /// Sum of what the kernel took.
+    /// Sum of the memory reclaimed by the kernel.
     var taken: ByteCount { drops.reduce(.zero) { $0 + $1.taken } }
 
-    /// `killed after 4.2 s`, `survived`, or what else came of it.
+    /// Outcome in words: `killed after 4.2 s`, `survived`, or another reason.
     var outcome: String {
         switch fate {
         case .killed(let at): "killed after \(Text.number(at.inSeconds)) s"
@@ -81,7 +82,7 @@ struct DemoRecord {
         }
     }
 
-    /// The last line of the demo.
+    /// Returns the last line of the demo.
     static func result(without: DemoRecord, with: DemoRecord) -> String {
         """
         result: without=\(without.outcome), with=\(with.outcome), \
@@ -90,7 +91,7 @@ struct DemoRecord {
         """
     }
 
-    /// Whether both fared as the demo claims.
+    /// Returns true if both services fared as the demo claims.
     static func isProof(without: DemoRecord, with: DemoRecord) -> Bool {
         guard case .killed = without.fate else { return false }
         return with.fate == .survived

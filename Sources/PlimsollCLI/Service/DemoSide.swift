@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-/// One of the two services: its group, its process, its clients, and what is seen of them.
+/// One of the two services: its group, process, clients and record.
 final class DemoSide {
     private(set) var record: DemoRecord
     private let group: LimitedGroup
@@ -28,7 +28,7 @@ final class DemoSide {
         }
     }
 
-    /// Waits for the service to listen, then sends it its clients.
+    /// Waits for the service to listen, then starts the clients.
     func startTraffic(within limit: Duration) throws {
         let deadline = SteadyClock.now + limit
         while SteadyClock.now < deadline {
@@ -45,11 +45,11 @@ final class DemoSide {
         throw Failure.failed("the service \(record.name) Plimsoll did not begin to listen within \(Text.number(limit.inSeconds)) s")
     }
 
-    /// Takes a sample and what the service has told since the last; returns what is worth telling.
+    /// Takes a sample and reads the service's events since the last call. Returns the items for the narrative.
     func look() -> [Narrative.Item] {
         guard record.fate == .running else { return [] }
         let now = SteadyClock.now - start
-        // The group's statistics are a long text, which an emulated machine parses in milliseconds.
+        // The group's statistics are a long text, which takes an emulated machine milliseconds to parse.
         if record.samples.count % Self.looksPerPart == 0 { parts = group.parts }
         record.samples.append(.init(at: now, usage: group.usage, fixed: parts.fixed, workingSet: parts.workingSet))
         noteServed(at: now)
@@ -61,7 +61,7 @@ final class DemoSide {
         return items
     }
 
-    /// Ends clients and service, if it is still there.
+    /// Ends the clients, and the service if it still runs.
     func end() {
         stopTraffic()
         noteServed(at: SteadyClock.now - start)
@@ -78,7 +78,7 @@ final class DemoSide {
         }
     }
 
-    /// Ends whatever still runs and removes the group.
+    /// Ends all processes and removes the group.
     func cleanUp() {
         child.end(within: .zero)
         stopTraffic()

@@ -1,13 +1,13 @@
 import Plimsoll
 
-/// The demo where no group can be made: the real decisions on a drawn service, whose memory is two numbers.
+/// The demo where no group can be made: real decisions on a simulated service, whose memory is two numbers.
 struct DemoSimulation {
     let limit: ByteCount
     let seconds: Double
 
-    /// Simulated time between two looks.
+    /// Simulated time between two readings.
     private static let step = Duration.milliseconds(20)
-    /// What a process has before it serves anybody.
+    /// Memory of a process without clients.
     private static let base = ByteCount.mebibytes(12)
 
     func run() -> (without: DemoRecord, with: DemoRecord) { (side(isProtected: false), side(isProtected: true)) }
@@ -32,7 +32,7 @@ struct DemoSimulation {
             }
             cache = cache + grown
             if isProtected {
-                // Volatile: the kernel takes what exceeds the limit, and until then it counts as available.
+                // Volatile: the kernel reclaims the excess over the limit; until then the cache counts as available.
                 let taken = min(cache, max(.zero, usage - limit))
                 cache = cache - taken
                 if taken > .zero { record.drops.append(.init(at: at, taken: taken)) }

@@ -7,17 +7,17 @@ import PlimsollService
 import ServiceLifecycle
 import UnixSignals
 
-/// The place in which a background task runs, in a service that is shut down.
+/// The place of a background task in a service that is shut down.
 enum TaskShape: String, CaseIterable, ExpressibleByArgument {
-    /// In the `run()` of a service, which awaits it.
+    /// In the `run()` of a service, which awaits the task.
     case awaited
     /// In a task that no service knows.
     case detached
-    /// In a task of a service, which waits for it once it is told of the shutdown.
+    /// In a task of a service, which waits for the task after the shutdown signal.
     case owned
 }
 
-/// A group of services that are idle, until SIGTERM; or one with a background task that does not end by itself.
+/// A group of idle services that runs until SIGTERM, optionally with a background task that does not end by itself.
 struct GroupedServiceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_grouped", abstract: "Part of `bench service`.", shouldDisplay: false)
 
@@ -45,7 +45,7 @@ struct GroupedServiceCommand: AsyncParsableCommand {
         try await group.run()
     }
 
-    /// Says that it is up, and serves nobody.
+    /// A service that reports `ready` and has no clients.
     struct IdleServer: Service {
         func run() async throws {
             Output.line("ready")
@@ -54,7 +54,7 @@ struct GroupedServiceCommand: AsyncParsableCommand {
     }
 }
 
-/// A service whose background task works on for an hour, and when it is asked to stop, saves for another.
+/// A service with a background task that works for an hour. When asked to stop, the task saves for another hour.
 private struct Exporter: Service {
     let manager: ResourceManager
     let shape: TaskShape
@@ -82,7 +82,7 @@ private struct Exporter: Service {
     }
 }
 
-/// From SIGTERM to the end of an idle service, and of services with a background task that would go on for long.
+/// Measures the time from SIGTERM to the end of an idle service, and of services with a long background task.
 struct ServiceBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "service")
 
@@ -97,7 +97,7 @@ struct ServiceBenchCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             var with: [Double] = [], without: [Double] = []
-            // In turn, so that a change of the machine's mood meets both alike.
+            // Alternate, so that drift of the machine affects both alike.
             for _ in 0..<runs {
                 with.append(try Self.measure([]))
                 without.append(try Self.measure(["--bare"]))
@@ -110,7 +110,8 @@ struct ServiceBenchCommand: ParsableCommand {
         }
     }
 
-    /// Measures how much longer than its budget a shutdown takes, and after which share of the budget the task is asked.
+    /// Measures how far a shutdown exceeds its budget, and the share of the budget after which the task is asked to
+    /// stop.
     private func measureBudget() throws {
         var over: [Double] = []
         for shape in TaskShape.allCases {
@@ -124,10 +125,10 @@ struct ServiceBenchCommand: ParsableCommand {
         Bench.figure("shutdown.over-budget", over.max() ?? .nan, "s")
     }
 
-    /// Milliseconds.
+    /// Returns milliseconds.
     private static func measure(_ arguments: [String]) throws -> Double { try end(arguments, within: .seconds(30)).took.milliseconds }
 
-    /// From SIGTERM to the end, and to when the task of the service was asked to stop.
+    /// Returns the time from SIGTERM to the end, and to the request that the service's task stop.
     private static func end(_ arguments: [String], within limit: Duration) throws -> (took: Duration, asked: Duration?) {
         let signals = SignalQueue(), child = try ChildProcess(ChildProcess.itself, ["plimsoll", "_grouped"] + arguments, readsOutput: true)
         defer { child.end(within: .zero) }
@@ -137,12 +138,12 @@ struct ServiceBenchCommand: ParsableCommand {
             isUp = lines.contains("ready")
             if !isUp { _ = signals.next(within: .milliseconds(5)) }
         }
-        // Everything that begins beside the service has begun by then.
+        // By then, everything that starts beside the service has started.
         _ = signals.next(within: .milliseconds(100))
         let began = SteadyClock.now
         var asked: Duration?
         child.signal(SIGTERM)
-        // Its end is told by a signal; that its task is asked is seen within 10 ms.
+        // SIGCHLD reports the end at once. The task's request is seen within 10 ms.
         while child.poll() == nil, SteadyClock.now - began < limit {
             _ = signals.next(within: .milliseconds(10))
             if asked == nil, child.output?.lines().contains("asked") == true { asked = SteadyClock.now - began }

@@ -1,21 +1,22 @@
-/// The little of HTTP/1.1 that the demo's service speaks: GET requests without a body, kept alive.
+/// The subset of HTTP/1.1 that the demo's service needs: GET requests without a body, keep-alive.
 struct HTTPRequest: Equatable {
-    /// What is asked for, without the query.
+    /// Path of the request, without the query.
     var path: Substring
-    /// What follows the question mark.
+    /// Text after the question mark.
     var query: Substring?
     var closes: Bool
 
     enum Parsed: Equatable {
         /// More bytes are needed.
         case incomplete
-        /// To be answered with this status, after which the connection is closed: nobody knows where the next request begins.
+        /// Refused with this status. The connection is closed afterwards, because the start of the next request is
+        /// unknown.
         case refused(Int)
-        /// A request and how many bytes it took.
+        /// A request with its length in bytes.
         case request(HTTPRequest, length: Int)
     }
 
-    /// A request's head may not be longer.
+    /// Largest size of a request's head.
     static let longest = 8192
 
     static func parse(_ bytes: ArraySlice<UInt8>) -> Parsed {
@@ -33,7 +34,7 @@ struct HTTPRequest: Equatable {
         return .request(HTTPRequest(path: target[0], query: target.count > 1 ? target[1] : nil, closes: closes), length: end)
     }
 
-    /// The head of a response.
+    /// Returns the head of a response.
     static func responseHead(_ status: Int, length: Int) -> String {
         let reasons = [
             200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
@@ -43,9 +44,10 @@ struct HTTPRequest: Equatable {
     }
 }
 
-/// What requests and responses have in common.
+/// Parsing that requests and responses have in common.
 enum HTTPHead {
-    /// Number of bytes up to and with the empty line that ends a head; `nil` until that has come.
+    /// Returns the number of bytes up to and including the empty line that ends a head; `nil` if the head is
+    /// incomplete.
     static func length(in bytes: ArraySlice<UInt8>) -> Int? {
         let end: [UInt8] = [13, 10, 13, 10]
         guard bytes.count >= end.count else { return nil }

@@ -1,6 +1,7 @@
 import Plimsoll
 
-/// The demo as it happens, a line a second and a line for whatever changes; purges and drops are counted, not listed.
+/// Prints the demo as it happens: a line a second and a line for each change. Purges and drops are counted, not
+/// listed.
 struct Narrative {
     struct Item {
         var at: Duration

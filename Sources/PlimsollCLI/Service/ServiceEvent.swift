@@ -1,19 +1,19 @@
 import Plimsoll
 
-/// What the service tells the demo, a JSON line each on its standard output.
+/// Events from the service to the demo, one JSON line each on standard output.
 struct ServiceEvent: Codable {
     enum Kind: String, Codable { case listening, level, purge, drop, end }
 
     var kind: Kind
-    /// On the steady clock that both processes share.
+    /// Time on the steady clock that both processes share.
     var atMicroseconds: Int
     var port: UInt16?
     var level: String?
     var askedBytes: Int?
     var releasedBytes: Int?
-    /// Measured fall of the process's resident memory; what the service took meanwhile counts against it.
+    /// Measured fall of the process's resident memory; memory allocated meanwhile reduces the fall.
     var fallBytes: Int?
-    /// Volatile memory that the kernel was found to have taken.
+    /// Volatile memory found reclaimed by the kernel.
     var takenBytes: Int?
     var tookMicroseconds: Int?
     var hits: Int?
@@ -27,7 +27,7 @@ struct ServiceEvent: Codable {
 
     var at: Duration { .microseconds(atMicroseconds) }
 
-    /// A purge as it was measured.
+    /// Creates an event for a measured purge.
     init(_ report: ActionReport) {
         self.init(.purge, at: report.began)
         level = report.level.description

@@ -4,10 +4,10 @@ import Glibc
 struct Socket {
     let descriptor: Int32
 
-    /// A listening socket on that port; the kernel chooses one if it is 0.
+    /// Returns a listening socket on `port`; the kernel chooses a port for 0.
     static func listening(port: UInt16 = 0) throws -> (socket: Socket, port: UInt16) {
         let socket = try Socket()
-        // A port that was ours a moment ago has connections that linger.
+        // Connections of a port that was in use a moment ago linger.
         var reuses: Int32 = 1
         setsockopt(socket.descriptor, SOL_SOCKET, SO_REUSEADDR, &reuses, socklen_t(MemoryLayout<Int32>.size))
         var address = loopback(port: port)
@@ -26,9 +26,10 @@ struct Socket {
         return (socket, UInt16(bigEndian: address.sin_port))
     }
 
-    /// A connection to that port; `nil` if nobody listens.
+    /// Returns a connection to `port`; `nil` if no socket listens there.
     ///
-    /// - Parameter patience: how long it, and each transfer, may take: a service that stands still must not hold its clients for ever.
+    /// - Parameter patience: timeout of connecting and of each transfer, as a frozen service must not hold clients
+    ///   for ever.
     static func connected(to port: UInt16, patience: Duration = .seconds(2)) -> Socket? {
         guard let socket = try? Socket() else { return nil }
         socket.setTimeout(patience)
@@ -58,7 +59,7 @@ struct Socket {
         return address
     }
 
-    /// Neither sending nor receiving waits for longer.
+    /// Sets the timeout of sending and receiving.
     func setTimeout(_ patience: Duration) {
         let (seconds, attoseconds) = patience.components
         var time = timeval(tv_sec: Int(seconds), tv_usec: Int(attoseconds / 1_000_000_000_000))
@@ -66,7 +67,7 @@ struct Socket {
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
     }
 
-    /// The next connection; `nil` when the socket is of no more use.
+    /// Returns the next connection; `nil` if the socket is unusable.
     func accepted() -> Socket? {
         while true {
             let connection = accept(descriptor, nil, nil)
@@ -75,7 +76,7 @@ struct Socket {
         }
     }
 
-    /// Appends what comes to `bytes`; false at the end of the stream.
+    /// Appends received bytes to `bytes`. Returns false at the end of the stream.
     func receive(into bytes: inout [UInt8], chunk: inout [UInt8]) -> Bool {
         while true {
             let count = recv(descriptor, &chunk, chunk.count, 0)
@@ -87,7 +88,7 @@ struct Socket {
         }
     }
 
-    /// Sends everything; false if the other side has gone.
+    /// Sends everything. Returns false if the peer is gone.
     func send(_ bytes: UnsafeRawBufferPointer, more: Bool = false) -> Bool {
         var rest = bytes
         let flags = Int32(MSG_NOSIGNAL) | (more ? Int32(MSG_MORE) : 0)
@@ -105,7 +106,7 @@ struct Socket {
         return text.withUTF8 { send(UnsafeRawBufferPointer($0), more: more) }
     }
 
-    /// Ends what is under way on it, in other threads too.
+    /// Ends transfers in progress on the socket, in other threads too.
     func shutDown() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
     func close() { Glibc.close(descriptor) }

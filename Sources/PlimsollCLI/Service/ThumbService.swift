@@ -2,7 +2,8 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// The demo's service: thumbnails from a cache, and sessions that live for a while. The same code whatever its cache is made of.
+/// The demo's service: thumbnails from a cache, and sessions that live for a while. The code is the same for both
+/// kinds of cache.
 final class ThumbService: Sendable {
     let thumbs: ByteCache
     let sessions: SessionStore
@@ -12,7 +13,7 @@ final class ThumbService: Sendable {
         sessions = SessionStore(life: sessionLife)
     }
 
-    /// Answers on `listener`, a thread for each of a few connections, until the process ends.
+    /// Serves `listener` until the process ends, with a thread for each of a few connections.
     func serve(_ listener: Socket) {
         let thread = PlainThread { [self] in
             while let connection = listener.accepted() {
@@ -77,7 +78,9 @@ enum Thumbnail {
         return render(key, byteCount: Int.random(in: sizes, using: &random))
     }
 
-    /// - Parameter byteCount: rounded down to a multiple of 8.
+    /// Returns the picture for a key with a given size.
+    ///
+    /// - Parameter byteCount: size in bytes, rounded down to a multiple of 8.
     static func render(_ key: UInt64, byteCount: Int) -> [UInt8] {
         var random = SeededGenerator(seed: ~key)
         let count = byteCount & ~7
@@ -90,13 +93,13 @@ enum Thumbnail {
     }
 }
 
-/// What each client left with the service: memory that no cache can give back.
+/// Session data of each client: memory that no cache can release.
 final class SessionStore: Sendable {
     static let size = 64 << 10
 
     private struct State {
         var byID: [UInt64: [UInt8]] = [:]
-        /// In the order of beginning, which with one life for all is that of ending.
+        /// Ends in order of beginning, which is also the order of ending, as all sessions have the same life.
         var ends: [(id: UInt64, at: Duration)] = []
         var firstAlive = 0
     }
@@ -106,7 +109,7 @@ final class SessionStore: Sendable {
 
     init(life: Duration) { self.life = life }
 
-    /// Begins the session of that id unless it is there, and ends those whose time has passed.
+    /// Begins a session with this id unless one exists, and ends expired sessions.
     func touch(_ id: UInt64) {
         let now = SteadyClock.now
         let bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: id | 1), count: Self.size)

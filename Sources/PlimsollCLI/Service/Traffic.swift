@@ -2,7 +2,8 @@ import Plimsoll
 import PlimsollTesting
 import Synchronization
 
-/// How much is asked of the service: derived from the limit, so that the caches alone would outgrow it and the sessions alone never do.
+/// Load on the service, derived from the limit: the caches alone would outgrow the limit, the sessions alone never
+/// do.
 struct TrafficPlan: Equatable {
     var thumbsPerSecond: Double
     var sessionsPerSecond: Double
@@ -12,14 +13,17 @@ struct TrafficPlan: Equatable {
     static let connections = 4
     static let skew = 0.7
 
+    /// Creates a plan.
+    ///
     /// - Parameters:
-    ///   - limit: of each service's group.
+    ///   - limit: limit of each service's group.
     ///   - seconds: length of the demo.
     init(limit: ByteCount, seconds: Double) {
         // Distinct values worth the limit within a quarter of the time, if a third of the requests are for new keys.
         let values = Double(limit.bytes) / Double(Thumbnail.meanSize)
         thumbsPerSecond = min(4000, max(50, values / (seconds * 0.25) / 0.33))
-        // Sessions level off at 55 % of the limit after three quarters of the time: then the caches have had to give way to them.
+        // Sessions level off at 55 % of the limit after three quarters of the time: by then the caches have had to
+        // shrink.
         sessionLife = .seconds(seconds * 0.75)
         sessionsPerSecond = Double(limit.bytes) * 0.55 / Double(SessionStore.size) / (seconds * 0.75)
         keyCount = max(1000, Int(values * 10))
@@ -31,7 +35,7 @@ struct TrafficPlan: Equatable {
     var sessionShare: Double { sessionsPerSecond / (thumbsPerSecond + sessionsPerSecond) }
 }
 
-/// Clients of one service: the same seed asks for the same things in the same order.
+/// Clients of one service. The same seed produces the same requests in the same order.
 final class Traffic: Sendable {
     private let served = Atomic<Int>(0)
     private let isStopped = Atomic<Bool>(false)
@@ -45,15 +49,15 @@ final class Traffic: Sendable {
         zipf = Zipf(count: plan.keyCount, skew: TrafficPlan.skew)
     }
 
-    /// Requests answered with status 200.
+    /// Number of requests answered with status 200.
     var servedCount: Int { served.load(ordering: .relaxed) }
 
-    /// Starts its clients; join the threads after `stop()`.
+    /// Starts the clients. Join the threads after `stop()`.
     func start() -> [PlainThread] {
         (1...TrafficPlan.connections).compactMap { connection in PlainThread { [self] in run(seed: UInt64(connection)) } }
     }
 
-    /// Lets each client finish the request it is in.
+    /// Stops the clients; each finishes the current request.
     func stop() { isStopped.store(true, ordering: .relaxed) }
 
     private var goesOn: Bool { !isStopped.load(ordering: .relaxed) }
@@ -75,7 +79,7 @@ final class Traffic: Sendable {
             served.wrappingAdd(1, ordering: .relaxed)
             due += gap
             let now = SteadyClock.now
-            // A service that fell behind is asked on at the same rate, not in a burst to make up for it.
+            // A service that fell behind gets requests at the same rate, without a burst to catch up.
             if due < now - .milliseconds(200) { due = now }
             SteadyClock.sleep(until: due)
         }
@@ -83,7 +87,7 @@ final class Traffic: Sendable {
     }
 }
 
-/// One kept-alive connection that asks and reads the whole answer.
+/// A keep-alive connection that sends a request and reads the whole answer.
 struct HTTPClient {
     private let port: UInt16
     private let patience: Duration
@@ -91,18 +95,20 @@ struct HTTPClient {
     private var bytes: [UInt8] = []
     private var chunk = [UInt8](repeating: 0, count: 65536)
 
-    /// - Parameter patience: as in `Socket.connected`.
+    /// Creates a client.
+    ///
+    /// - Parameter patience: timeout as in `Socket.connected`.
     init(port: UInt16, patience: Duration = .seconds(2)) { (self.port, self.patience) = (port, patience) }
 
-    /// Whether the answer came with status 200. False means that the service is gone or does not answer.
+    /// Returns true if the answer has status 200. False means that the service is gone or does not answer.
     mutating func get(_ target: String) -> Bool {
         if let status = ask(target) { return status == 200 }
-        // The answer may yet come, and would be taken for the next one's.
+        // The answer may still come, and would be mistaken for the answer to the next request.
         close()
         return false
     }
 
-    /// The status of the whole answer; `nil` if that did not come.
+    /// Returns the status of the complete answer; `nil` if none came.
     private mutating func ask(_ target: String) -> Int? {
         if socket == nil { socket = Socket.connected(to: port, patience: patience) }
         guard let socket, socket.send("GET \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") else { return nil }
@@ -118,7 +124,7 @@ struct HTTPClient {
         socket = nil
     }
 
-    /// Status and lengths of the answer whose head `bytes` begin with; `nil` until that is complete.
+    /// Returns status and lengths of the answer whose head starts `bytes`; `nil` if the head is incomplete.
     static func answer(in bytes: [UInt8]) -> (status: Int, headLength: Int, bodyLength: Int)? {
         guard let end = HTTPHead.length(in: bytes.prefix(512)) else { return nil }
         let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")

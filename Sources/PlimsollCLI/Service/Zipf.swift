@@ -1,14 +1,16 @@
 import Glibc
 import PlimsollTesting
 
-/// Keys as traffic asks for them: the k-th most wanted with a frequency of about 1 / k^skew.
+/// Zipf distribution of keys: the k-th most popular key has a frequency of about 1 / k^skew.
 struct Zipf {
     private let cumulative: [Double]
 
     /// Number of keys.
     var count: Int { cumulative.count }
 
-    /// - Precondition: at least one key.
+    /// Creates a distribution.
+    ///
+    /// - Precondition: `count` is at least 1.
     init(count: Int, skew: Double) {
         precondition(count > 0, "Zipf: no keys")
         var sum = 0.0
@@ -18,7 +20,7 @@ struct Zipf {
         }
     }
 
-    /// A rank from zero, the most wanted.
+    /// Returns a rank from zero, the most popular key.
     func next(using random: inout SeededGenerator) -> Int {
         let point = Double.random(in: 0..<cumulative[cumulative.count - 1], using: &random)
         var low = 0, high = cumulative.count - 1

@@ -2,13 +2,13 @@ import Glibc
 import Plimsoll
 import PlimsollTesting
 
-/// Memory that is taken, held for a moment and given back, again and again, at random sizes and times.
+/// Memory that is allocated, held for a moment and freed, again and again, at random sizes and times.
 struct Bursts: Equatable, Sendable {
-    /// Sizes, as shares of the limit; several threads divide one among them.
+    /// Sizes, as shares of the limit; several threads divide a size among them.
     var size = 0.1...0.6
-    /// Threads that take bursts, each at its own times.
+    /// Number of threads that allocate bursts, each at separate times.
     var threads = 1
-    /// The time after which no burst begins any more.
+    /// Time after which no burst begins.
     var length = Duration.seconds(30)
 
     /// Seconds that a burst is held, and seconds until the next.
@@ -27,7 +27,7 @@ struct Bursts: Equatable, Sendable {
             pause: .seconds(.random(in: Self.pause, using: &random)))
     }
 
-    /// Takes bursts until `length` is over; returns when all memory is given back.
+    /// Runs bursts until `length` is over. Returns when all memory is freed.
     func run(limit: ByteCount, seed: UInt64) {
         let end = SteadyClock.now + length
         let others = (1..<threads).compactMap { number in PlainThread { take(until: end, limit, seed &+ UInt64(number)) } }

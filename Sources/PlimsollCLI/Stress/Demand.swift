@@ -1,28 +1,31 @@
 import Plimsoll
 import Synchronization
 
-/// What is asked of memory, whether or not something gives way: an early release must not move the mark it is measured by.
+/// The memory requested so far, releases not subtracted: an early release must not move the mark that measures the
+/// reaction.
 final class Demand: Sendable {
-    // Relaxed: a sum, and a moment noted once; nothing else hangs on them.
+    // Relaxed ordering: a sum, and a moment noted once; no other memory is published through them.
     private let total: Atomic<Int>
     private let crossing = Atomic<Int>(0)
     private let line: ByteCount
 
+    /// Creates a counter.
+    ///
     /// - Parameters:
-    ///   - held: what is held at the start.
-    ///   - line: the demand at which the moment is noted.
+    ///   - held: memory held at the start.
+    ///   - line: demand at which the time is recorded.
     init(held: ByteCount, line: ByteCount) {
         total = Atomic(held.bytes)
         self.line = line
     }
 
-    /// So many more bytes were asked for.
+    /// Adds `bytes` to the demand.
     func add(_ bytes: Int) {
         let (before, now) = total.wrappingAdd(bytes, ordering: .relaxed)
         if now >= line.bytes, before < line.bytes { crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed) }
     }
 
-    /// When the line was crossed, if it was.
+    /// Time at which the line was crossed; `nil` if the line was not crossed.
     var crossed: Duration? {
         let microseconds = crossing.load(ordering: .relaxed)
         return microseconds == 0 ? nil : .microseconds(microseconds)

@@ -2,7 +2,7 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Memory that is asked for and touched at a given speed, and kept.
+/// Memory that is allocated and touched at a given rate, and kept.
 final class Ramp: Sendable {
     private static let chunk = 1 << 20
     private static let hugeChunk = 2 << 20
@@ -14,9 +14,11 @@ final class Ramp: Sendable {
     private let hugePages: Bool
     private let demand: Demand?
 
+    /// Creates a ramp.
+    ///
     /// - Parameters:
-    ///   - hugePages: whether the kernel may serve it with huge pages.
-    ///   - demand: is told of each chunk.
+    ///   - hugePages: true if the kernel may use huge pages.
+    ///   - demand: counter to which each chunk is added.
     init(_ size: ByteCount, bytesPerSecond: Double?, threads: Int = 1, hugePages: Bool = false, demand: Demand? = nil) {
         left = Atomic(size.bytes)
         self.bytesPerSecond = bytesPerSecond
@@ -25,7 +27,7 @@ final class Ramp: Sendable {
         self.demand = demand
     }
 
-    /// Takes it all; returns when everything is touched.
+    /// Allocates everything. Returns when all pages are touched.
     func run() {
         let others = (1..<threads).compactMap { _ in PlainThread { [self] in climb() } }
         climb()
@@ -43,7 +45,7 @@ final class Ramp: Sendable {
         }
     }
 
-    /// Maps `size` bytes and touches each of their pages, as fast as that goes.
+    /// Maps `size` bytes and touches each page, as fast as possible.
     static func touched(_ size: Int) -> UnsafeMutableRawPointer {
         let start = map(size)
         touch(start, size)
@@ -58,14 +60,14 @@ final class Ramp: Sendable {
 
     private static func map(_ size: Int) -> UnsafeMutableRawPointer {
         guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), start != MAP_FAILED else {
-            // No limit of the group does this: address space or the machine itself has run out.
+            // No limit of the group causes this: address space or the machine itself has run out.
             Output.error("plimsoll: mmap: \(String(cString: strerror(errno)))")
             exit(1)
         }
         return start
     }
 
-    /// Where the kernel has no huge pages these are small ones: the advice is refused, and nothing is lost.
+    /// Maps a huge page. A kernel without huge pages refuses the advice, and the pages are small.
     private static func huge() -> UnsafeMutableRawPointer {
         let start = map(2 * hugeChunk).alignedUp(toMultipleOf: hugeChunk)
         madvise(start, hugeChunk, MADV_HUGEPAGE)

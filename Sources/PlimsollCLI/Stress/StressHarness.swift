@@ -2,19 +2,21 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// Runs subjects, some side by side, and adds up what came of them.
+/// Runs subjects, some side by side, and adds up the outcomes.
 struct StressHarness {
     var scenarios: [Scenario]
     var protections: [Protection]
     var runs: Int
     var limit: ByteCount
     var parallel: Int
-    /// The first run's seed; each run after it has the next one.
+    /// Seed of the first run; each later run has the next one.
     var seed: UInt64
     var directory: String
     var allowsSwap = false
 
-    /// - Parameter tell: hears of each run as it ends.
+    /// Runs all scenarios.
+    ///
+    /// - Parameter tell: receives a line as each run ends.
     func run(_ tell: (String) -> Void) throws -> [StressSummary] {
         let signals = SignalQueue()
         var summaries: [StressSummary] = []
@@ -23,7 +25,7 @@ struct StressHarness {
             var ofScenario = protections.map { StressSummary(scenario: scenario, protection: $0, skipped: reasonToSkip(scenario)) }
             defer { summaries += ofScenario }
             guard ofScenario[0].skipped == nil else { continue }
-            // In turn, so that a change of the machine's mood meets all protections alike.
+            // Alternate the protections, so that drift of the machine affects all alike.
             var waiting = (0..<runs).flatMap { _ in ofScenario.indices }[...]
             var active: [(index: Int, run: StressRun)] = []
             defer { for (_, run) in active { run.cleanUp() } }
@@ -62,7 +64,7 @@ struct StressHarness {
     private func reasonToSkip(_ scenario: Scenario) -> String? {
         switch scenario {
         case .pageCache:
-            // Files on tmpfs are no page cache that could be reclaimed.
+            // Files on tmpfs are not reclaimable page cache.
             let isInMemory = FileSystem.type(of: directory).map { ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains($0) } ?? false
             return isInMemory ? "\(directory) lies in memory; --directory may name one on a disk" : nil
         case .limitCut:

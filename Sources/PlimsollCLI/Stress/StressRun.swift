@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-/// One subject under way: its group and process.
+/// One subject under way, with its group and process.
 final class StressRun {
     let scenario: Scenario
     let protection: Protection
@@ -36,7 +36,7 @@ final class StressRun {
         }
     }
 
-    /// What came of it, once it has ended.
+    /// Returns the outcome, once the run has ended.
     func poll() -> Outcome? {
         let ending = child.poll()
         for line in child.output?.lines() ?? [] {

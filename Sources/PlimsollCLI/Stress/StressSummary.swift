@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// What the runs of one scenario under one protection add up to.
+/// Totals of the runs of one scenario under one protection.
 struct StressSummary {
     var scenario: Scenario
     var protection: Protection
@@ -21,17 +21,17 @@ struct StressSummary {
     /// Median over the survivors, in milliseconds.
     var notice: Double? { median(survivors.compactMap(\.noticeMicroseconds).map { Double($0) / 1000 }) }
     var release: Double? { median(survivors.compactMap(\.releaseMicroseconds).map { Double($0) / 1000 }) }
-    /// Median pass over all passes of the survivors.
+    /// Median over all passes of the survivors.
     var purge: Double? { median(survivors.flatMap(\.purgeMicroseconds).map { Double($0) / 1000 }) }
     /// Share of the entries that the cache still had, over all survivors.
     var kept: Double? {
         let kept = survivors.reduce(0) { $0 + $1.keptEntries }, lost = survivors.reduce(0) { $0 + $1.lostEntries }
         return kept + lost == 0 ? nil : Double(kept) / Double(kept + lost) * 100
     }
-    /// Median of what a run got back, in MiB.
+    /// Median of the memory returned in a run, in MiB.
     var returned: Double? { survivors.isEmpty ? nil : median(survivors.map { Double($0.returnedBytes) / 1_048_576 }) }
 
-    /// `figure NAME VALUE UNIT`, a line each. Times are of runs that had something to notice with.
+    /// Lines of `figure NAME VALUE UNIT`. Times exist only for runs with a manager.
     var figures: [String] {
         guard skipped == nil else { return [] }
         var figures = ["figure survival.\(scenario.rawValue).\(protection.rawValue) \(survivors.count)/\(runs) count"]

@@ -4,7 +4,7 @@ import PlimsollLinux
 import PlimsollTesting
 import Synchronization
 
-/// The process that is put under stress: fills its cache, then asks for more than is left.
+/// The process under stress: fills a cache, then requests more memory than is left.
 final class Subject: Sendable {
     private let plan: Scenario.Plan
     private let limit: ByteCount
@@ -13,14 +13,15 @@ final class Subject: Sendable {
     private let directory: String
     let cache: ByteCache
 
-    /// When the ramp began, and the first level seen since, on the steady clock in microseconds; zero for not yet.
+    /// Start of the ramp, and time of the first level seen since, on the steady clock in microseconds; zero for not
+    /// yet.
     private let rampBegan = Atomic<Int>(0)
     private let noticed = Atomic<Int>(0)
     private let isRamping = Atomic<Bool>(false)
-    /// No key from here on was ever put in.
+    /// Upper bound, exclusive, of all keys inserted.
     private let keyEnd = Atomic<UInt64>(0)
 
-    /// One page short of the allocator's next size, so that a value is 64 KiB with its header.
+    /// One page below the allocator's next size, so that a value is 64 KiB with its header.
     static let valueSize = (64 << 10) - 64
     private static let line = 0.8
 
@@ -35,18 +36,18 @@ final class Subject: Sendable {
         group = LimitedGroup(version: own.version, memory: memory, stall: own.unified.path)
     }
 
-    /// Sees every turn of the manager; allocates nothing.
+    /// Observes every turn of the manager; allocates nothing.
     func noteTurn(_ assessment: PressureAssessment) {
         guard assessment.level > .normal, rampBegan.load(ordering: .relaxed) > 0, noticed.load(ordering: .relaxed) == 0 else { return }
         noticed.store(microseconds(assessment.at), ordering: .relaxed)
     }
 
-    /// Goes through the scenario; returns when everything that was asked for is held.
+    /// Plays the scenario. Returns when all requested memory is held.
     func endure() throws -> (began: Duration, crossed: Duration?) {
         try fillCache()
         let file = try fillPageCache()
         defer { if let file { close(file) } }
-        // The growth of filling is over before the one that is measured begins.
+        // Let the growth of filling end before the measured growth begins.
         SteadyClock.sleep(.milliseconds(300))
         var line = limit * Self.line
         if let live = plan.liveBeforeHalving {
@@ -69,11 +70,11 @@ final class Subject: Sendable {
         isRamping.store(false, ordering: .relaxed)
         for client in clients { client.join() }
         traffic?.join()
-        // Of bursts that come and go no one moment is the first.
+        // Bursts come and go, so no single moment is the crossing.
         return (began, plan.bursts == nil ? demand.crossed : nil)
     }
 
-    /// What is to be told of a run that was survived.
+    /// Returns the result of a run that was survived.
     func result(_ reports: [ActionReport], began: Duration, crossed: Duration?) -> SubjectResult {
         let passes = reports.filter { $0.action == .release && $0.began >= began }
         var result = SubjectResult()
@@ -87,7 +88,7 @@ final class Subject: Sendable {
         return result
     }
 
-    /// Looks at every byte of what the cache still has: a key's value is always the same.
+    /// Checks every byte that the cache still has: a key's value is always the same.
     private func verify(_ result: inout SubjectResult) {
         for key in 0..<keyEnd.load(ordering: .relaxed) {
             guard let bytes = cache.value(forKey: key) else { continue }
@@ -100,7 +101,7 @@ final class Subject: Sendable {
         result.lostEntries = statistics.evictions + statistics.purged + statistics.droppedByKernel
     }
 
-    /// What belongs under a key, always the same: traffic's are of many sizes.
+    /// Returns the value for a key, always the same. Values of traffic have many sizes.
     private func value(_ key: UInt64) -> [UInt8] {
         plan.traffic > 0 ? Thumbnail.render(key) : Thumbnail.render(key, byteCount: Self.valueSize)
     }
@@ -111,7 +112,7 @@ final class Subject: Sendable {
         var key: UInt64 = 0
         let deadline = SteadyClock.now + .seconds(20)
         while cache.byteCount < (limit * plan.cache).bytes {
-            // Refused or evicted for: the manager lets it grow a step at a time.
+            // Refused or evicted: the manager lets the cache grow a step at a time.
             if !cache.insert(value(key), forKey: key) { SteadyClock.sleep(.milliseconds(1)) }
             key += 1
             guard SteadyClock.now < deadline else {
@@ -121,13 +122,14 @@ final class Subject: Sendable {
         keyEnd.store(key, ordering: .relaxed)
     }
 
-    /// Writes a file of our own, so that its pages are charged to us, and makes them clean. Returns it to be kept open.
+    /// Writes a file, so that its page cache is charged to this group, and makes the pages clean. Returns the file,
+    /// to be kept open.
     private func fillPageCache() throws -> Int32? {
         guard plan.pageCache > 0 else { return nil }
         let path = directory + "/plimsoll-stress-\(getpid())"
         let file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
-        // Without a name from here on: nothing is left behind, however this process ends.
+        // Unlinked from here on: no file is left behind, however this process ends.
         unlink(path)
         let block = [UInt8](repeating: 7, count: 1 << 20)
         for _ in 0..<(limit * plan.pageCache).bytes >> 20 where write(file, block, block.count) != block.count {
@@ -146,7 +148,7 @@ final class Subject: Sendable {
         }
     }
 
-    /// Asks for whatever was put in, for as long as the ramp goes on.
+    /// Looks up all keys that were inserted, for as long as the ramp goes on.
     private func read() {
         let end = keyEnd.load(ordering: .relaxed)
         var key: UInt64 = 0
@@ -156,7 +158,7 @@ final class Subject: Sendable {
         }
     }
 
-    /// Requests whose values the cache is to keep, at a bounded rate, for as long as the ramp goes on.
+    /// Requests values that the cache should keep, at a bounded rate, for as long as the ramp goes on.
     private func ask(_ demand: Demand) {
         let values = Double(limit.bytes) * plan.traffic / Double(Thumbnail.meanSize)
         let zipf = Zipf(count: max(1000, Int(values * 8)), skew: TrafficPlan.skew)

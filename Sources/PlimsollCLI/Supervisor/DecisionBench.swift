@@ -2,7 +2,7 @@ import Plimsoll
 import PlimsollSupervisor
 import PlimsollTesting
 
-/// How long the supervisor thinks about so many units while memory is short.
+/// Times the supervisor's decisions about `units` units while memory is short.
 struct DecisionBench {
     let units: Int
 
@@ -23,7 +23,7 @@ struct DecisionBench {
         Output.line("figure supervisor.decision-500 \(Text.number(times[times.count / 2], decimals: 3)) ms")
     }
 
-    /// Of every kind and state.
+    /// Returns a fleet with units of every kind and state.
     private func fleet(seed: UInt64) -> Fleet {
         var random = SeededGenerator(seed: seed)
         let reports = (0..<units).map { number in

@@ -2,7 +2,8 @@ import Foundation
 import Glibc
 import Plimsoll
 
-/// What the supervisor of so many idle units costs: a process of its own, looked at from outside.
+/// Measures the cost of a supervisor with many idle units. The supervisor is a separate process, observed from
+/// outside.
 struct IdleFleet {
     let units: Int
     let seconds: Double
@@ -12,7 +13,7 @@ struct IdleFleet {
     private func measure(in directory: String) throws {
         let lines = (0..<units).map { "  u\($0): {command: [/bin/sleep, infinity], importance: \($0 % 1000)}" }
         try File.write("version: 1\nunits:\n" + lines.joined(separator: "\n") + "\n", to: directory + "/units.yaml")
-        // In a group with a limit, so that there is something to look at.
+        // In a group with a limit, so that the supervisor has pressure to watch.
         let group = try GroupMaker().make("fleet", limit: .gibibytes(2))
         defer {
             for directory in group.directories { LimitedGroup(version: group.version, memory: directory + "/fleet-supervisor", stall: nil).remove() }
@@ -39,7 +40,8 @@ struct IdleFleet {
         (0..<units).count { !(ControlFile.text("\(directory)/fleet-u\($0)/cgroup.procs") ?? "").isEmpty }
     }
 
-    /// Times that its own threads were woken; the runtime's pool wakes up by itself in any Swift program, and is left out by its name.
+    /// Returns the number of wake-ups of the process's own threads. The runtime's pool wakes up by itself in any
+    /// Swift program; its threads are recognized by name and left out.
     private func switches(of process: Int32) -> Int {
         let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process)/task")) ?? []
         return tasks.reduce(0) { sum, task in

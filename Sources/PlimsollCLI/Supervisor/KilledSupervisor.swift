@@ -3,7 +3,7 @@ import Plimsoll
 import PlimsollSupervisor
 import PlimsollTesting
 
-/// The supervisor killed in the middle of what it does, again and again: nobody may stay frozen.
+/// Kills the supervisor in the middle of work, again and again: no unit may stay frozen.
 struct KilledSupervisor {
     let signals: SignalQueue
 
@@ -12,7 +12,7 @@ struct KilledSupervisor {
         for _ in 1...runs {
             let (wasFrozen, stood) = try ScratchDirectory.with("killed") { directory in
                 let trio = try Trio(limit: .mebibytes(256), directory: directory, maker: GroupMaker(), signals: signals)
-                // From when it is at work: some while it looks on, most while it acts.
+                // Counted from the first action: some kills hit the supervisor while it watches, most while it acts.
                 return try trio.killSupervisor(after: .milliseconds(Int.random(in: 0...600, using: &random)))
             }
             frozen += wasFrozen ? 1 : 0
@@ -24,11 +24,13 @@ struct KilledSupervisor {
 }
 
 extension Trio {
-    /// Has all units stand still, and kills the supervisor that long after its first step at a critical level: whatever it was doing, they are set free.
+    /// Freezes all units, and kills the supervisor `delay` after its first step at a critical level. The guard must
+    /// thaw the units at any moment of the kill.
     ///
-    /// The freezing is done here, as the supervisor itself has units stand still for some milliseconds only before it ends them.
+    /// The freezing is done here, as the supervisor itself freezes units only for some milliseconds before it ends
+    /// them.
     ///
-    /// - Returns: whether a unit was frozen then, and how long after the kill the last one ran again.
+    /// - Returns: true if a unit was frozen at the kill, and the time from the kill until the last one ran again.
     func killSupervisor(after delay: Duration) throws -> (wasFrozen: Bool, stood: Duration) {
         defer { cleanUp() }
         try startSupervisor()

@@ -2,13 +2,15 @@ import Glibc
 import Plimsoll
 import PlimsollSupervisor
 
-/// Standard output and standard error of a command that must never wait for the reader of either: lines are written by threads of their own, and what finds
-/// no room is dropped and counted.
+/// Standard output and standard error of a command that must never wait for a reader. Threads write the lines. Lines
+/// that do not fit are dropped and counted.
 final class PatientOutput: Sendable {
     private let output: LineWriter
     private let errors: LineWriter
 
-    /// - Parameter isJSON: whether lines on standard output are JSON.
+    /// Starts the writers.
+    ///
+    /// - Parameter isJSON: true if lines on standard output are JSON.
     init(isJSON: Bool) throws {
         let output = LineWriter(STDOUT_FILENO) { trouble in
             guard case .dropped(let count) = trouble else { return nil }
@@ -28,6 +30,6 @@ final class PatientOutput: Sendable {
     func line(_ text: String) { output.write(Array((text + "\n").utf8)) }
     func error(_ text: String) { errors.write(Array((text + "\n").utf8)) }
 
-    /// Writes what is left, if that takes no longer than two seconds each.
+    /// Writes the rest, for at most two seconds each.
     func finish() { for writer in [output, errors] { writer.finish(within: .seconds(2)) } }
 }

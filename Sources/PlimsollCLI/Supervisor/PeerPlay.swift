@@ -1,17 +1,18 @@
 import Glibc
 import Plimsoll
 
-/// The trio as services of systemd, with the memory of the whole machine for their limit, and one of those who look after services when it is short.
+/// Runs the trio as services of systemd, limited by the memory of the whole machine, with one keeper that acts on
+/// shortage.
 struct PeerPlay {
-    /// Who does something when memory is short.
+    /// The program that acts when memory is short.
     enum Keeper: String, CaseIterable {
-        /// Nobody but the kernel, which kills when nothing is left.
+        /// Only the kernel, which kills when no memory is left.
         case kernel
         case earlyoom
         case oomd
         case plimsoll
 
-        /// What does it, as distributions set it up; the supervisor is started with its units.
+        /// Services of the keeper, set up as in distributions. The supervisor is started with its units.
         var services: [String] {
             switch self {
             case .kernel, .plimsoll: []
@@ -22,16 +23,16 @@ struct PeerPlay {
     }
 
     let keeper: Keeper
-    /// What the members' sizes are shares of.
+    /// Base of the members' sizes, which are shares.
     let limit: ByteCount
-    /// An empty one, for the services' state.
+    /// An empty directory for the services' state.
     let directory: String
     let signals: SignalQueue
 
     private static let slice = "trio.slice"
     private static let group = "/sys/fs/cgroup/trio.slice"
 
-    /// Plays for so long after all three have begun.
+    /// Plays for `length` after all three have begun.
     func play(for length: Duration) throws -> PeerRecord {
         var record = try watch(for: length)
         for name in Trio.members.map(\.name) where Trio.innocent.contains(name) || record.hasEnded(name) {
@@ -59,11 +60,11 @@ struct PeerPlay {
     // MARK: Starting and ending
 
     private func begin() throws {
-        // It acts below those alone that ask for it.
+        // systemd-oomd acts only below units that opt in.
         if keeper == .oomd { try Self.systemctl(["set-property", "--runtime", Self.slice, "ManagedOOMMemoryPressure=kill", "ManagedOOMSwap=kill"]) }
         if !keeper.services.isEmpty { try Self.systemctl(["start"] + keeper.services) }
         if keeper == .plimsoll {
-            // As docs/operations/plimsoll.service has it.
+            // Properties as in docs/operations/plimsoll.service.
             let properties = ["Delegate=yes", "OOMScoreAdjust=-900", "KillMode=mixed"]
             try start("trio", properties, Trio.supervisor(limit: limit, directory: directory, policy: "{}"))
         } else {
@@ -81,7 +82,8 @@ struct PeerPlay {
         try Self.run("systemd-run", ["--quiet", "--collect", "--unit", unit, "--slice", Self.slice] + options + [Trio.program] + arguments)
     }
 
-    /// Ends who still grows, for else nobody might get to it, and asks all others to end, which saves them. Nothing remains of the play, however it went.
+    /// Kills members that still grow, because under shortage `systemctl` may not get to run. Asks all others to end,
+    /// so that they save. No part of the play remains, on success or failure.
     private func end() {
         for member in Trio.members where member.growth > .zero { try? ControlFile.write("1", to: group(of: member.name) + "/cgroup.kill") }
         try? Self.systemctl(["stop", Self.slice] + keeper.services)
@@ -96,9 +98,9 @@ struct PeerPlay {
         }
     }
 
-    // MARK: Looking
+    // MARK: Observing
 
-    /// What is seen of the members from outside.
+    /// The members as seen from outside.
     private struct View {
         let play: PeerPlay
         private let killsBefore = Self.kills
@@ -115,7 +117,7 @@ struct PeerPlay {
                 let count = UnitService.accepted(name, in: play.directory)
                 if accepted.updateValue(count ?? 0, forKey: name) != count { look.serving.insert(name) }
             }
-            // After who is there: the kernel counts before anybody is gone.
+            // Read after the processes: the kernel counts a kill before the process is gone.
             look.kills = Self.kills - killsBefore
             return look
         }

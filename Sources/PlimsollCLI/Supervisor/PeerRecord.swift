@@ -1,34 +1,34 @@
 import Plimsoll
 
-/// How the trio fared as services of systemd. All times are since all of them had begun.
+/// Outcome of the trio as services of systemd. All times are since all of them had begun.
 struct PeerRecord {
-    /// What was seen of the members at once.
+    /// One observation of all members.
     struct Look {
-        /// Those that have processes.
+        /// Members that have processes.
         var alive: Set<String> = []
-        /// Those that have taken an order since the look before.
+        /// Members that have accepted an order since the previous observation.
         var serving: Set<String> = []
-        /// Processes that the kernel has killed for want of memory.
+        /// Number of processes that the kernel has OOM-killed.
         var kills = 0
     }
 
     struct End: Equatable {
         var name: String
         var at: Duration
-        /// Else by whoever looks after the services.
+        /// True if the kernel ended the member; false if the keeper did.
         var isKernels: Bool
     }
 
     let keeper: PeerPlay.Keeper
-    /// How long they were looked at.
+    /// Length of the observation.
     let length: Duration
     private(set) var ends: [End] = []
     private var begun: Set<String> = []
     private var servedAt: [String: Duration] = [:]
     private var pauses: [String: Duration] = [:]
-    /// What the machine stalled on memory.
+    /// The machine's stall time on memory.
     var stalls = Stalls()
-    /// Orders that were accepted and not saved, of all but one that still grew when nobody looked any more.
+    /// Orders accepted and not saved. Leaves out a member that still grew when the observation ended.
     var lost: [String: Int] = [:]
 
     init(keeper: PeerPlay.Keeper, length: Duration) { (self.keeper, self.length) = (keeper, length) }
@@ -46,18 +46,19 @@ struct PeerRecord {
 
     func hasEnded(_ name: String) -> Bool { ends.contains { $0.name == name } }
 
-    /// An order is taken every 10 ms; under emulation some are late. A quarter of a second is what somebody would notice.
+    /// An order is accepted every 10 ms; under emulation some are late. A quarter of a second is a noticeable pause.
     private static func pause(from: Duration, to: Duration) -> Duration { to - from > .milliseconds(250) ? to - from : .zero }
 }
 
-// What is told of it.
+// Figures for the report.
 extension PeerRecord {
-    /// How long those that did nothing wrong took no orders, whether they stood still or were gone.
+    /// Time in which the innocent members accepted no orders, frozen or gone.
     var unserved: Duration {
         Trio.innocent.reduce(.zero) { $0 + (pauses[$1] ?? .zero) + Self.pause(from: servedAt[$1] ?? .zero, to: length) }
     }
 
-    /// Those that did nothing wrong are there, and nothing of theirs is lost. Whether they were of use meanwhile, `unserved` says.
+    /// True if the innocent members are alive and lost no orders. `unserved` tells whether they were of use
+    /// meanwhile.
     var survived: Bool { Trio.innocent.allSatisfy { name in begun.contains(name) && !hasEnded(name) && lost[name] == 0 } }
 
     static let header = ["who", "ended", "orders lost", "stalled, some", "all", "not served"]
@@ -72,11 +73,11 @@ extension PeerRecord {
         ]
     }
 
-    /// Of the whole machine, since it was started.
+    /// Stall times of the whole machine, since boot.
     struct Stalls {
-        /// At least one process waited for memory.
+        /// Time in which at least one process waited for memory.
         var some = Duration.zero
-        /// All that could have run did.
+        /// Time in which all runnable processes waited for memory.
         var full = Duration.zero
 
         static var now: Stalls {

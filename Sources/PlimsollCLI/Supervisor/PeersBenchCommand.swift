@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// The supervisor beside its peers: the kernel alone, earlyoom, and systemd-oomd.
+/// Compares the supervisor with its peers: the kernel alone, earlyoom, and systemd-oomd.
 struct PeersBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "A trio of services on a whole machine, under the kernel alone, earlyoom, systemd-oomd, and the supervisor.",
@@ -54,7 +54,7 @@ struct PeersBenchCommand: ParsableCommand {
         }
     }
 
-    /// What there is for services now.
+    /// Memory available for services now.
     private var available: ByteCount {
         let line = (ControlFile.text("/proc/meminfo") ?? "").split(separator: "\n").first { $0.hasPrefix("MemAvailable:") }
         return .kibibytes(line?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0)

@@ -25,7 +25,7 @@ struct SuperviseCommand: ParsableCommand {
     @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf = false
 
     func run() throws {
-        // Here on the first thread, before there are others.
+        // Block signals on the first thread, before other threads exist.
         let signals = SignalQueue()
         let output = try reportingFailure { try PatientOutput(isJSON: json) }
         defer { output.finish() }
@@ -63,7 +63,7 @@ struct SuperviseCommand: ParsableCommand {
         while true {
             guard let signal = signals.next(within: .seconds(3600)) else { continue }
             if signal == SIGHUP {
-                // What is wrong leaves everything as it is.
+                // An invalid file changes nothing.
                 do { supervisor.reload(try read().0) } catch { output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")") }
             } else if SignalQueue.endings.contains(signal) {
                 supervisor.stop()
@@ -74,7 +74,7 @@ struct SuperviseCommand: ParsableCommand {
     private func makeDirectory() throws -> String {
         func variable(_ name: String) -> String? { ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 } }
         let directory = directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
-        // A dry run only looks there.
+        // A dry run makes no directory.
         guard dryRun || mkdir(directory, 0o711) == 0 || errno == EEXIST else {
             throw Failure.failed("\(directory): \(String(cString: strerror(errno)))")
         }
@@ -86,7 +86,7 @@ struct SuperviseCommand: ParsableCommand {
     }
 }
 
-/// What was done to a unit, or by a running service, and why.
+/// Prints the actions on a unit, or by a running service, with their reasons.
 struct ExplainCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "explain", abstract: "Tell what was done and why: by a running service, or by the supervisor to a unit.",

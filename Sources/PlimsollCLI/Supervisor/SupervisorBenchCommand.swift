@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
 
-/// What the supervisor is worth, and what it costs.
+/// Measures the supervisor's benefit and cost.
 struct SupervisorBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "supervisor", abstract: "A trio of services under one limit, many times; 500 units idle and decided on; the supervisor killed.")

@@ -1,7 +1,8 @@
 import Plimsoll
 import PlimsollSupervisor
 
-/// Both plays of the three services, one above the other: their memory over time, what was done to whom, and what each was meanwhile.
+/// Chart of both plays of the three services, one above the other: memory over time, the actions, and the state of
+/// each service.
 struct SupervisorChart {
     private static let width = 1080.0, left = 112.0, right = 1000.0, rowHeight = 17.0, plotHeight = 170.0, bandHeight = 18.0
     private static let title = "Three services, one limit: without a supervisor and with one"
@@ -28,7 +29,7 @@ struct SupervisorChart {
         }
     }
 
-    /// Both colours of a pair are readable on both papers; a reader's setting chooses.
+    /// Styles for light and dark mode. Both colours of a pair are readable on both backgrounds.
     private static let style = """
         text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 18px; font-weight: 600 } .heading { font-weight: 600 }
         .minor { fill: #57606a } .paper { fill: #ffffff } .grid { stroke: #d8dee4 } .axis { stroke: #57606a } .leader { stroke: #8c959f }
@@ -69,7 +70,7 @@ struct SupervisorChart {
         for (index, member) in Trio.members.enumerated() {
             band(member.name, panel.record, bandsTop + Double(index) * (Self.bandHeight + 3), &svg)
         }
-        // Over everything else, so that nothing hides them.
+        // Drawn last, so that nothing hides the labels.
         for label in panel.labels.labels {
             let labelY = labelsTop + Double(label.row) * Self.rowHeight + 12
             let isKill = panel.marks.contains { $0.isKill && $0.text == label.text }
@@ -80,9 +81,9 @@ struct SupervisorChart {
         y = bandsBottom + (isLast ? 44 : 36)
     }
 
-    /// The members' memory, one upon the other, with the lines that matter.
+    /// Draws the members' memory, stacked, with the limit and the level lines.
     private func memory(_ record: TrioRecord, _ top: Double, _ bottom: Double, _ svg: inout SVG) {
-        // A little more than the limit, so that the line itself is seen.
+        // The scale ends a little above the limit, so that the limit's line is visible.
         let full = Double(record.limit.bytes) * 1.06, mebibyte = 1_048_576.0
         func y(_ size: ByteCount) -> Double { bottom - min(1, max(0, Double(size.bytes) / full)) * (bottom - top) }
         let step = DemoChart.roundStep(full / mebibyte / 6)
@@ -116,13 +117,13 @@ struct SupervisorChart {
             let title = "\(unit): \(text) from \(Text.number(band.from.inSeconds)) s to \(Text.number(band.to.inSeconds)) s"
             svg.rectangle(x: from, y: y, width: width, height: Self.bandHeight, isKilled ? "killed" : band.state.rawValue, title: title)
             if band.state == .suspended { svg.rectangle(x: from, y: y, width: width, height: Self.bandHeight, "hatch", title: title) }
-            // On hatching nothing can be read.
+            // Text on hatching is unreadable.
             if band.state != .suspended, LabelRows.width(of: text) + 12 < width { svg.text(text, x: from + 6, y: y + 13) }
         }
     }
 
     private func legend(_ y: Double, _ svg: inout SVG) {
-        // From the swatches of the bands on: all of it takes more than the plot's width.
+        // Starts at the swatches of the bands, because the legend is wider than the plot.
         var place = 14.0
         func entry(_ text: String, _ styles: [String]) {
             for style in styles { svg.rectangle(x: place, y: y - 10, width: 14, height: 12, style, title: text) }

@@ -2,7 +2,8 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-// What is seen of each of them. The supervisor puts them into groups of their own; without it, they are together in one.
+// Observations of each member. The supervisor gives each member a separate group; without a supervisor, all share one
+// group.
 extension Trio {
     private func directory(of name: String, in parent: String) -> String { "\(parent)/trio-\(name)" }
 
@@ -12,7 +13,8 @@ extension Trio {
         return ControlFile.number("\(directory(of: name, in: group.memory))/\(file)").map { ByteCount($0) } ?? .zero
     }
 
-    /// Where several share a group, what each holds for itself alone: the program's file would be counted with each of them.
+    /// Returns the private resident memory of a member in a shared group. File pages are left out, since the
+    /// program's file would count for each member.
     private func resident(_ name: String) -> ByteCount {
         guard let process = processes(of: name).first else { return .zero }
         let pages = (ControlFile.text("/proc/\(process)/statm") ?? "").split(separator: " ").compactMap { Int($0) }
@@ -24,7 +26,8 @@ extension Trio {
         return (ControlFile.text("\(directory(of: name, in: group.memory))/cgroup.procs") ?? "").split(separator: "\n").compactMap { pid_t($0) }
     }
 
-    /// Processes that the kernel killed, here or in a member's group: version 1 counts them only where they were.
+    /// Number of processes that the kernel killed, here or in a member's group: version 1 counts kills only in the
+    /// process's own group.
     var kills: Int {
         guard group.version == .v1 else { return group.kills }
         return Self.members.reduce(group.kills) { sum, member in
@@ -32,17 +35,17 @@ extension Trio {
         }
     }
 
-    /// Whether the kernel holds one of them still.
+    /// True if the kernel still holds a member frozen.
     var isAnyFrozen: Bool {
         Self.members.contains { member in
             ControlFile.number(freezerDirectory(of: member.name) + "/cgroup.events", key: "frozen") == 1
         }
     }
 
-    /// Of version 2, which has the freezer.
+    /// Returns the member's directory on version 2, which has the freezer.
     func freezerDirectory(of name: String) -> String { directory(of: name, in: group.stall ?? group.memory) }
 
-    /// Ends what is left of them, where nobody else does any more.
+    /// Kills the remaining members, in case no supervisor does.
     func killUnits() {
         for member in Self.members {
             for process in processes(of: member.name) { kill(process, SIGKILL) }

@@ -3,9 +3,10 @@ import Plimsoll
 import PlimsollLinux
 import PlimsollSupervisor
 
-/// Three services in a group with a limit: one that matters, a bystander, and one that takes more and more. With a supervisor, or without.
+/// Runs three services in a group with a limit, with or without a supervisor: an important one, a bystander, and one
+/// that grows.
 ///
-/// Without, the kernel ends the largest when it comes to that, which is the one that matters.
+/// Without a supervisor, the kernel kills the largest one when memory runs out, which is the important one.
 final class Trio {
     struct Member {
         var name: String
@@ -15,7 +16,7 @@ final class Trio {
         var size: Double
         var growth = 0.0
 
-        /// Of this program, with `directory` for what it saves.
+        /// Returns arguments for this program, with `directory` for saved state.
         func arguments(limit: ByteCount, directory: String, pace: Double = 1) -> [String] {
             let growth = limit * (growth * pace)
             return ["_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth", "\(growth.bytes)"]
@@ -27,7 +28,7 @@ final class Trio {
         Member(name: "bystander", role: .background, importance: 500, size: 0.15),
         Member(name: "hog", role: .background, importance: 100, size: 0.04, growth: 0.12),
     ]
-    /// Those that take no more than they did at the beginning.
+    /// Members that do not grow.
     static let innocent = members.filter { $0.growth == 0 }.map(\.name)
 
     private let limit: ByteCount
@@ -37,17 +38,20 @@ final class Trio {
     private let start: Duration
     private let signals: SignalQueue
     var record: TrioRecord
-    /// The supervisor, or the members where there is none.
+    /// The supervisor, or the members if there is no supervisor.
     private(set) var parts: [(name: String, process: ChildProcess)] = []
-    /// Those that have been seen to run.
+    /// Members that have been seen to run.
     private var begun: Set<String> = []
     private var line = PressureLevel.normal
-    /// Hears what happens when it is seen.
+    /// Called with each observed event.
     var onEvent: (TrioEvent, Duration) -> Void = { _, _ in }
 
+    /// Creates the group.
+    ///
     /// - Parameters:
-    ///   - directory: an empty one, for the services' state and the supervisor's sockets; kept short, as those have paths of 107 bytes at most.
-    ///   - pace: how many times as fast as its growth says the hog grows.
+    ///   - directory: empty directory for the services' state and the supervisor's sockets; short, as socket paths
+    ///     have 107 bytes at most.
+    ///   - pace: factor on the hog's growth.
     init(limit: ByteCount, directory: String, maker: GroupMaker, signals: SignalQueue, pace: Double = 1) throws {
         (self.limit, self.directory, self.signals, self.pace) = (limit, directory, signals, pace)
         group = try maker.make("trio", limit: limit)
@@ -55,7 +59,7 @@ final class Trio {
         record = TrioRecord(limit: limit, start: start)
     }
 
-    /// Plays for `length`, or until `settled` after the last thing that was done to anybody.
+    /// Plays for `length`, or until `settled` after the last action on a member.
     func play(isSupervised: Bool, for length: Duration, settled: Duration = .seconds(3)) throws -> TrioRecord {
         defer { cleanUp() }
         record.isSupervised = isSupervised
@@ -77,7 +81,8 @@ final class Trio {
 
     // MARK: - Starting
 
-    /// What starts a supervisor with the three, after this program's name; its groups begin with "trio". Writes their units file.
+    /// Returns the arguments that start a supervisor with the three members, without the program's name. Writes the
+    /// units file. The names of the groups begin with "trio".
     static func supervisor(limit: ByteCount, directory: String, policy: String, pace: Double = 1) throws -> [String] {
         var units = "version: 1\npolicy: \(policy)\nunits:\n"
         for member in members {
@@ -100,7 +105,7 @@ final class Trio {
         }
     }
 
-    /// This program's file: a unit starts it anew.
+    /// Path of this program's file, from which each unit is started.
     static let program: String = {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { path in
             let length = readlink("/proc/self/exe", path.baseAddress!, path.count)
@@ -114,7 +119,8 @@ final class Trio {
 
     func look() throws {
         let at = SteadyClock.now - start
-        // Before what the supervisor says is read: whom it ends it has told of by then. The kernel counts before anybody is gone.
+        // Check the processes before reading the supervisor's records: the supervisor announces an end before acting.
+        // The kernel counts a kill before the process is gone.
         let running = Set(Self.members.map(\.name).filter { !processes(of: $0).isEmpty })
         record.kills = kills
         for line in parts.flatMap({ $0.process.output?.lines() ?? [] }) {
@@ -126,7 +132,7 @@ final class Trio {
             onEvent(.ended(member.name, record.takeEnd(of: member.name, at: at)), at)
         }
         if let ending = supervisor?.poll(), !record.isOver {
-            // Ctrl-C in a terminal reaches everybody at once.
+            // Ctrl-C in a terminal reaches all processes at once.
             throw signals.endingArrived() == nil ? Failure.failed("the supervisor ended with status \(ending.status)") : Self.interruption
         }
         guard at - (record.samples.last?.at ?? .seconds(-1)) > .milliseconds(100) else { return }
@@ -145,11 +151,12 @@ final class Trio {
         for (_, process) in parts { process.end(within: .seconds(15)) }
     }
 
-    /// Nobody and nothing is left, however it came to this.
+    /// Removes all processes and groups, on success or failure.
     func cleanUp() {
         finish()
         killUnits()
-        // The supervisor removes them unless it was killed; but its own, which it was in until its end.
+        // A supervisor that was killed has not removed these groups. No supervisor can remove the group in which the
+        // supervisor runs.
         for name in Self.members.map(\.name) + ["supervisor"] {
             for directory in group.directories { LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove() }
         }

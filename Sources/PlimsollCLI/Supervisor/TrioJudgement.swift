@@ -1,12 +1,12 @@
 import Plimsoll
 import PlimsollSupervisor
 
-// What the demo says of both plays.
+// The demo's verdict on both plays.
 extension TrioRecord {
-    /// Those that the kernel killed although they did nothing wrong, in the members' order.
+    /// Innocent members that the kernel killed, in the members' order.
     var victims: [String] { Trio.innocent.filter { endings[$0]?.cause == .kernel } }
 
-    /// How they fared, in few words: who survived or was killed, and what was lost.
+    /// Short outcome: survivors, kills and lost orders.
     var outcome: String {
         let ends = Trio.members.compactMap { member in endings[member.name].map { "\(member.name) \(Self.text($0))" } }
         let there = Trio.innocent.filter { isAlive[$0] == true }
@@ -23,20 +23,20 @@ extension TrioRecord {
         }
     }
 
-    /// The last line of the demo.
+    /// Returns the last line of the demo.
     static func result(without: TrioRecord, with: TrioRecord) -> String { "result: without=\(without.outcome), with=\(with.outcome)" }
 
-    /// Whether both fared as the demo claims.
+    /// Returns true if both plays went as the demo claims.
     static func isProof(without: TrioRecord, with: TrioRecord) -> Bool {
         (!without.victims.isEmpty || without.lostOrders > 0) && with.survived && with.lostOrders == 0
     }
 }
 
-/// What is told of a member, over time.
+/// State of a member over time.
 enum TrioState: String, CaseIterable {
     case running, warned, leaving, suspended, ended
 
-    /// As people read it.
+    /// Human-readable name.
     var text: String {
         switch self {
         case .running: "running"
@@ -55,7 +55,8 @@ extension TrioRecord {
         var state: TrioState
     }
 
-    /// The states of a member, one after the other from the start to the end of the play; none that lasted for no time.
+    /// Returns the states of a member, in order from the start to the end of the play. Leaves out states of zero
+    /// length.
     func bands(of unit: String) -> [Band] {
         var bands: [Band] = [], current = Band(from: .zero, to: .zero, state: .running)
         func close(_ at: Duration) {
@@ -76,7 +77,7 @@ extension TrioRecord {
         return bands
     }
 
-    /// What a member is after that; `nil` if that changes nothing.
+    /// Returns the state of a member after a record; `nil` if the record changes nothing.
     private static func state(after audit: AuditRecord, from state: TrioState) -> TrioState? {
         guard !audit.isDryRun, audit.result?.failure == nil else { return nil }
         switch (audit.action, audit.result) {

@@ -1,14 +1,15 @@
 import Plimsoll
 import PlimsollSupervisor
 
-/// Something that is marked in the chart.
+/// A mark in the chart.
 struct TrioMark: Equatable {
     var at: Duration
     var text: String
-    /// The kernel did it.
+    /// True if the kernel killed a member.
     var isKill = false
 
-    /// What was done to members, each thing once, and whom the kernel killed. What is done to several at once is one mark.
+    /// Returns marks for each action on a member, once each, and for each kill by the kernel. Actions on several
+    /// members at once share one mark.
     static func all(of record: TrioRecord) -> [TrioMark] {
         var deeds: [(at: Duration, units: [String], what: String)] = []
         for audit in record.audits {
@@ -29,7 +30,8 @@ struct TrioMark: Equatable {
 
     private static let together = Duration.milliseconds(200)
 
-    /// `nil` for what is not marked: words when they are sent, deeds when they are done.
+    /// Returns the text of a mark; `nil` for records without a mark. Messages are marked when sent, actions when
+    /// done.
     private static func text(_ audit: AuditRecord) -> String? {
         guard !audit.isDryRun, audit.result?.failure == nil else { return nil }
         switch (audit.action, audit.result) {

@@ -1,21 +1,21 @@
 import Plimsoll
 import PlimsollSupervisor
 
-/// What was seen of the three services. All times are since they were started.
+/// Observations of the three services. All times are since their start.
 struct TrioRecord {
     struct Sample {
         var at: Duration
-        /// Of the whole group.
+        /// Memory of the whole group.
         var usage: ByteCount
-        /// Of each member, in their order.
+        /// Memory of each member, in their order.
         var charges: [ByteCount]
     }
 
-    /// How a member came to its end before the play was over.
+    /// The end of a member before the play was over.
     struct Ending: Equatable {
         enum Cause: Equatable {
             case supervisor
-            /// For want of memory.
+            /// Killed because memory ran out.
             case kernel
             case itself
         }
@@ -24,27 +24,27 @@ struct TrioRecord {
     }
 
     let limit: ByteCount
-    /// On `SteadyClock`.
+    /// Start of the play on `SteadyClock`.
     let start: Duration
     var isSupervised = true
     var isOver = false
     var length = Duration.zero
     var samples: [Sample] = []
-    /// What the supervisor decided and did.
+    /// Decisions and actions of the supervisor.
     private(set) var audits: [AuditRecord] = []
-    /// By name; who is not in it was there to the end.
+    /// Endings by name; a member without an entry lived to the end.
     private(set) var endings: [String: Ending] = [:]
-    /// Processes that the kernel killed for want of memory.
+    /// Number of processes that the kernel OOM-killed.
     var kills = 0
     var isAlive: [String: Bool] = [:]
-    /// Orders that were accepted and not saved.
+    /// Orders accepted and not saved, by member.
     var lost: [String: Int] = [:]
 
     init(limit: ByteCount, start: Duration) { (self.limit, self.start) = (limit, start) }
 
-    /// Takes note of a record with its time on the supervisor's clock.
+    /// Adds a record that carries the supervisor's time.
     ///
-    /// - Returns: the record with its time since the start.
+    /// - Returns: the record, with time since the start.
     @discardableResult
     mutating func take(_ audit: AuditRecord) -> AuditRecord {
         var audit = audit
@@ -53,7 +53,8 @@ struct TrioRecord {
         return audit
     }
 
-    /// Takes note that a member is gone, and finds out by whom: the supervisor tells before it ends anybody, the kernel counts.
+    /// Records that a member is gone, with the cause. The supervisor announces each end beforehand; the kernel counts
+    /// kills.
     @discardableResult
     mutating func takeEnd(of unit: String, at: Duration) -> Ending {
         let isDecided = audits.contains { $0.unit == unit && $0.action.kind == .end }
@@ -64,12 +65,12 @@ struct TrioRecord {
     }
 }
 
-// What the bench counts.
+// Counts for the benchmark.
 extension TrioRecord {
-    /// When something was last done to one of them.
+    /// Time of the last action on a member.
     var lastAct: Duration? { audits.last { $0.result != nil && $0.action.kind != .warn && $0.action.kind != .release }?.at }
 
-    /// The one that grows does so no more.
+    /// True if the hog has been ended.
     var isDecided: Bool { wasDone(.end, to: "hog") }
 
     private func wasDone(_ kind: UnitAction.Kind, to unit: String) -> Bool {
@@ -79,13 +80,13 @@ extension TrioRecord {
         }
     }
 
-    /// The two that did nothing wrong are there, and nobody was touched by the kernel.
+    /// True if both innocent members are alive and the kernel killed no process.
     var survived: Bool { kills == 0 && Trio.innocent.allSatisfy { isAlive[$0] == true } }
     var hogWasWarned: Bool { wasDone(.warn, to: "hog") }
     var hogWasStopped: Bool { wasDone(.suspend, to: "hog") || wasDone(.end, to: "hog") }
     var lostOrders: Int { lost.values.reduce(0, +) }
 
-    /// From the first critical decision to the first memory that came back after it.
+    /// Time from the first critical decision to the first memory returned afterwards.
     var reliefAfterCritical: Duration? {
         guard let first = audits.first(where: { $0.level == .critical })?.at else { return nil }
         return audits.first { $0.at >= first && $0.result?.relief ?? .zero > .zero }.map { $0.at - first }

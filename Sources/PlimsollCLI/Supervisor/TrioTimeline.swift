@@ -1,22 +1,22 @@
 import Plimsoll
 import PlimsollSupervisor
 
-/// What happens to the three.
+/// An event of the play.
 enum TrioEvent {
-    /// The supervisor decided or did something; times since the start.
+    /// A decision or action of the supervisor; times since the start.
     case audit(AuditRecord)
-    /// The group's memory has passed the line of that level, or has fallen below it.
+    /// The group's memory has passed the line of a level, or has fallen below the line.
     case line(PressureLevel, ByteCount)
     case ended(String, TrioRecord.Ending)
 }
 
 extension TrioRecord {
-    /// The level whose line lies below `usage`: the standard margins below the limit.
+    /// Returns the level whose line lies below `usage`: the standard margins below the limit.
     static func line(passedBy usage: ByteCount, limit: ByteCount) -> PressureLevel {
         PressureLevel.allCases.last { usage > line(of: $0, limit: limit) } ?? .normal
     }
 
-    /// Where that level begins by its margin alone, whatever the growth; zero for `normal`.
+    /// Returns the usage at which a level begins by the margin alone, for any growth; zero for `normal`.
     static func line(of level: PressureLevel, limit: ByteCount) -> ByteCount {
         let thresholds = PressureThresholds.standard
         switch level {
@@ -27,14 +27,16 @@ extension TrioRecord {
     }
 }
 
-/// A play as it happens, lines for whatever happens: seconds since the services were started, the level, what.
+/// Prints a play as it happens, with lines for each event: seconds since the services' start, the level, the event.
 struct TrioTimeline {
     let isSupervised: Bool
     private var level = PressureLevel.normal
 
     init(isSupervised: Bool) { self.isSupervised = isSupervised }
 
-    /// - Parameter at: when it was seen; what the supervisor tells has a time of its own.
+    /// Returns the lines for an event.
+    ///
+    /// - Parameter at: time of observation; records of the supervisor carry a time of their own.
     mutating func lines(_ event: TrioEvent, at: Duration) -> [String] {
         switch event {
         case .audit(let audit):
@@ -47,7 +49,7 @@ struct TrioTimeline {
             if let text = Self.text(audit) { lines.append(line(text, audit.at)) }
             return lines
         case .line(let level, let usage):
-            // The supervisor has its own mind about levels.
+            // With a supervisor, levels come from the supervisor's records.
             guard !isSupervised else { return [] }
             self.level = level
             let what = level == .normal ? "below the warning line" : "beyond the \(level) line"
@@ -65,7 +67,7 @@ struct TrioTimeline {
         Text.right(Text.fixed(at.inSeconds, decimals: 2), 6) + " s  " + Text.left("\(level)", 10) + printable(text)
     }
 
-    /// What a record is told as; `nil` for what came of it where that says no more than the decision.
+    /// Returns the text of a record; `nil` for a result that adds nothing to the decision.
     static func text(_ audit: AuditRecord) -> String? {
         guard let result = audit.result else { return Explanation.sentence(audit) }
         if result.failure != nil { return Explanation.sentence(audit) }

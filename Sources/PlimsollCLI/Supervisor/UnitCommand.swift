@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import Plimsoll
 
-/// A service under a supervisor, in a process of its own.
+/// A service under a supervisor, in a separate process.
 struct UnitCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_unit", abstract: "Part of `demo supervisor`.", shouldDisplay: false)
 
@@ -13,7 +13,8 @@ struct UnitCommand: ParsableCommand {
     @Option(help: "It asks to stand still once memory has been short for so many milliseconds.") var suspendAfter: Int?
 
     func run() throws {
-        // Here on the first thread, before there are others: a signal that is blocked in all of them is kept until it is asked for.
+        // Block signals on the first thread, before other threads exist. A signal blocked in all threads stays
+        // pending until `SignalQueue` reads it.
         let signals = SignalQueue()
         let habits = UnitService.Habits(
             name: name, directory: directory, size: size, growth: growth, suspendAfter: suspendAfter.map { .milliseconds($0) })

@@ -3,20 +3,22 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// A service as the supervisor's demo, tests and benchmarks run it: it takes orders, keeps memory, and grows if it is the one that does.
+/// A service for the supervisor's demo, tests and benchmarks. The service accepts orders, holds memory, and grows if
+/// so configured.
 ///
-/// What it has accepted is written to a file at once, so that whoever judges can tell afterwards what was lost: the difference to what it had saved.
+/// The count of accepted orders is written to a file at once. The difference to the saved count tells afterwards how
+/// many orders were lost.
 final class UnitService: Sendable {
-    /// How it behaves.
+    /// Behaviour of a service.
     struct Habits: Sendable {
         var name: String
-        /// Where it keeps its state, and the number of orders accepted.
+        /// Directory of the service's state and of the file with the number of accepted orders.
         var directory: String
-        /// What it holds from the beginning.
+        /// Memory held from the beginning.
         var size: ByteCount
-        /// What it takes each second besides, whatever it is told.
+        /// Memory allocated each second besides, regardless of pressure messages.
         var growth: ByteCount = .zero
-        /// How long memory is short before it asks to stand still; `nil` for never.
+        /// Time of shortage after which the service asks to be suspended; `nil` for never.
         var suspendAfter: Duration?
     }
 
@@ -28,7 +30,7 @@ final class UnitService: Sendable {
 
     init(_ habits: Habits) throws {
         self.habits = habits
-        // It does nothing about pressure by itself, but perhaps ask: what becomes of it is the supervisor's doing.
+        // Except for that request, the service does not react to pressure by itself: the supervisor decides.
         let ladder = try habits.suspendAfter.map { try EscalationLadder([Rung(at: .warning, after: $0, .suspend)]) } ?? .none
         manager = ResourceManager(
             source: LinuxPressureSource(), policy: PressurePolicy(ladder: ladder), time: SteadyClock.timekeeper)
@@ -65,7 +67,7 @@ final class UnitService: Sendable {
     // MARK: Memory
 
     /// Memory that is never given back.
-    // Unchecked: nobody touches it once it is made, and it ends with the process.
+    // Unchecked: no code touches the memory once made, and the memory ends with the process.
     private struct Ballast: @unchecked Sendable {
         let memory: RegionMemory
     }
@@ -87,18 +89,18 @@ final class UnitService: Sendable {
 
     // MARK: Judging
 
-    /// Orders that it had accepted and not saved when it ended.
+    /// Returns the number of orders that the service had accepted and not saved when it ended.
     static func lost(_ name: String, in directory: String) throws -> Int {
         guard let accepted = accepted(name, in: directory) else {
             throw Failure.failed("\(acceptedFile(name, in: directory)): \(String(cString: strerror(errno)))")
         }
-        // The store wraps what was saved, which stands at the end.
+        // The store wraps the saved count, which stands at the end.
         let bytes = try store(name, in: directory).read("orders") ?? []
         let digits = bytes.reversed().prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
         return max(0, accepted - (Int(String(decoding: digits.reversed(), as: UTF8.self)) ?? 0))
     }
 
-    /// Orders that it has accepted so far; `nil` if it has never begun.
+    /// Returns the number of orders accepted so far; `nil` if the service has never begun.
     static func accepted(_ name: String, in directory: String) -> Int? {
         let file = open(acceptedFile(name, in: directory), O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return nil }

@@ -3,7 +3,7 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// The incidents of `simulate incidents` on the kernel that runs, side by side, each in a group of its own.
+/// Runs the incidents of `simulate incidents` on the real kernel, side by side, each in a separate group.
 struct IncidentBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "incidents",
@@ -48,11 +48,11 @@ struct IncidentBenchCommand: ParsableCommand {
     }
 }
 
-/// One incident under way: its groups and processes.
+/// One incident under way, with its groups and processes.
 private final class IncidentTrial {
     let incident: Incident
     private let limit: ByteCount
-    /// The group with the limit that decides; its children where a neighbour shares that limit.
+    /// Group with the effective limit. `inner` holds its children if a neighbour shares that limit.
     private let outer: LimitedGroup
     private var inner: [LimitedGroup] = []
     private var neighbour: ChildProcess?
@@ -84,7 +84,7 @@ private final class IncidentTrial {
         inner = made
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the incident.
     func finish() throws -> (IncidentOutcome, names: Int) {
         let deadline = SteadyClock.now + IncidentLoad.stride * IncidentLoad.ticks * 4
         while service.poll() == nil {

@@ -4,7 +4,8 @@ import PlimsollLinux
 import PlimsollService
 import Synchronization
 
-/// The load of an incident on the kernel that runs, from within the group that has the limit: the same as `IncidentRun`'s, in proportion to the limit.
+/// The load of an incident on the real kernel, run inside the limited group. Equal to the load of `IncidentRun`, in
+/// proportion to the limit.
 final class IncidentLoad {
     private let incident: Incident
     private let limit: Int
@@ -17,7 +18,7 @@ final class IncidentLoad {
     private let readers: SlowReaders
     private var file: Int32 = -1
     private var offset = 0
-    /// Names that were looked up or made.
+    /// Number of file names looked up or made.
     private(set) var names = 0
     private var keys = 0
 
@@ -25,14 +26,17 @@ final class IncidentLoad {
     static let stride = Duration.milliseconds(100)
     /// The length of the incident, in steps.
     static let ticks = 450
-    /// A name of which the kernel keeps a copy beside the dentry (`DNAME_INLINE_LEN` in include/linux/dcache.h): 200 bytes take 256.
+    /// Length of a name. The kernel keeps a copy of so long a name beside the dentry (`DNAME_INLINE_LEN` in
+    /// include/linux/dcache.h): 200 bytes take 256.
     private static let nameLength = 200
-    /// A dentry of 192 bytes, and its name.
+    /// Bytes of a dentry, 192, and of its name.
     private static let dentrySize = 448
 
+    /// Creates the load.
+    ///
     /// - Parameters:
-    ///   - limit: the limit that decides, in bytes.
-    ///   - directory: where files can be: on a disk for `page-cache` and `dentries`, on a tmpfs for `held-dentries`.
+    ///   - limit: effective limit in bytes.
+    ///   - directory: place for files: on a disk for `page-cache` and `dentries`, on a tmpfs for `held-dentries`.
     init(
         _ incident: Incident, limit: Int, directory: String, level: @escaping () -> PressureLevel, cache: PurgeableCache<Int, [UInt8]>,
         shedder: RequestShedder
@@ -47,7 +51,7 @@ final class IncidentLoad {
         return LimitedGroup(version: own.version, memory: memory, stall: own.unified.path)
     }
 
-    /// Plays the whole incident. On a thread of its own.
+    /// Plays the whole incident. Call this on a separate thread.
     func run() throws {
         // The process's own memory is part of the service's.
         let base = try Self.group().pinned.bytes
@@ -77,10 +81,12 @@ final class IncidentLoad {
         case .dentries: lookUp(until: SteadyClock.now + Self.stride * 0.6)
         case .heldDentries:
             if tick <= 200 { try link(limit * 41 / 100 / Self.dentrySize / 200) }
-            // Once names are held, the service reads its files and grows with what it admits: nothing more from a warning on.
+            // Once names are held, the service reads its files and grows with the admitted requests: no growth from a
+            // warning on.
             if tick > 200, level() == .normal { try keep(limit / 1000) }
         case .sealed:
-            // Eighteen sessions begin for fourteen that end, until the service is full; from then on eight for twenty-four. Each is a request.
+            // Eighteen sessions begin for fourteen that end, until the service is full; from then on eight for
+            // twenty-four. Each is a request.
             for arrival in 0..<32 {
                 let begins = arrival < (tick < 150 ? 18 : 8)
                 guard shedder.begin(.normal) == nil else { continue }
@@ -102,18 +108,18 @@ final class IncidentLoad {
         }
     }
 
-    /// One page short of the allocator's next size.
+    /// One page below the allocator's next size.
     private static let valueSize = (64 << 10) - 64
 
     // MARK: Page cache and dentries
 
-    /// Reads on in a file of four times the limit, from its start again at the end.
+    /// Reads on in a file of four times the limit. Starts again at the end of the file.
     private func readOn(_ count: Int) throws {
         if file < 0 {
             let path = directory + "/read-\(getpid())"
             file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard file >= 0, ftruncate(file, 4 * limit) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
-            // Without a name from here on: nothing is left behind, however this process ends.
+            // Unlinked from here on: no file is left behind, however this process ends.
             unlink(path)
         }
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
@@ -129,12 +135,13 @@ final class IncidentLoad {
         return directory + "/" + String(repeating: "n", count: Self.nameLength - number.count) + number
     }
 
-    /// Asks for files that do not exist: the kernel keeps a dentry of each.
+    /// Looks up files that do not exist: the kernel keeps a dentry of each.
     private func lookUp(until deadline: Duration) {
         while SteadyClock.now < deadline { for _ in 0..<64 { _ = access(name(), F_OK) } }
     }
 
-    /// Gives one file many names on a file system that is nothing but dentries: they are in use as long as the names are.
+    /// Gives one file many names on a file system that consists of dentries only. A dentry is in use as long as its
+    /// name exists.
     private func link(_ count: Int) throws {
         let target = directory + "/target"
         if names == 0 {

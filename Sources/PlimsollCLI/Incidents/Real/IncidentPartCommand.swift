@@ -5,17 +5,19 @@ import PlimsollLinux
 import PlimsollService
 import Synchronization
 
-/// One incident's service, in a process and a group of its own: a real manager with the standard policy beside `IncidentLoad`.
+/// Service of one incident, in a separate process and group: a real manager with the standard policy beside
+/// `IncidentLoad`.
 struct IncidentPartCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "_incident", abstract: "Part of `bench incidents`.", shouldDisplay: false)
 
     @Option var incident: Incident
     @Option var limit: ByteCount
     @Option var directory: String
-    /// Takes the part of what shares the parent's limit: holds some memory, later more, until its standard input ends.
+    /// Acts as the neighbour that shares the parent's limit: holds some memory, later more, until standard input
+    /// ends.
     @Flag var neighbour = false
 
-    /// The service's report at its end.
+    /// Report of the service at its end.
     struct Result: Codable {
         /// A digit a reading: 0 for normal, 1 for warning, 2 for critical.
         var levels: String

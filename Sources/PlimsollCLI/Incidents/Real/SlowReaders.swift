@@ -1,6 +1,6 @@
 import Glibc
 
-/// Answers that were sent and that slow clients have not read: TCP connections over the loopback with full buffers.
+/// Answers sent to slow clients and not yet read: TCP connections over the loopback with full buffers.
 final class SlowReaders {
     private let listener: Int32
     private var address = sockaddr_in()
@@ -9,10 +9,12 @@ final class SlowReaders {
 
     var count: Int { pairs.count }
 
+    /// Creates a listener.
+    ///
     /// - Parameter size: bytes of an answer.
     init(size: Int) throws {
         answer = [UInt8](repeating: 1, count: size)
-        // Two descriptors a connection: as many as the process may have.
+        // Each connection needs two descriptors: raise the limit as far as allowed.
         var files = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0 {
             files.rlim_cur = files.rlim_max
@@ -51,11 +53,11 @@ final class SlowReaders {
         pairs.append((server, client))
     }
 
-    /// The client that has waited longest has read its answer.
+    /// Ends the oldest connection, as if the client had read the answer.
     func hearOne() {
         guard !pairs.isEmpty else { return }
         let (server, client) = pairs.removeFirst()
-        // What is unread goes with the connection.
+        // Unread data is discarded with the connection.
         close(client)
         close(server)
     }

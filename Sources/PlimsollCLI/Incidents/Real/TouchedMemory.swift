@@ -1,10 +1,12 @@
 import Glibc
 
-/// Anonymous memory that is touched, so that it is charged, and given back whole.
+/// Anonymous memory that is touched, so that the kernel charges it, and freed as a whole.
 struct TouchedMemory {
     private let start: UnsafeMutableRawPointer
     private let size: Int
 
+    /// Maps and touches `size` bytes.
+    ///
     /// - Throws: `Failure` if the address space has run out; a limit of the group ends the process instead.
     init(_ size: Int) throws {
         guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), start != MAP_FAILED else {
