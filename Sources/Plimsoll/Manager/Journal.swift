@@ -18,7 +18,7 @@ final class Journal: Sendable {
     }
 
     private let state: Mutex<State>
-    let tally = Tally()
+    let tally = ActionTally()
 
     init(capacity: Int = 256) { state = Mutex(State(ring: ContiguousArray(repeating: nil, count: capacity))) }
 

@@ -13,7 +13,7 @@ struct TimeAxis {
     /// Draws the line at `y` with round numbers below. Needs 18 px below `y`, with a caption 34 px.
     func draw(_ y: Double, caption: String? = nil, _ svg: inout SVG) {
         svg.line((left, y), (right, y), "axis")
-        let step = DemoChart.roundStep(seconds / 16)
+        let step = Self.roundStep(seconds / 16)
         var time = 0.0
         while time <= seconds {
             svg.line((x(.seconds(time)), y), (x(.seconds(time)), y + 4), "axis")
@@ -21,5 +21,14 @@ struct TimeAxis {
             time += step
         }
         if let caption { svg.text(caption, x: (left + right) / 2, y: y + 34, "minor", anchor: .middle) }
+    }
+
+    /// Returns 1, 2 or 5 times a power of ten, at least `value`.
+    static func roundStep(_ value: Double) -> Double {
+        guard value > 0, value.isFinite else { return 1 }
+        var power = 1.0
+        while power < value { power *= 10 }
+        while power / 10 >= value { power /= 10 }
+        return [power / 5, power / 2].first { $0 >= value } ?? power
     }
 }

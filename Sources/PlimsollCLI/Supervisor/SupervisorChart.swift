@@ -86,7 +86,7 @@ struct SupervisorChart {
         // The scale ends a little above the limit, so that the limit's line is visible.
         let full = Double(record.limit.bytes) * 1.06, mebibyte = 1_048_576.0
         func y(_ size: ByteCount) -> Double { bottom - min(1, max(0, Double(size.bytes) / full)) * (bottom - top) }
-        let step = DemoChart.roundStep(full / mebibyte / 6)
+        let step = TimeAxis.roundStep(full / mebibyte / 6)
         for size in stride(from: 0, through: full / mebibyte, by: step) {
             let height = y(ByteCount(Int(size * mebibyte)))
             svg.line((Self.left, height), (Self.right, height), "grid")

@@ -28,7 +28,7 @@ struct UnitCommand: ParsableCommand {
                 return ExitCode.failure
             }
         }
-        Task { PlimsollCommand.exit(withError: await life.value) }
+        Task { UnitCommand.exit(withError: await life.value) }
         while !(signals.next(within: .seconds(3600)).map(SignalQueue.endings.contains) ?? false) {}
         life.cancel()
         while true { pause() }

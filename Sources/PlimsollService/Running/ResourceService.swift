@@ -226,3 +226,11 @@ public final class ResourceService: Service, CustomStringConvertible {
         return duties
     }
 }
+
+extension AdminPages {
+    /// Creates pages about the manager of a service. Also serves the hosts of the service's settings
+    /// (`ServiceSettings.adminHosts`).
+    public init(_ service: ResourceService, _ options: Options = Options()) {
+        self.init(service.manager, options) { service.settings.adminHosts }
+    }
+}

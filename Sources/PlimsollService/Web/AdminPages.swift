@@ -113,18 +113,12 @@ public struct AdminPages: Sendable {
     public let options: Options
 
     /// Creates pages about a manager.
-    public init(_ manager: ResourceManager, _ options: Options = Options()) {
+    public init(_ manager: ResourceManager, _ options: Options = Options()) { self.init(manager, options) { [] } }
+
+    init(_ manager: ResourceManager, _ options: Options, hosts: @escaping @Sendable () -> [String]) {
         self.manager = manager
         self.options = options
-        hosts = { [] }
-    }
-
-    /// Creates pages about the manager of a service. Also serves the hosts of the service's settings
-    /// (`ServiceSettings.adminHosts`).
-    public init(_ service: ResourceService, _ options: Options = Options()) {
-        manager = service.manager
-        self.options = options
-        hosts = { service.settings.adminHosts }
+        self.hosts = hosts
     }
 
     /// Returns true if requests for `path` are served at any level: health checks and operator pages.

@@ -1,0 +1,67 @@
+extension ResourceManager {
+    /// Returns a named group of registered purgeables. Groups of the same name are the same group.
+    public func registerGroup(_ name: String) -> PurgeableGroup { PurgeableGroup([name], self) }
+
+    /// Releases `target` bytes from the selection at once, independent of the level: volatile memory first, then
+    /// the memory that is cheapest to rebuild. For an operator, and for code that is about to need much memory. A
+    /// purgeable that is not released under pressure is asked only if selected by name.
+    ///
+    /// Blocks the calling thread until the release is done. Works even if the manager does not run. The report is
+    /// also among `reports`. A purgeable inside a call from another thread is skipped, and named as overrun.
+    @discardableResult
+    public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) -> ActionReport {
+        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), ByteCount(target))
+        parts.report(report)
+        return report
+    }
+
+    /// Releases like the synchronous method, on a thread of the library.
+    @discardableResult
+    public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) async -> ActionReport {
+        await withCheckedContinuation { done in
+            parts.threads.run { () -> Void in
+                let report: ActionReport = self.release(target, from: selection)
+                done.resume(returning: report)
+            }
+        }
+    }
+
+    /// Returns the bytes held by the selection. Asks each purgeable.
+    public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
+        // Saturating: a purgeable may return any number.
+        parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) { $0 + ByteCount($1.purgeable.heldBytes) }.bytes
+    }
+}
+
+extension ResourceManager {
+    /// Sets the limit of the registered cache named `name`. Evicts the excess on the calling thread.
+    ///
+    /// - Throws: `ResourceManagerError` if no cache or more than one has that name, or if the limit cannot be set.
+    public func setLimit(_ limit: ByteCount, ofCacheNamed name: String) throws(ResourceManagerError) {
+        let entries = parts.purgeables.snapshot
+        let named = entries.filter { $0.name == name }
+        guard let entry = named.first else {
+            let names = entries.filter { $0.purgeable is any ResizablePurgeable }.prefix(20).map(\.name).joined(separator: ", ")
+            throw ResourceManagerError(
+                description: "no cache \"\(name)\" is registered; caches with a limit to set are \(names.isEmpty ? "none" : names)")
+        }
+        guard named.count == 1 else {
+            throw ResourceManagerError(
+                description: "\(named.count) holders are named \"\(name)\"; give each cache a name of its own to set its limit")
+        }
+        guard let cache = entry.purgeable as? any ResizablePurgeable else {
+            throw ResourceManagerError(description: "the limit of \"\(name)\" can't be set: it is no ResizablePurgeable")
+        }
+        cache.resize(to: limit)
+    }
+
+    /// Sets the limits of the caches with these names, registered now or later, if their limits can be set. Other
+    /// caches stay unchanged. Runs on the calling thread.
+    package func setLimits(_ limits: [String: ByteCount]) { parts.purgeables.setLimits(limits) }
+}
+
+extension ResourceManager {
+    /// Revokes `tag`, as `lifecycle.revokeCredentials(tag:)` does.
+    @discardableResult
+    public func revoke(tag: String) -> RevocationReport { lifecycle.revokeCredentials(tag: tag) }
+}

@@ -1,0 +1,108 @@
+import Synchronization
+
+/// Counts a manager's events and actions. Counting allocates nothing: a preallocated place exists for each
+/// countable combination.
+final class ActionTally: Sendable {
+    private struct State {
+        var transitions = ContiguousArray(repeating: 0, count: PressureLevel.allCases.count * ActionTally.sources.count)
+        var actions = ContiguousArray(repeating: 0, count: ActionKind.allCases.count * ActionTally.modes * ActionTally.outcomes)
+        var releases = ManagerCounts.Releases()
+        var rested = 0
+    }
+
+    private enum Outcome: String, CaseIterable {
+        case done, refused, overran
+
+        init(_ outcome: ActionReport.Outcome) {
+            self =
+                switch outcome {
+                case .done, .dryRun: .done
+                case .refused: .refused
+                case .overran: .overran
+                }
+        }
+
+        var index: Int {
+            switch self {
+            case .done: 0
+            case .refused: 1
+            case .overran: 2
+            }
+        }
+    }
+
+    /// Kinds of evidence for a change of level; the last stands for a fall.
+    private static let sources: [PressureEvidence] = [
+        .headroom, .growth, .stall, .limitEvents, .limitLowered, .announced, .simulated, [],
+    ]
+
+    // Literals, because `allCases` builds a new array each time.
+    private static let modes = 3, outcomes = 3
+
+    private let state = Mutex(State())
+
+    /// Counts a change to `level` on `evidence`.
+    func moved(to level: PressureLevel, _ evidence: PressureEvidence) {
+        state.withLock { state in
+            let row = Int(level.rawValue) * Self.sources.count
+            for source in 0..<Self.sources.count - 1 where evidence.contains(Self.sources[source]) { state.transitions[row + source] += 1 }
+            if evidence.isEmpty { state.transitions[row + Self.sources.count - 1] += 1 }
+        }
+    }
+
+    /// Counts a level that was not announced because of the rest time.
+    func rested() { state.withLock { $0.rested += 1 } }
+
+    func add(_ report: ActionReport) {
+        let kind = ActionKind(report.action), mode = ActionMode(report)
+        let place = (kind.index * Self.modes + mode.index) * Self.outcomes + Outcome(report.outcome).index
+        state.withLock { state in
+            state.actions[place] += 1
+            if kind == .release || kind == .makeRoom || kind == .noticeDrops, mode != .dryRun { state.releases.add(report) }
+        }
+    }
+
+    /// Returns all counts. `superseded` and `overwritten` are counted by the registries that drop events.
+    func counts(superseded: Int, overwritten: Int) -> ManagerCounts {
+        let state = state.withLock { $0 }
+        var transitions: [ManagerCounts.Transition] = []
+        for level in PressureLevel.allCases {
+            for (source, evidence) in Self.sources.enumerated() {
+                let count = state.transitions[Int(level.rawValue) * Self.sources.count + source]
+                if count > 0 { transitions.append(.init(to: "\(level)", source: "\(evidence)", count: count)) }
+            }
+        }
+        var actions: [ManagerCounts.Action] = [], place = 0
+        for kind in ActionKind.allCases.sorted(by: { $0.index < $1.index }) {
+            for mode in ActionMode.allCases {
+                for outcome in Outcome.allCases {
+                    let count = state.actions[place]
+                    if count > 0 { actions.append(.init(action: kind.rawValue, mode: mode.rawValue, outcome: outcome.rawValue, count: count)) }
+                    place += 1
+                }
+            }
+        }
+        let dropped: [ManagerCounts.Dropped] = [
+            .init(reason: "superseded", count: superseded), .init(reason: "rested", count: state.rested),
+            .init(reason: "overwritten", count: overwritten),
+        ]
+        return ManagerCounts(transitions: transitions, dropped: dropped, actions: actions, releases: state.releases)
+    }
+}
+
+extension ManagerCounts.Releases {
+    mutating func add(_ report: ActionReport) {
+        let took = report.took.inSeconds
+        count += 1
+        seconds += took
+        var place = 0
+        while place < Self.bounds.count, took > Self.bounds[place] { place += 1 }
+        byDuration[place] += 1
+        askedBytes += report.asked.bytes
+        releasedBytes += report.released.bytes
+        releasedVolatileBytes += report.releasedVolatile.bytes
+        takenBytes += report.taken.bytes
+        residentFallBytes += max(0, report.residentFall.bytes)
+        usageFallBytes += max(0, report.usageFall.bytes)
+    }
+}

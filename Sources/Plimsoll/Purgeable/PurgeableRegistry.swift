@@ -1,0 +1,140 @@
+import Synchronization
+
+/// The registered purgeables: volatile ones first, then by rebuild cost.
+final class PurgeableRegistry: Sendable {
+    final class Entry: Sendable {
+        let purgeable: any Purgeable
+        /// `purgeable` if its pages are volatile, else `nil`.
+        let volatile: (any VolatilePurgeable)?
+        let name: String
+        let rebuildCost: RebuildCost
+        let place: PurgeablePlace
+        /// True if the purgeable answers immediately, on any thread.
+        let isPrompt: Bool
+        /// True if a meter tracks the held bytes.
+        let isMetered: Bool
+        /// True if the purgeable is asked under pressure.
+        let isReleasable: Bool
+        let gate = CallGate()
+        /// Bytes held at the last query. Relaxed: written and read by the purge worker; a stale number misplaces
+        /// one request.
+        let held = Atomic<Int>(0)
+        /// Part of the held bytes that the purgeable may be asked for. Relaxed, as `held`.
+        let offered = Atomic<Int>(0)
+        /// Last answer to a status query.
+        let answer = Mutex<HolderAnswer?>(nil)
+        /// Rebuild time in nanoseconds a byte at the last query, as a bit pattern; NaN for unknown. Relaxed, as
+        /// `held`.
+        private let rate = Atomic<UInt64>(Double.nan.bitPattern)
+
+        init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {
+            self.purgeable = purgeable
+            self.place = place
+            volatile = purgeable as? any VolatilePurgeable
+            name = purgeable.name
+            rebuildCost = purgeable.rebuildCost
+            isReleasable = purgeable.releasesUnderPressure
+            isPrompt = purgeable is any PromptPurgeable
+            let declaresHeap = purgeable.attach(meter)
+            volatile?.attach(volatile: volatileMeter)
+            isMetered = declaresHeap || volatile != nil
+        }
+
+        /// Reads the rebuild time from the purgeable.
+        func lookAtRate() { rate.store((purgeable.rebuildTimePerByte ?? .nan).bitPattern, ordering: .relaxed) }
+
+        /// Rebuild time at the last query, in nanoseconds a byte.
+        var lastRate: Double? {
+            let rate = Double(bitPattern: rate.load(ordering: .relaxed))
+            return rate.isNaN ? nil : rate
+        }
+
+        /// Returns true if both belong to the same class, within which `RebuildOrder` decides the order.
+        func isSameClass(as other: Entry) -> Bool { rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil) }
+
+        fileprivate func isAskedBefore(_ other: Entry) -> Bool {
+            if (volatile == nil) != (other.volatile == nil) { return volatile != nil }
+            return rebuildCost < other.rebuildCost
+        }
+    }
+
+    private struct State {
+        var entries: [Entry] = []
+        /// Counts of the purgeables that are asked under pressure.
+        var unmetered = 0
+        var releasable = 0
+        /// Limits set from outside, by name.
+        var limits: [String: ByteCount] = [:]
+
+        mutating func count(_ entry: Entry, _ step: Int) {
+            guard entry.isReleasable else { return }
+            releasable += step
+            if !entry.isMetered { unmetered += step }
+        }
+    }
+
+    private let state = Mutex(State())
+
+    func add(_ entry: Entry) {
+        let limit = state.withLock { state in
+            let place = state.entries.firstIndex { entry.isAskedBefore($0) } ?? state.entries.endIndex
+            state.entries.insert(entry, at: place)
+            state.count(entry, 1)
+            return state.limits[entry.name]
+        }
+        if let limit { entry.resize(to: limit) }
+    }
+
+    /// Limits the purgeables with these names, registered now or later. A name that is left out keeps its limit. So
+    /// does a name with the same limit as in the last call, because other code may have set another limit
+    /// meanwhile.
+    func setLimits(_ limits: [String: ByteCount]) {
+        let (entries, before) = state.withLock { state in
+            defer { state.limits = limits }
+            return (state.entries, state.limits)
+        }
+        for entry in entries {
+            if let limit = limits[entry.name], limit != before[entry.name] { entry.resize(to: limit) }
+        }
+    }
+
+    func remove(_ entry: Entry) {
+        let removed: Entry? = state.withLock { state in
+            guard let place = state.entries.firstIndex(where: { $0 === entry }) else { return nil }
+            state.count(entry, -1)
+            return state.entries.remove(at: place)
+        }
+        withExtendedLifetime(removed) {}
+    }
+
+    /// True if any purgeable is asked under pressure.
+    var hasReleasable: Bool { state.withLock { $0.releasable > 0 } }
+
+    /// True if the held bytes of any such purgeable are known only by asking.
+    var hasUnmetered: Bool { state.withLock { $0.unmetered > 0 } }
+
+    /// A snapshot in the order of asking: volatile purgeables first, then by rebuild cost, then by registration.
+    /// Allocates nothing.
+    var snapshot: [Entry] { state.withLock { $0.entries } }
+
+    /// Returns the range of the volatile purgeables in a snapshot. Allocates nothing.
+    func volatileRange(of entries: [Entry]) -> Range<Int> {
+        var end = 0
+        while end < entries.count, entries[end].volatile != nil { end += 1 }
+        return 0..<end
+    }
+}
+
+extension PurgeableRegistry.Entry {
+    /// Sets the limit, if the purgeable supports that.
+    func resize(to limit: ByteCount) { (purgeable as? any ResizablePurgeable)?.resize(to: limit) }
+}
+
+/// The status that a purgeable reported.
+struct HolderAnswer: Sendable {
+    var held = ByteCount.zero
+    /// Held volatile bytes; `nil` if the purgeable has no volatile memory.
+    var volatileHeld: ByteCount?
+    var limit: ByteCount?
+    var cache: CacheStatus?
+}

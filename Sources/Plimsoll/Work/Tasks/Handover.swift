@@ -1,0 +1,182 @@
+import Synchronization
+
+/// Unfinished work that an expiring task passed on: to a peer, or to the next start of this service.
+public struct Handover: Sendable, Identifiable {
+    /// Identifier that stays the same across restarts, so that a receiver can tell pieces of work apart.
+    public let id: Int64
+    /// Name of the task.
+    public let name: String
+    /// Payload that the task passed on.
+    public let bytes: [UInt8]
+    let desk: HandoverDesk?
+
+    /// Accepts the work: no other receiver gets the work, and the store no longer keeps it. Idempotent. For claimed
+    /// work; a sink accepts by returning.
+    public func accept() { desk?.accept(id) }
+
+    /// The location of handed-over work.
+    public enum Place: Sendable, Hashable, CustomStringConvertible {
+        /// With the sink, or in the store until claimed. The work outlives this process, unless the sink refuses it
+        /// and no store keeps it.
+        case safe
+        /// In memory only, for the given reason.
+        case memory(String)
+
+        public var description: String {
+            switch self {
+            case .safe: "safe"
+            case .memory(let reason): "in memory alone: \(reason)"
+            }
+        }
+    }
+}
+
+/// Handed-over work that is not accepted yet.
+///
+/// Each piece is written before the offer, and deleted once accepted. A crash between the two steps offers the
+/// piece again, under the same id.
+final class HandoverDesk: Sendable {
+    typealias Sink = @Sendable (Handover) async throws -> Void
+
+    private struct State {
+        var last: Int64 = 0
+        var kept: [Entry] = []
+        var sink: Sink?
+        var store: KeptState?
+    }
+
+    private struct Entry {
+        let id: Int64
+        let name: String
+        let bytes: [UInt8]
+        /// True while the sink or a claimant has the work.
+        var isOut = false
+    }
+
+    private let state = Mutex(State())
+    private let wall: @Sendable () -> Duration
+    private static let mark = "PLIMSOLL-HANDOVERS"
+
+    init(wall: @escaping @Sendable () -> Duration) { self.wall = wall }
+
+    func setSink(_ sink: @escaping Sink) { state.withLock { $0.sink = sink } }
+
+    /// Adds work with the payload `bytes`. Saves the work if there is a store, and offers the work if there is a
+    /// sink.
+    func take(_ name: String, _ bytes: [UInt8], for registry: BackgroundTaskRegistry?) -> Handover.Place {
+        let now = wall().inNanoseconds
+        let (id, sink, store) = state.withLock { state in
+            // By the time of day, so that the id differs from those of earlier runs even before their store is
+            // known.
+            let id = max(state.last + 1, now)
+            state.last = id
+            let sink = registry == nil ? nil : state.sink
+            state.kept.append(Entry(id: id, name: name, bytes: bytes, isOut: sink != nil))
+            return (id, sink, state.store)
+        }
+        let problem = store.map { $0.save() } ?? "no store is set (`persistHandovers(in:)`)"
+        if let sink, let registry {
+            let work = Handover(id: id, name: name, bytes: bytes, desk: self)
+            registry.offered()
+            registry.threads.run { [self] in
+                do {
+                    try await sink(work)
+                    accept(id)
+                } catch {
+                    putBack(id)
+                }
+                registry.answered()
+            }
+            return .safe
+        }
+        return problem.map { .memory($0) } ?? .safe
+    }
+
+    func accept(_ id: Int64) {
+        let store = state.withLock { state -> KeptState? in
+            guard let index = state.kept.firstIndex(where: { $0.id == id }) else { return nil }
+            state.kept.remove(at: index)
+            return state.store
+        }
+        store?.save()
+    }
+
+    private func putBack(_ id: Int64) {
+        state.withLock { state in
+            if let index = state.kept.firstIndex(where: { $0.id == id }) { state.kept[index].isOut = false }
+        }
+    }
+
+    /// Returns the work without a receiver, each piece once.
+    func claim() -> [Handover] {
+        state.withLock { state in
+            let free = state.kept.indices.filter { !state.kept[$0].isOut }
+            return free.map { index in
+                state.kept[index].isOut = true
+                let entry = state.kept[index]
+                return Handover(id: entry.id, name: entry.name, bytes: entry.bytes, desk: self)
+            }
+        }
+    }
+
+    /// Keeps work in `store` from now on, beginning with the work stored there.
+    ///
+    /// - Returns: the reason why stored work could not be adopted or written; `nil` on success.
+    func persist(in store: any StateStore) -> String? {
+        let kept = KeptState(StateName.handovers, in: store) { [weak self] in self?.encoded ?? [] }
+        let (old, problem) = kept.load(Self.decode)
+        state.withLock { state in
+            if let old {
+                state.kept.insert(contentsOf: old.entries, at: 0)
+                state.last = max(state.last, old.last)
+            }
+            state.store = kept
+        }
+        return problem ?? kept.save()
+    }
+
+    private var encoded: [UInt8] {
+        let (last, entries) = state.withLock { ($0.last, $0.kept) }
+        var bytes = KeptBytes(Self.mark, version: 1)
+        bytes.put(last)
+        bytes.put(Int64(entries.count))
+        for entry in entries {
+            bytes.put(entry.id)
+            bytes.put(entry.name.utf8)
+            bytes.put(entry.bytes)
+        }
+        return bytes.sealed()
+    }
+
+    private static func decode(_ bytes: [UInt8]) throws(KeptBytes.Problem) -> (last: Int64, entries: [Entry]) {
+        var reader = try KeptBytes(reading: bytes, mark, version: 1)
+        let last = try reader.number()
+        var entries: [Entry] = []
+        for _ in 0..<max(0, try reader.number()) {
+            entries.append(Entry(id: try reader.number(), name: try reader.text(), bytes: try reader.field()))
+        }
+        return (last, entries)
+    }
+}
+
+extension BackgroundTask {
+    /// Passes on unfinished work; for expiration handlers.
+    ///
+    /// The work goes to the sink (`ResourceManager.onHandover`), and a sweep waits for the sink as for a task.
+    /// Until accepted, the work is kept in the store (`persistHandovers(in:)`), where the next start can claim it.
+    /// Writes to the store before returning. May be called several times, for several pieces.
+    @discardableResult
+    public func handOver(_ bytes: [UInt8]) -> Handover.Place {
+        let registry = record.shard.book
+        return registry?.handovers.take(name, bytes, for: registry) ?? .memory("the manager is gone")
+    }
+}
+
+extension BackgroundTaskRegistry {
+    func offered() { gate.withLock { $0.offers += 1 } }
+
+    func answered() {
+        gate.withLock { $0.offers -= 1 }
+        settle()
+    }
+}
