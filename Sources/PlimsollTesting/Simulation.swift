@@ -28,7 +28,7 @@ public struct Simulation: Sendable {
         public var levels: String { steps.map(\.assessment.level.drawn).joined() }
 
         /// The actions as a drawing, the most severe action of each reading: `.` none, `w` warn, `r` release, `q`
-        /// quiesce, `e` expire, `s` suspend, `t` terminate.
+        /// quiesce, `e` expire, `s` suspend, `t` terminate, `m` make room, `n` notice drops.
         public var actions: String { steps.map { $0.actions.max { $0.severity < $1.severity }?.drawn ?? "." }.joined() }
 
         /// All actions, in order.

@@ -49,7 +49,8 @@ final class FanOut: Sendable {
         var isCancelled = false
     }
 
-    /// The most threads spent on handlers that block.
+    /// Number of running handlers from which no further threads are spent on handlers that block. Up to `order.width`
+    /// more may start at once just below.
     private static let mostRunners = 64
     private static let mostSlowest = 8
     /// The least time for forward handlers. A handler that used up the time of the whole change cannot prevent the

@@ -130,7 +130,8 @@ public final class ResourceManager: Sendable {
     /// headroom: take only a share.
     public var room: Int? { parts.room.room?.bytes }
 
-    /// Simulates `level` for `duration`. All actions are real and labelled as simulated, but no process is ended.
+    /// Simulates `level` for `duration`. All actions are real and labelled as simulated, but no process is suspended
+    /// or ended.
     /// `.normal` ends a simulation at once. Has no effect unless the manager runs.
     public func simulate(_ level: PressureLevel, for duration: Duration) {
         parts.inbox.simulate(level, for: duration)

@@ -99,7 +99,7 @@ public struct EscalationLadder: Sendable, Hashable {
 /// The position of a process on a ladder. A value; `climb` returns the rungs to fire now.
 struct LadderClimb: Sendable {
     let ladder: EscalationLadder
-    /// Time since which readings have shown each level without a break, by raw value.
+    /// Time since which readings have shown each level without a break.
     private var since: (warning: Duration?, critical: Duration?) = (nil, nil)
     private var done: UInt64 = 0
 

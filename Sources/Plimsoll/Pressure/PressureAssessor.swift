@@ -1,6 +1,7 @@
 /// Turns readings into assessments. A value: no clock, no lock, no kernel.
 ///
-/// Four kinds of evidence are fused, headroom first (see `PressureEvidence`). In 12 of 12 measured kills of an
+/// Five kinds of evidence are fused, headroom first: headroom, growth, stall, limit events and lowered limits (see
+/// `PressureEvidence`). Announcements of a supervisor or the service manager are taken in as well. In 12 of 12 measured kills of an
 /// anonymous ramp without swap no stall signal fired at all, so stall only indicates sustained trouble.
 public struct PressureAssessor: Sendable {
     /// The numbers in use.

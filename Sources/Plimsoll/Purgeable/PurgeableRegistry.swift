@@ -16,15 +16,15 @@ final class PurgeableRegistry: Sendable {
         /// True if the purgeable is asked under pressure.
         let isReleasable: Bool
         let gate = CallGate()
-        /// Bytes held at the last query. Relaxed: written and read by the purge worker; a stale number misplaces
-        /// one request.
+        /// Bytes held at the last query. Relaxed: the purge worker writes the number; the worker, a status and
+        /// the last line of a process read it. A stale number misplaces one request.
         let held = Atomic<Int>(0)
         /// Part of the held bytes that the purgeable may be asked for. Relaxed, as `held`.
         let offered = Atomic<Int>(0)
         /// Last answer to a status query.
         let answer = Mutex<HolderAnswer?>(nil)
-        /// Rebuild time in nanoseconds a byte at the last query, as a bit pattern; NaN for unknown. Relaxed, as
-        /// `held`.
+        /// Rebuild time in nanoseconds a byte at the last query, as a bit pattern; NaN for unknown. Relaxed:
+        /// workers and status queries store a number on its own; the last one stays.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
         init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {

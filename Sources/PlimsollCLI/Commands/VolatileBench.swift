@@ -52,7 +52,7 @@ struct TortureCommand: ParsableCommand {
             let seed = seed ?? UInt64.random(in: 0...UInt64.max)
             if let limit { return try runLimited(limit, seed) }
             Output.line("# seed \(seed)")
-            // Beside the squeezed memory, at least half of the limit has to be reclaimed each time.
+            // Together 1.19 times the limit: some fifth of the limit has to be reclaimed each time.
             let victim = TorturedBoth(total: squeeze.map { $0 * 0.7 } ?? .mebibytes(16))
             let tally = try Torture(victim, seed: seed, squeeze: squeeze).run(readers: threads, reads: reads, for: .seconds(seconds))
             Bench.figure("torture.reads", Double(tally.reads), "count")

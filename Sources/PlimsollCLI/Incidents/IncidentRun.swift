@@ -103,8 +103,8 @@ struct IncidentRun {
         case .lowerFloor:
             if tick == 600 { group.neighbour += 60 * mib }
         case .sockets:
-            // Of forty answers a tenth of a second, each buffered for a slow reader, thirty-nine have been read after
-            // a while.
+            // Of forty answers a tenth of a second, each buffered for a slow reader, thirty-six are read in the same
+            // time at first, and forty-four from tick 400 on.
             for _ in 0..<40 where shedder.begin(.normal) == nil {
                 shedder.end()
                 sessions += 1

@@ -87,7 +87,7 @@ struct DemoChart {
         for record in [without, with] {
             let points = record.samples.map { (x: x($0.at), y: y($0.usage)) }
             svg.path(points, record.name)
-            // Label each curve where both are apart: half-way up to the limit, or half-way through the run.
+            // Label each curve where both are apart: half-way up to the limit, or at three quarters of the run.
             guard let at = record.samples.first(where: { $0.usage > limit * 0.45 }) ?? record.samples.last else { continue }
             if record.isProtected {
                 let middle = record.samples[record.samples.count * 3 / 4]

@@ -74,8 +74,8 @@ final class LinkLoop: Sendable {
         return nil
     }
 
-    /// Sends the present state to the supervisor. Returns when that was sent, or can't be. Never waits for the
-    /// supervisor.
+    /// Sends the present state to the supervisor. Returns when that was sent, or can't be sent now;
+    /// in the latter case the loop sends later. Never waits for the supervisor.
     func tellNow() async {
         await withCheckedContinuation { done in
             let isTaken = state.withLock { state in

@@ -19,7 +19,7 @@ public struct AdminAnswer: Sendable, Hashable, Codable {
     public var allowsChanges: Bool?
     public var status: ManagerStatus?
     public var endpoint: AdminEndpoint.Counts?
-    /// For `caches`: the registered caches, in the order in which they are asked to release memory.
+    /// For `caches`: all registered purgeables, in the order in which they are asked to release memory.
     public var caches: [HolderStatus]?
     /// For `tasks`.
     public var tasks: TasksStatus?

@@ -87,7 +87,7 @@ extension ServiceSettings {
         /// The allowed values.
         public var range: String
         public var meaning: String
-        /// True if the setting is followed while the process runs (`ResourceManager.follow(_:)`).
+        /// True if the setting is followed while the process runs (`ResourceService.follow(_:)`).
         public var isLive: Bool
     }
 

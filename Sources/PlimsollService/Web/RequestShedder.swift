@@ -23,8 +23,9 @@ public final class RequestShedder: CountingQuiescable {
     /// Starts of the sequences: one for each priority's arrivals, and one for the retry times.
     private let starts: [UInt64]
     private let lanes = (Lane(), Lane(), Lane())
-    // Relaxed: each of the three is read on its own. A decision that reads an extent while the extent changes admits
-    // one request under the old extent.
+    // Loads of `published` are relaxed: a decision that reads an extent while the extent changes admits one request
+    // under the old extent. A change of `published` or `running` that can free a place is sequentially consistent,
+    // like the count of waiters: either the thread that changes it sees a waiter, or that waiter sees the free place.
     private let published = Atomic<UInt16>(ExtentWord.open)
     private let running = Atomic<Int>(0)
     /// Peak concurrency since memory became plentiful.

@@ -8,7 +8,7 @@ extension PurgeableCache {
         /// The load is not revoked, but this shard has too little room.
         case lacksRoom
         case refused
-        /// The entry that the value was loaded for is gone.
+        /// The entry that the value was loaded for is gone, or a tag of the load was purged.
         case revoked
     }
 

@@ -13,8 +13,8 @@ extension ResourceManager {
     /// purgeable is under way. A purgeable whose code does not return within a second is marked
     /// (`HolderStatus.unansweredSeconds`); the status then shows the last answer.
     ///
-    /// - Complexity: O(purgeables), plus O(running background tasks) up to a bound: a million tasks cost no more
-    ///   than some hundred.
+    /// - Complexity: O(purgeables + scenes), plus O(running background tasks) up to a bound for the process and
+    ///   for each scene: a million tasks cost no more than some hundred.
     public var status: ManagerStatus {
         let entries = parts.purgeables.snapshot
         parts.poll.ask(entries)

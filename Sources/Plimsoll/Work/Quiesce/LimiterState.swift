@@ -119,7 +119,7 @@ struct LimiterState<Waiter> {
 
     // MARK: Time
 
-    /// Removes the waiters whose time is up. At most once in `sweepPause`, as each sweep checks all waiters.
+    /// Removes the waiters whose time is up. At most once in 10 ms, as each sweep checks all waiters.
     mutating func sweep(_ number: UInt64, at now: Duration) -> Settlement {
         var settlement = Settlement()
         guard number == sweep.number else { return settlement }

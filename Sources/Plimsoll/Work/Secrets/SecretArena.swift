@@ -16,7 +16,7 @@ struct SecretSlot: @unchecked Sendable {
 
 /// Allocates memory for secrets in separate pages, away from the heap. Small secrets of about one size share pages.
 ///
-/// Free memory is zero. A slab has 32 KiB in slots of one size from 64 to 4096 bytes, between two inaccessible guard
+/// Free memory is zero. A slab has 32 KiB, at least a page, in slots of one size from 64 to 4096 bytes, between two inaccessible guard
 /// pages. Larger secrets get a mapping each.
 final class SecretArena: Sendable {
     static let shared = SecretArena()

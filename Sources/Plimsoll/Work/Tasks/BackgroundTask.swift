@@ -45,7 +45,7 @@ public final class BackgroundTask: Sendable {
     /// Ends the task when the work is done. Idempotent; callable from any thread, also from within the expiration
     /// handler.
     ///
-    /// - Complexity: O(1); takes a lock that only tasks begun on the same thread share.
+    /// - Complexity: O(1); takes the lock of one shard, which tasks share whose threads hash to that shard.
     public func end() { if isActive { record.shard.end(record) } }
 }
 

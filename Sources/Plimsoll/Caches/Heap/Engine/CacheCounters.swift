@@ -39,7 +39,7 @@ struct CacheCounters: @unchecked Sendable {
     /// A different start each time, so that small evictions do not always hit the same shard.
     var nextStart: Int { CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8 }
 
-    /// Optional features. A cache without any pays one check for all.
+    /// Optional features, a byte each. A cache without a feature pays one check of that byte.
     @frozen @usableFromInline
     enum Feature: Int {
         /// Some entry may expire.

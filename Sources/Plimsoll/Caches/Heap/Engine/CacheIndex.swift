@@ -4,8 +4,8 @@ public import Synchronization
 /// removing an entry moves back the entries that it had displaced.
 ///
 /// With `1 << bits` cells, a cell holds the slot plus one in the lowest `bits`. The bits above hold as many of the
-/// hash's lowest bits as fit. Up to 65,536 cells, a cell therefore tells its home cell, and neither removing nor
-/// growing has to read the slots.
+/// hash's lowest bits as fit. Up to 65,536 cells, a cell therefore tells its home cell, and removing does not have
+/// to read the slots.
 ///
 /// A view in one word on memory owned by other code, so that the view can be published and read atomically. The
 /// word is the address, whose lowest six bits hold `bits`.
@@ -32,7 +32,7 @@ struct CacheIndex {
 
     @inlinable @inline(__always)
     subscript(place: UInt32) -> UInt32 {
-        // Acquires the slot that the cell names: a new chunk must be visible as well.
+        // Acquires the slot that the cell names: a block that has doubled must be visible as well.
         cells[Int(truncatingIfNeeded: place)].load(ordering: .acquiring)
     }
 

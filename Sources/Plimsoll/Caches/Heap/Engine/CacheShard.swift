@@ -15,7 +15,7 @@ struct CacheShard {
     @inlinable @inline(__always)
     init(base: UnsafeMutableRawPointer) { self.base = base }
 
-    /// Allocates the first part of a cache whose pairs have `pairSize` bytes.
+    /// Allocates a shard, the first one or one that splits off, whose pairs have `pairSize` bytes.
     ///
     /// - Parameters:
     ///   - hasReaders: true if threads read without the lock and without declaring that.

@@ -69,7 +69,7 @@ extension CacheTable {
         return true
     }
 
-    /// Unlists an expired slot, which the caller must still empty and hand to `recycle`. Returns `nil` if none is
+    /// Unlists an expired slot, which the caller must still empty and hand to `discard`. Returns `nil` if none is
     /// found soon.
     @usableFromInline
     mutating func expire(at now: Int64) -> UInt32? {

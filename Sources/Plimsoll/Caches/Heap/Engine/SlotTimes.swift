@@ -21,8 +21,7 @@ struct SlotTimes: BitwiseCopyable, Sendable {
 }
 
 /// Slots ordered by the time of their next check, in a hierarchical timing wheel (Varghese and Lauck, SOSP 1987).
-/// Four rings have 64 buckets each, of 0.13 s, 8.6 s, 9 min and 10 h a bucket. Only inserts and releases advance
-/// the wheel.
+/// Four rings have 64 buckets each, of 0.13 s, 8.6 s, 9 min and 10 h a bucket. Only inserts advance the wheel.
 ///
 /// A slot whose deadline was postponed stays in its bucket and is moved on when found, so a use costs the wheel
 /// nothing.
