@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Commands/Failure.swift
+../../../Sources/PlimsollCLI/Console/Failure.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Drawing/File.swift
+../../../Sources/PlimsollCLI/Console/File.swift

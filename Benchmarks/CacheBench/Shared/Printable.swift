@@ -1,1 +1,1 @@
-../../../Sources/Plimsoll/Status/Printable.swift
+../../../Sources/Plimsoll/Manager/Status/Printable.swift

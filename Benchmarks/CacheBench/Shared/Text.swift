@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Drawing/Text.swift
+../../../Sources/PlimsollCLI/Console/Text.swift
