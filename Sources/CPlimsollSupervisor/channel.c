@@ -19,7 +19,8 @@ static int address_of(const char *path, struct sockaddr_un *address) {
     return 0;
 }
 
-// Whether another process still receives at `address`: 1, 0 for a socket that a process left behind, or a negative errno.
+// Tells whether another process still receives at `address`: 1 if so, 0 for a socket that a process left behind, or a
+// negative errno.
 static int is_live(const struct sockaddr_un *address, int type) {
     int probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0) return -errno;
@@ -28,7 +29,7 @@ static int is_live(const struct sockaddr_un *address, int type) {
     while (result < 0 && errno == EINTR);
     int error = result < 0 ? errno : 0;
     close(probe);
-    // A full queue belongs to a live socket, and so does one of another type.
+    // A full queue belongs to a live socket, and so does a socket of another type.
     if (error == 0 || error == EAGAIN || error == EPROTOTYPE) return 1;
     return error == ECONNREFUSED || error == ENOENT ? 0 : -error;
 }
@@ -42,12 +43,12 @@ static int bound(const char *path, int type, uid_t owner, mode_t mode) {
         int live = is_live(&address, type);
         if (live < 0) return live;
         if (live) return -EADDRINUSE;
-        // Left by a supervisor that was killed: no message reaches a process by it any more.
+        // The socket was left by a killed supervisor; no process receives from it any more.
         unlink(path);
     }
     int file = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0) return -errno;
-    // The name takes this mode at once, so no other user reaches the socket before its owner is set.
+    // The path gets this mode on creation, so no other user can reach the socket before the owner is set.
     (void)fchmod(file, S_IRUSR | S_IWUSR);
     int result;
     do result = bind(file, (struct sockaddr *)&address, sizeof address);
@@ -109,7 +110,8 @@ int plimsoll_accept_local(int listener, pid_t *pid, uid_t *uid) {
     if (file < 0) return -errno;
     struct ucred peer = {0, (uid_t)-1, (gid_t)-1};
     socklen_t length = sizeof peer;
-    // A connection without a known peer belongs to no unit. The caller closes it as it closes other strangers' connections, off its own thread.
+    // A connection without a known peer belongs to no unit. The caller closes it like other strangers' connections,
+    // on another thread.
     int result;
     do result = getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length);
     while (result < 0 && errno == EINTR);
@@ -120,7 +122,8 @@ int plimsoll_accept_local(int listener, pid_t *pid, uid_t *uid) {
 
 ssize_t plimsoll_receive(int file, void *buffer, size_t size, struct plimsoll_message *message, int *descriptors) {
     memset(message, 0, sizeof *message);
-    // Room for all that the kernel passes at once. It closes what finds no room within this call, and such a close may take as long as its sender likes.
+    // The buffer fits all descriptors that the kernel passes in one message. The kernel would close excess
+    // descriptors within this call, and such a close may take as long as the sender likes.
     union {
         char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * PLIMSOLL_MOST_DESCRIPTORS)];
         struct cmsghdr header;
@@ -153,7 +156,8 @@ ssize_t plimsoll_receive(int file, void *buffer, size_t size, struct plimsoll_me
 
 void plimsoll_close_foreign(int file, int is_own_socket) {
     if (is_own_socket) {
-        // Descriptors in messages that were not read would be closed with this socket, lingering as their senders have set them.
+        // Closing this socket would also close the descriptors in unread messages, with lingering as set by the
+        // senders.
         char text[512];
         int descriptors[PLIMSOLL_MOST_DESCRIPTORS];
         struct plimsoll_message message;
@@ -176,13 +180,13 @@ uint64_t plimsoll_socket_number(int file) {
     int type;
     socklen_t length = sizeof type;
     struct stat status;
-    // Asked first, as fstat(2) of a file may wait for its file system.
+    // Check the type first: fstat(2) of a file may wait for a file system.
     if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) < 0) return 0;
     return fstat(file, &status) == 0 ? status.st_ino : 0;
 }
 
 uint64_t plimsoll_memory_held(int file) {
-    // Files of shmem and hugetlbfs alone have seals (mm/memfd.c), and neither waits for anything.
+    // Only files of shmem and hugetlbfs have seals (mm/memfd.c), and fstat(2) of these never waits.
     if (fcntl(file, F_GET_SEALS) < 0) return 0;
     struct stat status;
     return fstat(file, &status) == 0 ? (uint64_t)status.st_blocks * 512 : 0;

@@ -65,12 +65,12 @@ int plimsoll_ready(int descriptor, int events, int milliseconds) {
     }
 }
 
-// What the child says of itself if it doesn't become the program; an end without a word means that it did.
+// The child's report of a failed start. End of file without a report means that the child became the program.
 struct failure {
     int step, number, entry;
 };
 
-/// What it was before it was raised; zero for as it is.
+/// The soft limit before the raise; zero if the limit was not raised.
 static rlim_t usual_files;
 
 long plimsoll_raise_file_limit(void) {
@@ -91,7 +91,7 @@ static void lower_file_limit(void) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Whether it was raised, and what units have instead: nothing better than the usual.
+// Whether the priority was raised, and the nice value for units: the usual one, but never below 0.
 static _Atomic int is_hurried, usual_nice;
 
 int plimsoll_hurry(int nice) {
@@ -102,7 +102,7 @@ int plimsoll_hurry(int nice) {
         usual_nice = before > 0 ? before : 0;
         is_hurried = 1;
     }
-    // Of the calling thread, and of those it starts.
+    // Applies to the calling thread, and to threads that it starts.
     if (before > nice && setpriority(PRIO_PROCESS, 0, nice) < 0) return -errno;
     return 0;
 }
@@ -113,7 +113,8 @@ static void fail(int pipe, int step, int entry) {
     _exit(127);
 }
 
-// What is in the way of kept descriptors, the pipe to the parent perhaps, is copied out of it before any is put in its place. -1 if that can't be done.
+// Moves the descriptors out of the target range before any is put in place, including the pipe to the parent. Returns
+// -1 on failure.
 static int put_in_place(const struct plimsoll_launch *launch, int *pipe) {
     int copies[PLIMSOLL_MOST_KEPT], count = launch->kept_count;
     if (count == 0) return 0;
@@ -136,10 +137,11 @@ static void write_number(char *text, pid_t number) {
     *text = 0;
 }
 
-// In the child, with every signal blocked and no lock of the parent's to be had.
+// Runs in the child with every signal blocked. Must not take locks: the parent's threads may have held them at the
+// fork.
 static void become(const struct plimsoll_launch *launch, int pipe, int is_entered) {
     setsid();
-    // The kernel takes 0 for whoever writes it (kernel/cgroup/cgroup.c).
+    // The kernel treats 0 as the pid of the writer (kernel/cgroup/cgroup.c).
     if (!is_entered && launch->group_entry >= 0 && write(launch->group_entry, "0", 1) < 0) fail(pipe, PLIMSOLL_ENTER, -1);
     for (int i = 0; i < launch->entry_count; i++)
         if (write(launch->entries[i], "0", 1) < 0) fail(pipe, PLIMSOLL_ENTER, i);
@@ -150,15 +152,15 @@ static void become(const struct plimsoll_launch *launch, int pipe, int is_entere
     }
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0) fail(pipe, PLIMSOLL_OUTPUT, 0);
-    // Both copied before either is put in place: one may be the other's place.
+    // Copy both before putting either in place, since one may occupy the other's target number.
     int output = launch->output >= 0 ? fcntl(launch->output, F_DUPFD_CLOEXEC, 3) : -1;
     int errors = launch->errors >= 0 ? fcntl(launch->errors, F_DUPFD_CLOEXEC, 3) : -1;
     if (launch->output >= 0 && (output < 0 || dup2(output, 1) < 0)) fail(pipe, PLIMSOLL_OUTPUT, 1);
     if (launch->errors >= 0 && (errors < 0 || dup2(errors, 2) < 0)) fail(pipe, PLIMSOLL_OUTPUT, 2);
-    // CLOSE_RANGE_CLOEXEC, Linux 5.11; before it, what the parent opened without O_CLOEXEC stays open.
+    // CLOSE_RANGE_CLOEXEC, Linux 5.11. On older kernels, files that the parent opened without O_CLOEXEC stay open.
     syscall(SYS_close_range, 3u, ~0u, 4u);
     if (put_in_place(launch, &pipe) < 0) fail(pipe, PLIMSOLL_OUTPUT, 3);
-    // Its own copy of the memory: the parent's variables stay as they are.
+    // The child has a copy of the memory: the parent's variables are unaffected.
     if (launch->own_number) write_number(launch->own_number, getpid());
     if (launch->directory && chdir(launch->directory) < 0) fail(pipe, PLIMSOLL_DIRECTORY, 0);
     lower_file_limit();
@@ -172,7 +174,7 @@ static void become(const struct plimsoll_launch *launch, int pipe, int is_entere
     fail(pipe, PLIMSOLL_EXEC, 0);
 }
 
-// Into the group from the first instruction (CLONE_INTO_CGROUP, Linux 5.7), else as near to it as the kernel goes.
+// Creates the child in the group (CLONE_INTO_CGROUP, Linux 5.7), or as close to that as the kernel allows.
 static pid_t clone_into(const struct plimsoll_launch *launch, int *pidfd, int *is_entered) {
     struct clone_args arguments = {.flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)pidfd, .exit_signal = SIGCHLD};
     *is_entered = 0;
@@ -189,12 +191,13 @@ static pid_t clone_into(const struct plimsoll_launch *launch, int *pidfd, int *i
     // The size of the structure's first version (Linux 5.3).
     long pid = syscall(SYS_clone3, &arguments, CLONE_ARGS_SIZE_VER0);
     if (pid >= 0 || (errno != ENOSYS && errno != EPERM)) return (pid_t)pid;
-    // Sandboxes refuse clone3, as they can't look into its arguments.
+    // Sandboxes refuse clone3, because they can't inspect the arguments.
     *pidfd = -1;
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-// Kills it, and waits for it. The pidfd of one that SIGKILL does not end now: version 1 keeps even the killed frozen. Else -1.
+// Kills the child and waits for the end. Returns -1, or the pidfd if SIGKILL does not end the child now: version 1
+// keeps even killed processes frozen.
 static int give_up(pid_t pid, int pidfd) {
     plimsoll_pidfd_signal(pidfd, SIGKILL);
     if (!plimsoll_ready(pidfd, POLLIN, 1000)) return pidfd;
@@ -210,7 +213,7 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
     sigset_t all, before;
     sigfillset(&all);
-    // A handler of the parent's must not run in the child.
+    // Signal handlers of the parent must not run in the child.
     sigprocmask(SIG_SETMASK, &all, &before);
     pid_t child = clone_into(launch, &file, &is_entered);
     int error = errno;
@@ -218,7 +221,7 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     if (child > 0 && file < 0 && (file = plimsoll_pidfd_open(child)) < 0) {
-        // No process is kept that could not be told from another with its number.
+        // Without a pidfd the process could not be told from a later one with the same pid.
         error = -file;
         kill(child, SIGKILL);
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
@@ -229,7 +232,7 @@ int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd,
         return -error;
     }
     struct failure failure;
-    // A group that somebody freezes meanwhile must not hold the supervisor.
+    // Another process may freeze the group in the meantime. That must not block the supervisor.
     int ready = plimsoll_ready(ends[0], POLLIN, launch->limit);
     ssize_t count = -1;
     if (ready)

@@ -10,10 +10,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// So many processes are held by pidfd at a time, and so deep are groups looked into.
+// Number of pidfds held at a time, and greatest depth of the walk.
 enum { BATCH = 64, DEPTH = 12 };
 
-// The state letter in /proc/PID/stat, which stands behind the last ')': a name may hold anything. 0 if it is gone.
+// Returns the state letter in /proc/PID/stat, which stands after the last ')': a name may contain any byte. Returns 0
+// if the process is gone.
 static char state_of(pid_t pid) {
     char path[32] = "/proc/", text[512], digits[12];
     int count_of_digits = 0, end_of_path = 6;
@@ -30,12 +31,13 @@ static char state_of(pid_t pid) {
 }
 
 static int open_list(int directory) {
-    // Opened anew for each pass: version 1 shows who reads it again the list of the first time for a second (kernel/cgroup/cgroup-v1.c).
+    // Open the file anew for each pass. Version 1 caches the list for a second for repeated reads of one file
+    // (kernel/cgroup/cgroup-v1.c).
     int list = openat(directory, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     return list < 0 ? -errno : list;
 }
 
-// The next pid of a list that is read piece by piece; 0 at its end.
+// Reads a list piece by piece. `next_pid` returns the next pid, or 0 at the end.
 struct reader {
     int list;
     char piece[1024];
@@ -60,7 +62,8 @@ static pid_t next_pid(struct reader *reader) {
     }
 }
 
-// A pid may be another process's by the time it is opened. Who is opened first, then listed again and reached by its pidfd, was in the group (K38).
+// A pid may have been reused by the time it is opened. A process whose pidfd was opened before its pid was listed
+// again belonged to the group (K38).
 static int signal_batch(int directory, const pid_t *pids, int count, int signal) {
     int files[BATCH], listed[BATCH] = {0}, reached = 0;
     for (int i = 0; i < count; i++) files[i] = plimsoll_pidfd_open(pids[i]);

@@ -25,7 +25,7 @@ struct answer {
     uint64_t key;
 };
 
-// The guard's alone: in the supervisor these pages are never touched.
+// Used only by the guard. In the supervisor these pages are never touched.
 static struct held table[PLIMSOLL_GUARD_CAPACITY];
 static int held_count;
 
@@ -55,7 +55,7 @@ static int take(const struct plimsoll_guard_record *record, int file) {
     return 0;
 }
 
-// One record and the file that came with it, answered by its result. False when nobody is there any more.
+// Receives one record with its file, and sends the result. Returns 0 when the other end has closed.
 static int serve(int socket) {
     struct plimsoll_guard_record record;
     _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))];
@@ -74,11 +74,13 @@ static int serve(int socket) {
     return 1;
 }
 
-// Runs in the forked process with every signal blocked, and never returns. Nothing here takes a lock: another thread may have held it at the fork.
+// Runs in the forked process with every signal blocked, and never returns. Must not take locks: another thread may
+// have held them at the fork.
 static void guard(int socket, int supervisor, const int *kept, int kept_count) {
     setsid();
     prctl(PR_SET_NAME, "plimsoll-guard");
-    // Both moved out of the way of the first ones, then everything else closed: it must not keep the supervisor's pipes open.
+    // Move the files out of the way of the first numbers, then close everything else, so that the guard keeps no pipe
+    // of the supervisor open.
     int null = open("/dev/null", O_RDWR);
     int files[2 + PLIMSOLL_GUARD_MOST_KEPT], count = 2 + kept_count;
     for (int i = 0; i < count; i++) files[i] = fcntl(i == 0 ? socket : i == 1 ? supervisor : kept[i - 2], F_DUPFD, 3 + count);
@@ -93,14 +95,15 @@ static void guard(int socket, int supervisor, const int *kept, int kept_count) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    // Its end is seen by the socket, or where a copy of that end lives on in a process stuck before its exec, by its pidfd.
+    // The socket reports the supervisor's end. A process stuck before its exec may keep a copy of the socket's other
+    // end open; the pidfd covers that case.
     struct pollfd watched[2] = {{.fd = 3, .events = POLLIN}, {.fd = files[1] >= 0 ? 4 : -1, .events = POLLIN}};
     for (;;) {
         int ready = poll(watched, 2, -1);
         if (ready < 0 && errno != EINTR) break;
         if (watched[0].revents && !serve(3)) break;
         if (ready > 0 && watched[1].revents) {
-            // What it still said before it ended counts.
+            // Read the records that the supervisor sent before it ended.
             while (watched[0].revents && serve(3) && poll(watched, 1, 0) > 0) {}
             break;
         }
@@ -117,7 +120,7 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *end, int *pidfd, 
     sigset_t all, before;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    // The system call itself: the handlers that Glibc runs around its own take locks.
+    // Use the raw system call: the atfork handlers around Glibc's function take locks.
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     int error = errno;
     if (child == 0) {
@@ -131,10 +134,10 @@ int plimsoll_guard_start(const int *kept, int kept_count, int *end, int *pidfd, 
         close(ends[0]);
         return -error;
     }
-    // Its number is its own until it is waited for.
+    // The pid is not reused until the guard has been waited for.
     int file = plimsoll_pidfd_open(child);
     if (file < 0) {
-        // Nobody would see it end, nor could wait for it: it is none.
+        // Without a pidfd the guard could be neither watched nor waited for. Treat this as a failure.
         close(ends[0]);
         kill(child, SIGKILL);
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
@@ -160,7 +163,7 @@ int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, 
         memcpy(CMSG_DATA(header), &file, sizeof file);
     }
     int64_t deadline = plimsoll_milliseconds() + milliseconds;
-    // Not blocking: a guard that stands still takes nothing out of the socket.
+    // Don't block: a stopped guard reads nothing from the socket.
     while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EINTR) continue;
         if (errno != EAGAIN) return errno == ECONNRESET ? -EPIPE : -errno;
@@ -172,7 +175,7 @@ int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, 
         ssize_t count = recv(socket, &answer, sizeof answer, MSG_DONTWAIT);
         if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (count != sizeof answer) return count < 0 && errno != ECONNRESET ? -errno : -EPIPE;
-        // Of a record before this one, whose time was over.
+        // Skip the late answer to an earlier record that timed out.
         if (answer.key == record->key) return answer.result;
     }
 }

@@ -1,8 +1,9 @@
 import Synchronization
 
-/// What a `MemoryCache` holds and may hold, in numbers: its engine bounds bytes, this bounds the count and the costs that callers state.
+/// Accounting of a `MemoryCache`: bounds the count and the stated costs, while the engine bounds bytes.
 ///
-/// A newcomer is entered before it is put in and an object that leaves is struck out after it has left, so the limits hold for what is there.
+/// A new object is counted before insertion, and a leaving object is subtracted after removal. The limits therefore
+/// always hold for the present objects.
 @usableFromInline
 final class CacheBooks: Sendable {
     private struct State {
@@ -11,7 +12,7 @@ final class CacheBooks: Sendable {
         var count = 0
         var cost = 0
 
-        /// Whether the limits allow for `newcomers` of this cost in all. Zero is no limit.
+        /// Returns true if the limits allow this number of new objects with this total cost. Zero means no limit.
         func allows(_ newcomers: Int, cost newCost: Int) -> Bool {
             (countLimit <= 0 || count <= countLimit - newcomers) && (costLimit <= 0 || cost <= costLimit - newCost)
         }
@@ -19,7 +20,8 @@ final class CacheBooks: Sendable {
 
     private let state = Mutex(State())
 
-    /// The cost that counts for one that was stated: not less than zero, and at most 8 TiB, of which a million can be added up.
+    /// Returns the counted cost for a stated cost: at least zero, at most 8 TiB, so that a million costs can be added
+    /// up.
     static func counted(_ stated: Int) -> Int { min(max(0, stated), Int.max >> 20) }
 
     var countLimit: Int {
@@ -35,13 +37,13 @@ final class CacheBooks: Sendable {
     var count: Int { state.withLock { $0.count } }
     var cost: Int { state.withLock { $0.cost } }
 
-    /// Whether there is more than the limits allow.
+    /// True if the limits are exceeded.
     var isOver: Bool { state.withLock { !$0.allows(0, cost: 0) } }
 
-    /// Whether one of this cost could ever be admitted.
+    /// Returns true if an object of this cost could ever be admitted.
     func couldAdmit(_ cost: Int) -> Bool { state.withLock { $0.costLimit <= 0 || cost <= $0.costLimit } }
 
-    /// Enters one of this cost if the limits allow for it.
+    /// Admits an object of this cost. Returns false if a limit forbids it.
     func enter(_ cost: Int) -> Bool {
         let cost = Self.counted(cost)
         return state.withLock { state in
@@ -52,7 +54,7 @@ final class CacheBooks: Sendable {
         }
     }
 
-    /// Strikes out one that was entered.
+    /// Subtracts an object that was admitted.
     @usableFromInline
     func strike(_ cost: Int) {
         let cost = Self.counted(cost)

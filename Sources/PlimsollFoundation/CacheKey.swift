@@ -1,8 +1,8 @@
 import Foundation
 
-// Open to inlining, so that code that uses a cache is compiled for its keys and values.
+// Inlinable, so that client code is specialised for its keys and values.
 
-/// How the keys of a cache are told apart. Chosen by type once a cache, so that a look-up casts nothing.
+/// Hashing and equality of the keys of a cache. Chosen by type once per cache, so that a look-up needs no casts.
 @usableFromInline
 protocol KeyRules<Key>: SendableMetatype {
     associatedtype Key
@@ -10,14 +10,15 @@ protocol KeyRules<Key>: SendableMetatype {
     static func areEqual(_ left: Key, _ right: Key) -> Bool
 }
 
-/// By the keys' own `==`, which for Foundation's objects is `isEqual(_:)`.
+/// Uses the keys' own `==`, which for Foundation's objects is `isEqual(_:)`.
 @usableFromInline
 enum HashableKeys<Key: Hashable>: KeyRules {
     @usableFromInline static func hash(of key: Key) -> Int { key.hashValue }
     @usableFromInline static func areEqual(_ left: Key, _ right: Key) -> Bool { left == right }
 }
 
-/// By what each object turns out to be: `hash` and `isEqual(_:)` of an `NSObject`, `==` of what is `Hashable`, otherwise identity.
+/// Decides by the dynamic type of each object: `hash` and `isEqual(_:)` of an `NSObject`, `==` of a `Hashable` type,
+/// otherwise identity.
 @usableFromInline
 enum ObjectKeys<Key: AnyObject>: KeyRules {
     @usableFromInline
@@ -35,8 +36,8 @@ enum ObjectKeys<Key: AnyObject>: KeyRules {
     }
 }
 
-/// A key with its hash, which is asked for once a call and outside every lock.
-// Unchecked: keys are only compared and released, on whichever thread; that must be safe of a key, as it must for NSCache.
+/// A key with its hash, which is computed once per call and outside every lock.
+// Unchecked: keys are only compared and released, on any thread. Keys must be safe for that, as with NSCache.
 @usableFromInline @frozen struct CacheKey<Key>: Hashable, @unchecked Sendable {
     @usableFromInline let key: Key
     @usableFromInline let hash: Int

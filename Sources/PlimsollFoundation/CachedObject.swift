@@ -1,11 +1,12 @@
 import Foundation
 
-/// An object with its cost, on its way from whoever sets it to whoever asks for it.
-// Unchecked: the cache hands references on and looks into no object. That an object may be used by several threads is what who shares it by a cache says of it, as
-// with NSCache; Foundation cannot say it of NSData, which has a mutable subclass.
+/// An object with its cost.
+// Unchecked: the cache passes references on and reads no object. The code that shares an object through a cache
+// asserts that several threads may use the object, as with NSCache. Foundation cannot declare that for NSData, which
+// has a mutable subclass.
 @usableFromInline @frozen struct CachedObject<Value>: @unchecked Sendable {
     @usableFromInline let value: Value
-    /// What was stated, as it counts.
+    /// The stated cost, clamped by `CacheBooks.counted`.
     @usableFromInline let cost: Int
     @usableFromInline let isDiscardable: Bool
 
@@ -13,18 +14,21 @@ import Foundation
     init(_ value: Value, cost: Int) {
         self.value = value
         self.cost = CacheBooks.counted(cost)
-        // Asked once, since asking costs more than a look-up; and of the type, since a value would be bridged.
+        // Checked once, since the check costs more than a look-up. Checks the type, since a cast of the value would
+        // bridge.
         isDiscardable = type(of: value as Any) is any DiscardableContent.Type
     }
 
-    /// The object, if it can do without its content.
+    /// The object as discardable content; `nil` for other objects.
     var discardable: (any DiscardableContent)? { isDiscardable ? value as? any DiscardableContent : nil }
 }
 
-/// What an object is taken to hold if nobody says: bytes and text by their length, and 64 bytes for itself; what it refers to is unknown.
+/// Estimates the bytes of an object without a stated size: the length of bytes and text, plus 64 bytes for the
+/// object. Referenced objects are not counted.
 @usableFromInline
 func guessedByteCount<Object>(_ object: Object) -> Int {
-    // Types are compared before anything is cast: `as?` alone bridges, and makes Data of an NSData byte by byte (57 ms a MB, Swift 6.3).
+    // Compare types before any cast: `as?` alone bridges, and turns an NSData into Data byte by byte (57 ms per MB,
+    // Swift 6.3).
     let contents =
         switch type(of: object as Any) {
         case is NSData.Type: (object as! NSData).length

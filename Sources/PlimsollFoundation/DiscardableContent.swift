@@ -1,18 +1,19 @@
-/// An object that can do without its content: `NSDiscardableContent`, which Foundation lacks on Linux.
+/// An object whose content can be discarded: `NSDiscardableContent`, which Foundation lacks on Linux.
 ///
-/// `PurgeableData` is one. Conform a class of your own that can drop what it holds and be asked whether it has: a decoded image beside its file.
+/// `PurgeableData` conforms. Conform your own classes that can drop their content and report the loss, such as a
+/// decoded image whose file is kept.
 public protocol DiscardableContent: AnyObject, Sendable {
     /// Keeps the content until `endContentAccess()`. Accesses nest.
     ///
-    /// - Returns: whether the content is there. If not there is nothing to end.
+    /// - Returns: true if the content is there. If false, there is no access to end.
     func beginContentAccess() -> Bool
 
     /// Ends an access that has begun.
     func endContentAccess()
 
-    /// Lets go of the content unless somebody has access to it.
+    /// Discards the content unless an access is in progress.
     func discardContentIfPossible()
 
-    /// Whether the content is gone.
+    /// Returns true if the content is gone.
     func isContentDiscarded() -> Bool
 }

@@ -1,16 +1,18 @@
 import Plimsoll
 import Synchronization
 
-// Making room, and what becomes of those who make it.
+// Makes room for new objects, and handles evicted ones.
 extension MemoryCache {
-    /// Enters a newcomer, evicting for it as many as there were at most: a delegate that puts back what is evicted would keep it going for ever.
+    /// Admits a new object, evicting at most as many objects as were present. Without that bound, a delegate that
+    /// puts evicted objects back would prolong the loop for ever.
     ///
-    /// - Parameter cost: as it was stated; it is entered as `CacheBooks` counts it.
+    /// - Parameter cost: the stated cost, counted as `CacheBooks` does.
     @usableFromInline
     func makeRoom(for key: CacheKey<Key>, cost: Int) -> Bool {
         guard books.couldAdmit(cost) else { return false }
         if books.enter(cost) { return true }
-        // Full: what is to be replaced goes first, or another one would go in its place.
+        // The cache is full. Remove the object to be replaced first; otherwise another object would be evicted
+        // instead.
         entries.removeValue(forKey: key)
         for _ in 0...books.count {
             if books.enter(cost) { return true }
@@ -19,26 +21,27 @@ extension MemoryCache {
         return false
     }
 
-    /// Evicts what is over the limits.
+    /// Evicts until the limits hold.
     @usableFromInline
     func trim() {
         guard books.isOver else { return }
         for _ in 0..<books.count { guard books.isOver, entries.evict(count: 1) == 1 else { return } }
     }
 
-    /// The object, unless its content was discarded; then it leaves.
+    /// Returns the object. If the content was discarded, removes the object and returns `nil`.
     @usableFromInline
     func look(at object: CachedObject<Value>, _ key: CacheKey<Key>) -> Value? {
         guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else { return object.value }
         discoveries.wrappingAdd(1, ordering: .relaxed)
-        // One set anew in between goes with it: a miss like any other.
+        // An object set under the key in the meantime is removed too: a miss like any other.
         if let removed = entries.removeValue(forKey: key) { letGo(removed) }
         return nil
     }
 
     func letGo(_ object: CachedObject<Value>) {
         delegate?.cache(self, willEvictObject: object.value)
-        // Whoever still holds the object holds its content no longer: dropping a reference alone would free nothing.
+        // Other code may still hold the object, so dropping the reference alone would release nothing. Discard the
+        // content too.
         if evictsObjectsWithDiscardedContent { object.discardable?.discardContentIfPossible() }
     }
 }

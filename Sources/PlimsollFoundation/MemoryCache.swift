@@ -1,7 +1,7 @@
 public import Plimsoll
 import Synchronization
 
-/// `NSCache` for Linux: the same calls, correct, and giving way under memory pressure.
+/// `NSCache` for Linux: the same calls, a correct implementation, and release under memory pressure.
 ///
 /// ```swift
 /// let thumbnails = MemoryCache<NSString, NSData>()
@@ -10,13 +10,16 @@ import Synchronization
 /// thumbnails.setObject(data, forKey: "7", cost: data.length)
 /// ```
 ///
-/// Keys are objects, compared by `isEqual(_:)` if they are `NSObject`, by `==` if they are `Hashable`, else by identity; or anything `Hashable`, such as `String`
-/// and `UUID`. They are not copied: one that changes meanwhile is not found. Values are objects or anything else.
+/// Keys are objects or `Hashable` values such as `String` and `UUID`. Objects are compared by `isEqual(_:)` if they
+/// are `NSObject`, by `==` if they are `Hashable`, otherwise by identity. Keys are not copied: a key that changes
+/// later is not found. Values are objects or any other type.
 ///
-/// What has not been asked for lately leaves first (S3-FIFO, as in `PurgeableCache`), an object just set stays, and no limit is exceeded when a call returns.
+/// Objects that have not been used lately are evicted first (S3-FIFO, as in `PurgeableCache`). A newly set object
+/// stays. No limit is exceeded when a call returns.
 ///
-/// *Threads*: any may call anything. That an object can be used on the thread that gets it is up to whoever set it, as with `NSCache`. Objects are released,
-/// and the delegate is called, after every lock. Only the keys' `isEqual(_:)` or `==` run under one: they must not use the cache.
+/// *Threads*: all calls are safe on any thread. The code that sets an object ensures that other threads may use the
+/// object, as with `NSCache`. Objects are released, and the delegate is called, outside every lock. Only the keys'
+/// `isEqual(_:)` or `==` run under a lock: they must not use the cache.
 public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     public let rebuildCost: RebuildCost
 
@@ -24,7 +27,8 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     @usableFromInline let rules: any KeyRules<Key>.Type
     @usableFromInline let byteCount: @Sendable (Value) -> Int
 
-    // What is mutable and what guards it: limits and sums the mutex in `books`, name and delegate `settings`; the relaxed atomics publish nothing else.
+    // Mutable state and protection: limits and sums by the mutex in `books`, name and delegate by `settings`. The
+    // relaxed atomics publish no other memory.
     @usableFromInline let books = CacheBooks()
     private let settings = Mutex(Settings())
     private let evictsDiscarded = Atomic<Bool>(true)
@@ -48,9 +52,9 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
 
     // MARK: Objects
 
-    /// The object under `key`, which thereby counts as used; `nil` if there is none.
+    /// Returns the object under `key`, which counts as a use; `nil` if there is none.
     ///
-    /// - Complexity: O(1), and one look at an object that is `DiscardableContent`.
+    /// - Complexity: O(1), plus one check of an object that is `DiscardableContent`.
     @inlinable
     public func object(forKey key: Key) -> Value? {
         let key = CacheKey(key, rules)
@@ -58,22 +62,23 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         return object.isDiscardable ? look(at: object, key) : object.value
     }
 
-    /// Keeps `object` under `key` at no cost, in place of what was there.
+    /// Stores `object` under `key` at no cost, replacing the present object.
     ///
-    /// - Returns: whether it is kept; see `setObject(_:forKey:cost:)`.
+    /// - Returns: true if the object is kept; see `setObject(_:forKey:cost:)`.
     @discardableResult @inlinable
     public func setObject(_ object: Value, forKey key: Key) -> Bool { setObject(object, forKey: key, cost: 0) }
 
-    /// Keeps `object` under `key`, in place of what was there, and evicts what is least worth keeping until all fits.
+    /// Stores `object` under `key`, replacing the present object, and evicts the least valuable objects until all
+    /// fit.
     ///
     /// - Parameters:
-    ///   - object: what is kept.
-    ///   - key: what it is looked up by.
-    ///   - cost: what counts toward `totalCostLimit`, and as bytes under memory pressure; negative is zero. At zero the object's bytes are guessed for
-    ///     pressure, and count toward no limit.
-    /// - Returns: whether it is kept. One that costs more than `totalCostLimit`, or for which memory has no room even in place of all the others, is not;
-    ///   what was under `key` has gone nonetheless, as it is out of date.
-    /// - Complexity: O(1) and what is evicted, whatever the costs.
+    ///   - object: the object to store.
+    ///   - key: the key for look-ups.
+    ///   - cost: contribution to `totalCostLimit`, and bytes under memory pressure; negative is zero. At zero, the
+    ///     object's bytes are estimated for pressure, and count toward no limit.
+    /// - Returns: true if the object is kept. An object is not kept if it costs more than `totalCostLimit`, or if
+    ///   memory has no room even without all others. The outdated object under `key` is removed in either case.
+    /// - Complexity: O(1) plus the evicted objects, regardless of costs.
     @discardableResult @inlinable
     public func setObject(_ object: Value, forKey key: Key, cost: Int) -> Bool {
         let key = CacheKey(key, rules)
@@ -81,7 +86,7 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         if makeRoom(for: key, cost: cost) {
             let bytes = object.cost > 0 ? object.cost : byteCount(object.value)
             if entries.insert(object, forKey: key, cost: bytes) {
-                // A limit may have been lowered meanwhile.
+                // A limit may have been lowered in the meantime.
                 trim()
                 return true
             }
@@ -91,28 +96,28 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         return false
     }
 
-    /// Takes out what is under `key`, if anything.
+    /// Removes the object under `key`, if there is one.
     @inlinable
     public func removeObject(forKey key: Key) { entries.removeValue(forKey: CacheKey(key, rules)) }
 
-    /// Takes out everything, in slices, so that nobody waits long.
+    /// Removes all objects, in slices, so that no thread waits long.
     public func removeAllObjects() { entries.removeAll() }
 
     // MARK: Settings and limits
 
-    /// How reports name it from its registration on.
+    /// The cache's name in reports, read at registration.
     public var name: String {
         get { settings.withLock { $0.name } }
         set { settings.withLock { $0.name = newValue } }
     }
 
-    /// Hears of what the cache lets go of by itself. Not kept alive.
+    /// The delegate, notified of objects that the cache itself removes. Held weakly.
     public var delegate: (any MemoryCacheDelegate<Key, Value>)? {
         get { settings.withLock { $0.delegate } }
         set { settings.withLock { $0.delegate = newValue } }
     }
 
-    /// Greatest number of objects; zero, or less, for no limit. Lowering it evicts at once.
+    /// Greatest number of objects; zero or less for no limit. Lowering the limit evicts at once.
     public var countLimit: Int {
         get { books.countLimit }
         set {
@@ -121,7 +126,7 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         }
     }
 
-    /// Bound of the sum of costs; zero, or less, for no limit. Lowering it evicts at once.
+    /// Greatest sum of costs; zero or less for no limit. Lowering the limit evicts at once.
     public var totalCostLimit: Int {
         get { books.costLimit }
         set {
@@ -130,7 +135,7 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         }
     }
 
-    /// Whether an object whose content has been discarded is evicted, and reported missing, when it is asked for.
+    /// True if a look-up evicts an object with discarded content and reports a miss.
     public var evictsObjectsWithDiscardedContent: Bool {
         get { evictsDiscarded.load(ordering: .relaxed) }
         set { evictsDiscarded.store(newValue, ordering: .relaxed) }
@@ -139,12 +144,13 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     /// Number of objects.
     public var count: Int { entries.count }
 
-    /// Sum of the costs that were stated.
+    /// Sum of the stated costs.
     public var totalCost: Int { books.cost }
 
-    /// What the cache has done and holds; `byteCount` as in `heldBytes`.
+    /// Counters and sizes of the cache; `byteCount` is as in `heldBytes`.
     public var statistics: CacheStatistics {
-        // To the engine what is found discarded is a hit. Asked later, it has at least as many.
+        // The engine counts an object found discarded as a hit. The engine's counters are read later, so they include
+        // at least these hits.
         let discovered = discoveries.load(ordering: .relaxed)
         var sum = entries.statistics
         sum.evictions += discovered
@@ -157,10 +163,10 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
 
     public var holdsAtMost: ByteCount? { totalCostLimit > 0 ? ByteCount(totalCostLimit) : nil }
 
-    /// Sum of the costs, and of guesses where none was stated.
+    /// Sum of the stated costs, and of estimates where no cost was stated.
     public var heldBytes: Int { entries.heldBytes }
 
-    /// Lets go of at least `target` bytes, coldest first.
+    /// Releases at least `target` bytes, coldest objects first.
     public func release(_ target: Int) -> Int { entries.release(target) }
 
     public func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }

@@ -1,43 +1,46 @@
 public import Foundation
 public import Plimsoll
 
-/// Bytes that the kernel itself may take while nobody accesses them: `NSPurgeableData`, which Foundation lacks on Linux.
+/// Bytes that the kernel may reclaim while no access is in progress: `NSPurgeableData`, which Foundation lacks on
+/// Linux.
 ///
 /// ```swift
-/// let image = PurgeableData(data: decoded)        // accessed, as NSPurgeableData is when it is made
-/// image.endContentAccess()                        // from here on the kernel's to take
-/// if image.beginContentAccess() {                 // false: it was taken, make another
+/// let image = PurgeableData(data: decoded)        // an access has begun, as with NSPurgeableData
+/// image.endContentAccess()                        // from here on the kernel may reclaim the bytes
+/// if image.beginContentAccess() {                 // false: reclaimed, make another
 ///     defer { image.endContentAccess() }
 ///     image.withBytes { bytes in draw(bytes) }
 /// }
 /// ```
 ///
-/// The pages are a `PurgeableBuffer`'s: offered to the kernel by `MADV_FREE` when the last access ends, taken by it inside the page fault of whoever needs memory,
-/// before it swaps and before it kills. They are there whole or not at all. Worth it from 64 KiB on: each has pages of its own. To have a manager count it
-/// and ask it under pressure, register its `buffer`.
+/// The pages belong to a `PurgeableBuffer`, which offers them to the kernel with `MADV_FREE` when the last access
+/// ends. The kernel reclaims them in the page fault of a process that needs memory, before swapping and before
+/// killing. The bytes are present as a whole or not at all. Worthwhile from 64 KiB on, since each object has pages of
+/// its own. To count and release the bytes under pressure, register `buffer` with a manager.
 ///
-/// *Threads*: any may begin and end accesses. Whoever writes while others access the bytes needs a lock of its own.
+/// *Threads*: accesses may begin and end on any thread. Code that writes while other threads access the bytes needs a
+/// lock of its own.
 public final class PurgeableData: DiscardableContent {
-    /// Where the bytes lie; what a manager registers.
+    /// The buffer with the bytes, to be registered with a manager.
     public let buffer: PurgeableBuffer
 
-    /// Number of bytes, for good.
+    /// Number of bytes; constant.
     public var length: Int { buffer.byteCount }
 
-    /// A number of zeros, accessed: it cannot be taken until `endContentAccess()`.
+    /// Creates zeroed bytes with an access begun: they cannot be reclaimed until `endContentAccess()`.
     ///
-    /// If no memory can be mapped its content is discarded from the start.
+    /// If no memory can be mapped, the content is discarded from the start.
     ///
     /// - Parameters:
     ///   - length: number of bytes, 0 or more.
-    ///   - name: how reports name it.
-    ///   - rebuildCost: what it costs to make the bytes again.
+    ///   - name: name in reports.
+    ///   - rebuildCost: cost of making the bytes again.
     public init(length: Int, name: String = "PurgeableData", rebuildCost: RebuildCost = .cheap) {
         buffer = PurgeableBuffer(name, byteCount: length, rebuildCost: rebuildCost)
         _ = buffer.beginAccess()
     }
 
-    /// A copy of `data`, accessed: it cannot be taken until `endContentAccess()`.
+    /// Creates a copy of `data` with an access begun: the bytes cannot be reclaimed until `endContentAccess()`.
     ///
     /// - Complexity: O(bytes).
     public convenience init(data: Data, name: String = "PurgeableData", rebuildCost: RebuildCost = .cheap) {
@@ -47,25 +50,27 @@ public final class PurgeableData: DiscardableContent {
 
     // MARK: Access
 
-    /// Keeps the content from being taken until `endContentAccess()`. Accesses nest.
+    /// Protects the content from reclaim until `endContentAccess()`. Accesses nest.
     ///
-    /// - Returns: whether the content is there. If not it is gone for good, and there is nothing to end.
-    /// - Complexity: O(pages) for the first access, O(1) for one within another.
+    /// - Returns: true if the content is there. If false, the content is gone for good, and there is no access to
+    ///   end.
+    /// - Complexity: O(pages) for the first access, O(1) for a nested access.
     public func beginContentAccess() -> Bool { buffer.beginAccess() }
 
-    /// Ends an access that has begun, the one it was made with included. With the last one the content is the kernel's to take.
+    /// Ends an access, including the one that the initialiser began. After the last access the kernel may reclaim the
+    /// content.
     ///
-    /// Ending more than have begun stops the process while there is content.
+    /// Ending more accesses than have begun stops the process while there is content.
     public func endContentAccess() { buffer.endAccess() }
 
-    /// Gives the memory back, unless somebody has access.
+    /// Releases the memory, unless an access is in progress.
     public func discardContentIfPossible() { _ = buffer.release(.max) }
 
-    /// Whether the content is gone: discarded, or taken by the kernel.
+    /// Returns true if the content is gone: discarded, or reclaimed by the kernel.
     ///
-    /// That it says no is no promise: only an access keeps the kernel off.
+    /// A result of false is no promise: only an access prevents reclaim.
     ///
-    /// - Complexity: O(pages) between accesses: a word of each is read. Constant otherwise.
+    /// - Complexity: O(pages) between accesses, as a word of each page is read. O(1) otherwise.
     public func isContentDiscarded() -> Bool {
         buffer.lookForDrops()
         return buffer.isDiscarded
@@ -73,17 +78,20 @@ public final class PurgeableData: DiscardableContent {
 
     // MARK: Bytes
 
-    /// Runs `body` with the bytes, in place and writable, under an access of its own; `nil`, without running it, if they are gone.
+    /// Runs `body` with the bytes, in place and writable, within an access. Returns `nil` without running `body` if
+    /// the bytes are gone.
     public func withBytes<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
         try buffer.withAccess(body)
     }
 
-    /// Runs `body` with the bytes as `Data`, in place and not copied, under an access of its own; `nil`, without running it, if they are gone.
+    /// Runs `body` with the bytes as `Data`, in place and not copied, within an access. Returns `nil` without running
+    /// `body` if the bytes are gone.
     ///
-    /// The access lasts as long as any part of that `Data` does, so it may be kept, and keeps the kernel off meanwhile.
+    /// The access lasts as long as any part of that `Data`. The `Data` may therefore be kept, and prevents reclaim
+    /// meanwhile.
     public func withData<Value, Problem: Error>(_ body: (Data) throws(Problem) -> Value) throws(Problem) -> Value? {
         guard buffer.beginAccess(), let address = buffer.address else { return nil }
-        // Few bytes Foundation copies, and ends the access at once.
+        // Foundation copies small amounts, and ends the access at once.
         let data = Data(bytesNoCopy: address, count: length, deallocator: .custom { [buffer] _, _ in buffer.endAccess() })
         defer { withExtendedLifetime(data) {} }
         return try body(data)

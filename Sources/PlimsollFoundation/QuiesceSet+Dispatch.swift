@@ -2,31 +2,35 @@ public import Dispatch
 public import Plimsoll
 import Synchronization
 
-/// What something that can only run or be suspended does in the background, and while memory is so short that the ladder quiesces.
+/// Behaviour in the background, and while the pressure ladder quiesces, of an object that can only run or be
+/// suspended.
 public enum QuietBehaviour: Sendable, Hashable {
-    /// It is suspended.
+    /// Suspended.
     case suspended
-    /// It goes on; only a pause suspends it.
+    /// Keeps running; suspended only by a pause.
     case goesOn
 }
 
 extension QuiesceSet {
-    /// Suspends `queue` when the set pauses and resumes it when that is over; what it runs is finished, what comes meanwhile is kept.
+    /// Suspends `queue` when the set pauses, and resumes the queue after the pause. Running work finishes; new work
+    /// is kept.
     ///
-    /// Balanced with whatever else suspends the queue: it runs when everybody has resumed it. The set keeps the queue until the registration is
-    /// cancelled, which resumes it if need be.
+    /// Suspensions are balanced with those of other code: the queue runs when all have resumed it. The set retains
+    /// the queue until the registration is cancelled, which resumes the queue if necessary.
     ///
     /// - Parameters:
-    ///   - queue: a queue of the application's own. What blocks waiting for its blocks (`sync`) waits as long as it is suspended.
-    ///   - name: what it is called in reports; the queue's label by default.
-    ///   - inBackground: what it does in the background.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
-    /// - Precondition: it is neither the main queue nor a global one, which cannot be suspended.
+    ///   - queue: a queue of the application. Callers that wait for its blocks (`sync`) wait while the queue is
+    ///     suspended.
+    ///   - name: name in reports; by default the queue's label.
+    ///   - inBackground: behaviour in the background.
+    ///   - workClass: class of work that the queue serves. A lease on the class keeps the queue running
+    ///     (`QuiesceSet.lease`).
+    /// - Precondition: the queue is neither the main queue nor a global one, which cannot be suspended.
     @discardableResult
     public func add(
         _ queue: DispatchQueue, name: String? = nil, inBackground: QuietBehaviour = .suspended, workClass: String? = nil
     ) -> Registration {
-        // By label: Swift's objects for one of dispatch's own queues are not always the same one.
+        // Compare labels: Swift may return different objects for one of dispatch's own queues.
         let isOwn = queue.label != DispatchQueue.main.label && !queue.label.hasPrefix("com.apple.root.")
         precondition(isOwn, "quiesce.add(\(queue.label)): the main queue and the global ones cannot be suspended; add a queue of your own")
         return add(
@@ -35,16 +39,17 @@ extension QuiesceSet {
                 resume: { [queue = Shared(queue)] in queue.object.resume() }))
     }
 
-    /// Suspends a timer or another dispatch source when the set pauses and resumes it when that is over. A timer fires once then, however often it
-    /// would have fired, and keeps its phase.
+    /// Suspends a timer or another dispatch source when the set pauses, and resumes the source after the pause. A
+    /// timer then fires once, regardless of the number of missed events, and keeps its phase.
     ///
-    /// Balanced, and kept, as for a queue.
+    /// Suspensions are balanced, and the source is retained, as for a queue.
     ///
     /// - Parameters:
-    ///   - source: a source that has been activated.
-    ///   - name: what it is called in reports.
-    ///   - inBackground: what it does in the background.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
+    ///   - source: an activated source.
+    ///   - name: name in reports.
+    ///   - inBackground: behaviour in the background.
+    ///   - workClass: class of work that the source serves. A lease on the class keeps the source running
+    ///     (`QuiesceSet.lease`).
     @discardableResult
     public func add(
         _ source: any DispatchSourceProtocol, name: String = "dispatch source", inBackground: QuietBehaviour = .suspended, workClass: String? = nil
@@ -56,14 +61,15 @@ extension QuiesceSet {
     }
 }
 
-/// A dispatch object, of which only what may be called from any thread is called.
-// Suspending and resuming are atomic operations on the object's own count.
+/// A dispatch object, of which only thread-safe functions are called.
+// Unchecked: suspending and resuming are atomic operations on the object's own count.
 private struct Shared<Object>: @unchecked Sendable {
     let object: Object
     init(_ object: Object) { self.object = object }
 }
 
-/// Something that counts how often it has been suspended: by this at most once, and never when it is released, which would end the process.
+/// An object that counts suspensions. Suspended here at most once, and always resumed before release: releasing a
+/// suspended object would end the process.
 private final class SuspendableObject: Quiescable {
     let name: String
     let workClass: String?
@@ -87,7 +93,7 @@ private final class SuspendableObject: Quiescable {
 
     func quiesce(to extent: QuiesceExtent) {
         let suspends = inBackground == .suspended ? extent.isQuiet : extent.isPaused
-        // Neither runs anybody's code.
+        // Neither call runs client code, so both may run under the lock.
         isSuspended.withLock { isSuspended in
             guard suspends != isSuspended else { return }
             isSuspended = suspends

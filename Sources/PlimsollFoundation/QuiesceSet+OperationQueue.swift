@@ -3,18 +3,20 @@ public import Plimsoll
 import Synchronization
 
 extension QuiesceSet {
-    /// Suspends `queue` when the set pauses, lets it run fewer operations at once when memory is short or the process is in the background, and puts
-    /// back what was there when that is over.
+    /// Suspends `queue` when the set pauses. Reduces concurrent operations when memory is short or the process is in
+    /// the background. Restores the former settings afterwards.
     ///
-    /// A queue that was suspended already stays so, and a number of operations that is changed meanwhile stays as it was changed. The set keeps the
-    /// queue until the registration is cancelled.
+    /// A queue that was suspended already stays suspended. A concurrency limit that other code changes in the
+    /// meantime stays as changed. The set retains the queue until the registration is cancelled.
     ///
     /// - Parameters:
-    ///   - queue: a queue of the application's own. Without a number of its own it counts as one of as many operations as there are processors.
-    ///   - name: what it is called in reports; the queue's name by default.
-    ///   - inBackground: how many operations at most run at once in the background; 0 suspends it there.
-    ///   - workClass: the class of work it serves; a lease on it keeps it going (`QuiesceSet.lease`).
-    /// - Precondition: it is not the main queue.
+    ///   - queue: a queue of the application. Without a concurrency limit, the number of processors is used as the
+    ///     limit.
+    ///   - name: name in reports; by default the queue's name.
+    ///   - inBackground: greatest number of concurrent operations in the background; 0 suspends the queue there.
+    ///   - workClass: class of work that the queue serves. A lease on the class keeps the queue running
+    ///     (`QuiesceSet.lease`).
+    /// - Precondition: the queue is not the main queue.
     @discardableResult
     public func add(_ queue: OperationQueue, name: String? = nil, inBackground: Int = 1, workClass: String? = nil) -> Registration {
         precondition(queue !== OperationQueue.main, "quiesce.add(OperationQueue.main): add a queue of your own; the main one must run on")
@@ -24,9 +26,9 @@ extension QuiesceSet {
 
 private final class QuiescedOperationQueue: Quiescable {
     private struct State {
-        /// Whether it was this that suspended it.
+        /// True if this object suspended the queue.
         var isSuspended = false
-        /// The number of operations found, and the one put in its place.
+        /// The concurrency limit found, and the limit set instead.
         var narrowed: (before: Int, now: Int)?
     }
 
@@ -43,7 +45,8 @@ private final class QuiescedOperationQueue: Quiescable {
         self.workClass = workClass
     }
 
-    // One call at a time, so that what is found out under the lock holds outside: the queue asks operations, which are anybody's code.
+    // Calls are serial, so decisions made under the lock stay valid after unlocking. The queue is set outside the
+    // lock because it asks operations, which run client code.
     func quiesce(to extent: QuiesceExtent) {
         let found = (isSuspended: queue.isSuspended, limit: queue.maxConcurrentOperationCount)
         let (limit, isSuspended): (Int?, Bool?) = state.withLock { state in
@@ -59,10 +62,10 @@ private final class QuiescedOperationQueue: Quiescable {
         if let isSuspended { queue.isSuspended = isSuspended }
     }
 
-    /// The number of operations to set, if any.
+    /// Returns the concurrency limit to set, if any.
     private static func limit(_ state: inout State, _ found: Int, _ before: Int, _ count: Int, isWhole: Bool) -> Int? {
         if let narrowed = state.narrowed, narrowed.now != found {
-            // Somebody else has changed it: theirs holds from now on.
+            // Other code has changed the limit, and that limit stays from now on.
             state.narrowed = nil
             return nil
         }
@@ -75,7 +78,7 @@ private final class QuiescedOperationQueue: Quiescable {
         return count
     }
 
-    /// What to set `isSuspended` to, if anything.
+    /// Returns the new value of `isSuspended`, if any.
     private static func suspension(_ state: inout State, _ found: Bool, _ suspends: Bool) -> Bool? {
         if suspends {
             guard !found else { return nil }

@@ -1,10 +1,10 @@
 import Foundation
 public import Plimsoll
 
-/// A `Codable` value that is kept as JSON: `struct Session: VolatileCodable { … }` is all that is needed.
+/// A `Codable` value that is stored as JSON; `struct Session: VolatileCodable { … }` is all that is needed.
 ///
-/// Coding costs microseconds, where bytes kept as they are cost nanoseconds; for what is looked up often write `encode(into:)` and
-/// `init(decoding:)` by hand.
+/// Coding takes microseconds, while raw bytes take nanoseconds. For values that are looked up often, write
+/// `encode(into:)` and `init(decoding:)` by hand.
 public protocol VolatileCodable: Codable, VolatileStorable {}
 
 extension VolatileCodable {

@@ -1,7 +1,7 @@
 public import FoundationNetworking
 import Synchronization
 
-/// A `URLCache` that can give back part of its memory, oldest first, and keeps what it has on disk.
+/// A `URLCache` that can release part of its memory, oldest responses first, while the disk cache stays.
 ///
 /// ```swift
 /// let cache = PurgeableURLCache(memoryCapacity: 64 << 20, diskCapacity: 512 << 20, diskPath: "/var/cache/shop")
@@ -9,15 +9,16 @@ import Synchronization
 /// manager.register(cache)
 /// ```
 ///
-/// It exists because a plain one crashes when it evicts after the same request has been stored twice (`evictFromMemoryCacheAssumingLockHeld` in swift-corelibs-foundation,
-/// read and tried in Swift 6.3: the list of what is oldest has the request twice, the table once). Here what is replaced is removed first.
-// Unchecked: URLCache is Sendable, and this adds a mutex.
+/// A plain `URLCache` crashes when it evicts after the same request has been stored twice
+/// (`evictFromMemoryCacheAssumingLockHeld` in swift-corelibs-foundation, read and tested in Swift 6.3). The list of
+/// oldest entries then has the request twice, the table once. This class removes a response before replacing it.
+// Unchecked: URLCache is Sendable, and this class adds only a mutex.
 public final class PurgeableURLCache: URLCache, @unchecked Sendable {
-    /// Held from removing to storing, so that no request is ever listed twice, and while the capacity is not the one that was set. Nothing runs under it but
-    /// URLCache.
+    /// Held from the removal to the storing, so that no request is ever listed twice, and while `memoryCapacity` is
+    /// lowered temporarily. Only URLCache code runs under the lock.
     private let storing = Mutex(())
 
-    /// Stores the response in place of one that was there, in memory and on disk as its policy says.
+    /// Stores the response, replacing the present one, in memory and on disk as the storage policy says.
     public override func storeCachedResponse(_ cachedResponse: CachedURLResponse, for request: URLRequest) {
         guard cachedResponse.storagePolicy != .notAllowed else { return }
         storing.withLock { _ in
@@ -26,7 +27,7 @@ public final class PurgeableURLCache: URLCache, @unchecked Sendable {
         }
     }
 
-    /// Evicts from memory, oldest first, until at most `size` bytes are left. What is on disk stays.
+    /// Evicts responses from memory, oldest first, until at most `size` bytes are left. The disk cache stays.
     ///
     /// - Complexity: O(responses in memory).
     public func trimMemory(to size: Int) {

@@ -2,15 +2,16 @@ public import FoundationNetworking
 public import Plimsoll
 
 extension ResourceManager {
-    /// Makes a `URLCache` give way under pressure. It goes on serving, as do the sessions that have it.
+    /// Registers a `URLCache` for release under pressure. The cache and the sessions that use the cache keep working.
     ///
-    /// A `PurgeableURLCache` gives up as much of its memory as is asked for, oldest first, and keeps its disk. Any other is emptied whole, on disk as well: it has no
-    /// call that lets go of memory only and is safe (see `PurgeableURLCache`).
+    /// A `PurgeableURLCache` releases as much memory as requested, oldest responses first, and keeps its disk cache.
+    /// Any other cache is emptied completely, on disk as well: a plain `URLCache` has no safe call that releases
+    /// memory only (see `PurgeableURLCache`).
     ///
     /// - Parameters:
-    ///   - name: how reports name it.
-    ///   - rebuildCost: what it costs to have a response again.
-    ///   - purgesOnBackground: whether it lets go of everything on the way to the background.
+    ///   - name: name in reports.
+    ///   - rebuildCost: cost of fetching a response again.
+    ///   - purgesOnBackground: true to release everything on entry to the background.
     @discardableResult
     public func register(
         _ cache: URLCache, name: String = "URLCache", rebuildCost: RebuildCost = .expensive, purgesOnBackground: Bool = false
@@ -40,7 +41,7 @@ private final class URLCacheHolder: Purgeable {
         } else {
             cache.removeAllCachedResponses()
         }
-        // What is stored meanwhile counts against it: never more than has gone.
+        // Responses stored in the meantime count against the result, which never exceeds the actual release.
         return max(0, before - heldBytes)
     }
 }

@@ -1,19 +1,20 @@
-// The guard: a process that sees the supervisor end, in whatever way, and then sets free what it had frozen (T32).
+// The guard: a process that detects the end of the supervisor, for any reason, and then thaws what the supervisor had
+// frozen (T32).
 #ifndef CPLIMSOLL_SUPERVISOR_GUARD_H
 #define CPLIMSOLL_SUPERVISOR_GUARD_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/// The longest text that a file is set free by.
+/// Greatest length of a text that lifts a limit.
 #define PLIMSOLL_GUARD_TEXT_SIZE 112
 
-/// What the supervisor tells its guard; unless it is `FORGET`, the file to free a unit by comes along.
+/// A message from the supervisor to the guard. Unless the kind is `FORGET`, the file that frees a unit is attached.
 struct plimsoll_guard_record {
     uint32_t kind;
-    /// Of `TEXT`: how long that is.
+    /// Length of the text, for `TEXT`.
     uint32_t length;
-    /// Echoed in the answer: an answer that comes late is not taken for another record's.
+    /// Echoed in the answer, so that a late answer is not attributed to another record.
     uint64_t key;
     char text[PLIMSOLL_GUARD_TEXT_SIZE];
 };
@@ -27,24 +28,26 @@ enum plimsoll_guard_kind {
     PLIMSOLL_GUARD_STOPPED_GROUP,
     /// A pidfd of a process that was stopped by SIGSTOP.
     PLIMSOLL_GUARD_STOPPED_PROCESS,
-    /// A limit, open for writing, and the text that lifts it.
+    /// The file of a limit, open for writing, and the text that lifts the limit.
     PLIMSOLL_GUARD_TEXT,
-    /// What has this key need not be freed any more.
+    /// Removes the entry with this key.
     PLIMSOLL_GUARD_FORGET,
 };
 
-/// How many it can hold: of each of 1,000 units its freezer and three limits.
+/// Greatest number of entries: the freezer and three limits for each of 1,000 units.
 #define PLIMSOLL_GUARD_CAPACITY 4096
 
-/// How many files it can keep open.
+/// Greatest number of files that the guard can keep open.
 #define PLIMSOLL_GUARD_MOST_KEPT 8
 
-/// Starts it. The supervisor's end of the socket and the guard's pidfd; 0 or a negative errno.
-/// It keeps copies of `kept` open until it has set free all that it holds: what they lock is not another's before.
+/// Starts the guard. Sets the supervisor's end of the socket, the guard's pidfd and pid. Returns 0 or a negative
+/// errno. The guard keeps copies of `kept` open until all entries are released: no other process can take the locks
+/// of those files earlier.
 int plimsoll_guard_start(const int *kept, int kept_count, int *socket, int *pidfd, pid_t *pid);
 
-/// Tells it a record with a file, -1 for none, and waits for its answer at most `milliseconds`, whatever signals come meanwhile.
-/// 0, or what it answered: -ENOSPC; -EPIPE if it is gone, -ETIMEDOUT if it says nothing: whether it holds the file isn't known then.
+/// Sends a record with a file (-1 for none), and waits at most `milliseconds` for the answer. Signals do not end the
+/// wait. Returns 0, or an error that the guard reports, such as -ENOSPC. -EPIPE if the guard is gone. -ETIMEDOUT if
+/// there is no answer: then the guard may or may not hold the file.
 int plimsoll_guard_tell(int socket, const struct plimsoll_guard_record *record, int file, int milliseconds);
 
 #endif

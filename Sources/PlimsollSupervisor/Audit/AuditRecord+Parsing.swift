@@ -1,12 +1,12 @@
 import Plimsoll
 
 extension AuditRecord {
-    /// A line that is no record.
+    /// The error for a line that is not a record.
     public struct Mistake: Error, Sendable, Hashable, CustomStringConvertible {
         public var description: String
     }
 
-    /// Reads a line, with or without its newline. Keys that this version doesn't know are passed over.
+    /// Parses a line, with or without its newline. Ignores keys that this version doesn't know.
     public init(parsing line: some StringProtocol) throws(Mistake) {
         let fields: Fields
         do {
@@ -16,7 +16,7 @@ extension AuditRecord {
         guard version == Self.version else { throw Mistake(description: "version \(version) of the journal; known is \(Self.version)") }
         at = try fields.duration("at")
         unit = try fields.string("unit")
-        // Of lengths that units have: names are printed.
+        // The length is checked as for real units, since names are printed.
         guard ServiceUnit.isName(unit) else { throw Mistake(description: "unit is not the name of a unit") }
         action = try fields.action()
         reason = try fields.string("reason")
@@ -34,7 +34,8 @@ extension AuditRecord {
 }
 
 extension ServiceUnit {
-    /// Whether a unit may have that name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
+    /// Returns true if `text` is a valid unit name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a
+    /// letter or digit.
     static func isName(_ text: String) -> Bool {
         func isWord(_ byte: UInt8) -> Bool { byte >= 48 && byte <= 57 || byte | 32 >= 97 && byte | 32 <= 122 }
         let marks = Array("-_.".utf8)
@@ -43,7 +44,7 @@ extension ServiceUnit {
     }
 }
 
-/// The fields of a line, each of the type it has to be.
+/// The fields of a line, each with its required type.
 private struct Fields {
     let values: [String: FlatJSON.Value]
 
@@ -62,7 +63,7 @@ private struct Fields {
         return number
     }
 
-    /// `nil` if it isn't there.
+    /// Returns the flag under `key`; `nil` if the key is absent.
     func bool(_ key: String) throws(AuditRecord.Mistake) -> Bool? {
         guard let value = values[key] else { return nil }
         guard case .bool(let flag) = value else { throw AuditRecord.Mistake(description: "\(key) is not true or false") }

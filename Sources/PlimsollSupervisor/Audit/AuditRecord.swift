@@ -1,23 +1,24 @@
 public import Plimsoll
 
-/// One line of the supervisor's journal: a decision, or what came of one, with the shortage that it was made in.
+/// One line of the supervisor's journal: a decision or an outcome, with the memory shortage at that time.
 ///
-/// As a JSON object a line, keys in a fixed order, times in microseconds on the supervisor's clock, sizes in bytes:
+/// The format is one JSON object per line, with keys in a fixed order. Times are in microseconds on the supervisor's
+/// clock, sizes in bytes:
 ///
 ///     {"v":1,"at":12500000,"what":"decision","unit":"web","action":"end","how":"ask","grace":10000000,"reason":"…","level":"critical","shortfall":1048576}
 public struct AuditRecord: Sendable, Hashable {
-    /// What came of a decision.
+    /// The result of a decision.
     public struct Result: Sendable, Hashable {
-        /// From the decision to its end.
+        /// Time from the decision to its completion.
         public var took: Duration
-        /// How much less is charged to the unit.
+        /// Decrease of the unit's charge.
         public var relief: ByteCount
         public var failure: String?
 
         public init(took: Duration, relief: ByteCount, failure: String? = nil) { (self.took, self.relief, self.failure) = (took, relief, failure) }
     }
 
-    /// When it was decided, or done.
+    /// Time of the decision, or of its completion.
     public var at: Duration
     public var unit: String
     public var action: UnitAction
@@ -25,7 +26,7 @@ public struct AuditRecord: Sendable, Hashable {
     public var level: PressureLevel
     public var shortfall: ByteCount
     public var isDryRun: Bool
-    /// `nil` for a decision.
+    /// The result; `nil` for a decision.
     public var result: Result?
 
     public init(_ decision: Decision, level: PressureLevel, shortfall: ByteCount) {
@@ -44,7 +45,8 @@ public struct AuditRecord: Sendable, Hashable {
 }
 
 extension AuditRecord {
-    /// Appends the record as a line, newline included. Where `buffer` has the room, nothing is allocated: lines are written while memory is short.
+    /// Appends the record as a line, newline included. Allocates nothing if `buffer` has the capacity: lines are
+    /// written while memory is short.
     public func write(to buffer: inout [UInt8]) {
         var line = JSONLineWriter()
         line.add("v", Self.version, to: &buffer)
@@ -74,7 +76,7 @@ extension AuditRecord {
         line.end(&buffer)
     }
 
-    /// The record as a line, without its newline.
+    /// The record as a line, without the newline.
     public var line: String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(256)
@@ -84,7 +86,7 @@ extension AuditRecord {
 }
 
 extension PressureLevel {
-    /// As in records; a constant, where `description` need not be.
+    /// The name used in records. A constant, unlike `description`.
     var name: String {
         switch self {
         case .normal: "normal"
@@ -105,7 +107,7 @@ extension UnitAction.Ending {
 }
 
 extension Duration {
-    /// Saturates where the number is too large.
+    /// The duration in microseconds, saturated at the range of `Int`.
     var wholeMicroseconds: Int {
         let (seconds, rest) = components
         let (scaled, isTooLarge) = Int(seconds).multipliedReportingOverflow(by: 1_000_000)

@@ -1,16 +1,16 @@
 import Plimsoll
 
-/// What was done to a unit and why, in plain sentences, from the journal.
+/// A plain-language account, from the journal, of the actions on a unit and their reasons.
 public struct Explanation: Sendable, Hashable, CustomStringConvertible {
     public var unit: String
-    /// One a decision, in order of time.
+    /// One sentence per decision, in order of time.
     public var sentences: [String]
 
-    /// - Parameter records: those of all units, in order of time; others' are passed over.
+    /// - Parameter records: the records of all units, in order of time; those of other units are ignored.
     public init(of unit: String, from records: [AuditRecord]) {
         self.unit = unit
         sentences = []
-        // Sentences that wait for their outcome, by what was decided.
+        // Sentences that wait for their outcome, by action.
         var open: [UnitAction: Int] = [:]
         for record in records where record.unit == unit {
             if let result = record.result {
@@ -33,7 +33,7 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// A record by itself.
+    /// Returns a single record as a sentence.
     public static func sentence(_ record: AuditRecord) -> String {
         guard let result = record.result else {
             return "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
@@ -75,7 +75,7 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
         return "That took \(time(result.took))\(relief)."
     }
 
-    /// Seconds with one decimal at most.
+    /// Formats a duration as seconds with at most one decimal.
     private static func time(_ duration: Duration) -> String {
         let tenths = duration.wholeMicroseconds / 100_000
         return tenths % 10 == 0 ? "\(tenths / 10) s" : "\(tenths / 10).\(abs(tenths % 10)) s"

@@ -1,11 +1,11 @@
-/// A JSON object of strings, integers, truth values and nulls: all that a line of the journal is made of.
+/// A parser for a JSON object of strings, integers, booleans and nulls, the only values in a journal line.
 ///
-/// Reads anything without harm, and says what is wrong with it.
+/// Safe on any input; errors give the position and the reason.
 struct FlatJSON {
     enum Value: Equatable { case string(String), integer(Int), bool(Bool), null }
 
     struct Mistake: Error, Equatable, CustomStringConvertible {
-        /// Byte of the line, counted from 1.
+        /// Byte position in the line, counted from 1.
         var column: Int
         var reason: String
         var description: String { "column \(column): \(reason)" }
@@ -15,7 +15,7 @@ struct FlatJSON {
     private var bytes: [UInt8]
     private var place = 0
 
-    /// Longer lines are nothing that the supervisor wrote.
+    /// The maximum length of a line. The supervisor writes no longer ones.
     static let longest = 1 << 16
 
     init(_ text: some StringProtocol) throws(Mistake) {
@@ -91,7 +91,7 @@ struct FlatJSON {
         case UInt8(ascii: "f"): text.append(12)
         case UInt8(ascii: "u"):
             var code = try hex()
-            // Half of a pair: the other half has to follow.
+            // High surrogate: the low surrogate must follow.
             if code & 0xfc00 == 0xd800, bytes[place...].starts(with: "\\u".utf8) {
                 place += 2
                 let low = try hex()

@@ -1,4 +1,4 @@
-/// Appends a flat JSON object to bytes: strings, integers and truth values, without a copy of its own.
+/// Appends a flat JSON object of strings, integers and booleans to a byte buffer, without a copy of its own.
 struct JSONLineWriter {
     private var isFirst = true
 
@@ -10,7 +10,7 @@ struct JSONLineWriter {
     mutating func add(_ key: StaticString, _ value: Int, to buffer: inout [UInt8]) {
         add(key, to: &buffer)
         if value < 0 { buffer.append(UInt8(ascii: "-")) }
-        // Digits from the last on, then turned around: a string of the number would be allocated.
+        // Digits are written last to first and then reversed, since a string of the number would be allocated.
         let start = buffer.count
         var rest = value.magnitude
         repeat {

@@ -3,30 +3,30 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Writes lines to a file on a thread of its own: a pipe that is full, or a disk that does not answer, holds up that thread alone.
+/// Writes lines to a file on a separate thread. A full pipe or a disk that doesn't answer blocks only that thread.
 ///
-/// Lines that find no room in the queue are dropped and counted, and the count is told once lines are written again.
+/// Lines that find the queue full are dropped and counted. The count is reported once lines are written again.
 package final class LineWriter: Sendable {
-    /// What happened to lines.
+    /// Problems with lines.
     package enum Trouble: Sendable, Hashable {
-        /// A line could not be written, for the first time since one could: an errno.
+        /// A write failed with this errno, for the first time since a successful one.
         case failed(Int32)
-        /// So many lines found no room in the queue since the last time.
+        /// Number of lines that found the queue full since the last report.
         case dropped(Int)
     }
 
     private struct State {
         var queue: [[UInt8]] = []
-        /// In the queue and being written.
+        /// Number of bytes in the queue and being written.
         var bytes = 0
         var dropped = 0
         var isFinishing = false
-        /// The thread gives up what it has.
+        /// True once the thread must abandon the remaining lines.
         var isOver = false
         var hasEnded = false
     }
 
-    /// Bytes that may wait.
+    /// The maximum number of pending bytes.
     private let capacity: Int
     private let file: Int32
     private let closesFile: Bool
@@ -35,10 +35,11 @@ package final class LineWriter: Sendable {
     private let parker = Parker(), end = Parker()
 
     /// - Parameters:
-    ///   - file: where lines go.
-    ///   - closesFile: whether the file goes with the writer.
-    ///   - isTorn: whether what the file holds ends in the middle of a line.
-    ///   - trouble: called on the writing thread with what happened; returns a line to write in place of dropped ones, or `nil`.
+    ///   - file: the destination of the lines.
+    ///   - closesFile: true if the writer closes the file at its end.
+    ///   - isTorn: true if the existing content ends in the middle of a line.
+    ///   - trouble: called on the writing thread with each problem; returns a line to write in place of dropped ones,
+    ///     or `nil`.
     /// - Returns: `nil` if the process may start no more threads.
     package init?(
         _ file: Int32, closesFile: Bool = false, isTorn: Bool = false, capacity: Int = 1 << 20,
@@ -48,7 +49,7 @@ package final class LineWriter: Sendable {
         guard Thread.start("plimsoll-lines", { [self] in work(isTorn: isTorn) }) else { return nil }
     }
 
-    /// Has `line`, which ends with a newline, written soon. Never waits.
+    /// Queues `line`, which must end with a newline. Never blocks.
     package func write(_ line: [UInt8]) {
         let isTaken = state.withLock { state in
             guard !state.isFinishing, state.bytes + line.count <= capacity else {
@@ -62,9 +63,9 @@ package final class LineWriter: Sendable {
         if isTaken { parker.unpark() }
     }
 
-    /// Ends the writer once all lines are written, or after `limit`; later lines are dropped.
+    /// Ends the writer once all lines are written, or after `limit`. Later lines are dropped.
     ///
-    /// - Returns: whether all lines were written.
+    /// - Returns: true if all lines were written.
     @discardableResult
     package func finish(within limit: Duration) -> Bool {
         state.withLock { $0.isFinishing = true }
@@ -92,7 +93,7 @@ package final class LineWriter: Sendable {
         end.unpark()
     }
 
-    /// The lines that wait, and how many were dropped after them; `nil` at the end.
+    /// Returns the queued lines and the number of lines dropped after them; `nil` at the end.
     private func take() -> (lines: [[UInt8]], dropped: Int)? {
         while true {
             let (work, isOver) = state.withLock { state -> ((lines: [[UInt8]], dropped: Int)?, Bool) in
@@ -109,12 +110,13 @@ package final class LineWriter: Sendable {
     }
 
     private func put(_ line: [UInt8], _ isTorn: inout Bool, _ isFailing: inout Bool) {
-        // What follows a torn line would be lost with that line.
+        // Text directly after a torn line would be lost with that line, so start a new line.
         let bytes = isTorn ? [UInt8(ascii: "\n")] + line : line
         var written = 0
         while written < bytes.count {
             guard isReady() else { return }
-            // A pipe that is ready has room for so many bytes (PIPE_BUF), so this does not block for others to read.
+            // A pipe that polls writable has room for this many bytes (PIPE_BUF), so the write does not block on a slow
+            // reader.
             let count = bytes.withUnsafeBytes { Glibc.write(file, $0.baseAddress! + written, min(4096, $0.count - written)) }
             if count < 0, errno == EINTR || errno == EAGAIN { continue }
             guard count > 0 else {
@@ -128,7 +130,7 @@ package final class LineWriter: Sendable {
         (isTorn, isFailing) = (false, false)
     }
 
-    /// Waits until the file takes bytes; false if the writer is to give up.
+    /// Waits until the file accepts bytes. Returns false if the writer must stop.
     private func isReady() -> Bool {
         while !state.withLock({ $0.isOver }) { if plimsoll_ready(file, POLLOUT, 100) != 0 { return true } }
         return false

@@ -1,4 +1,4 @@
-/// How much a speaker may still say: so much at once, and so much more each second (a token bucket).
+/// A token bucket: bounds the burst and the rate of a sender's messages.
 struct Allowance {
     private let rate: Double
     private let burst: Double
@@ -6,13 +6,13 @@ struct Allowance {
     private var filledAt: Duration
 
     /// - Parameters:
-    ///   - rate: units a second.
-    ///   - burst: units at once.
+    ///   - rate: units per second.
+    ///   - burst: greatest number of units at once.
     init(rate: Double, burst: Double, at now: Duration) { (self.rate, self.burst, left, filledAt) = (rate, burst, burst, now) }
 
-    /// Takes one unit; false if none is left.
+    /// Takes one unit. Returns false if none is left.
     mutating func spend(at now: Duration) -> Bool {
-        // A clock that went back gives nothing and takes nothing.
+        // If the clock has gone back, no units are added or removed.
         let passed = max(.zero, now - filledAt)
         left = min(burst, left + min(3600, passed / .seconds(1)) * rate)
         filledAt = now

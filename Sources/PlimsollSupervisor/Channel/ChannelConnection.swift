@@ -1,12 +1,12 @@
 import Glibc
 import PlimsollLinux
 
-/// One service's connection, and how much it may still say.
+/// The connection of one service, with a token bucket.
 final class ChannelConnection {
     let peer: ChannelServer.Peer
     var stream: LineStream
     var hasGreeted = false
-    /// Until when it is not read; `nil` if it is.
+    /// End of the pause in reading; `nil` while the connection is read.
     var restsUntil: Duration?
 
     private var allowance: Allowance
@@ -19,10 +19,11 @@ final class ChannelConnection {
 
     deinit { ForeignCloser.shared.close(CollectionOfOne(stream.file), of: peer.unit, isOwnSocket: true) }
 
-    /// Whether it may say another line.
+    /// Takes a token for one more line. Returns false if none is left.
     func spend(at now: Duration) -> Bool { allowance.spend(at: now) }
 
-    /// Takes what has come. Descriptors that came along are closed elsewhere, as lines have none.
+    /// Reads the bytes that have arrived. Lines carry no descriptors, so any that came along are closed on another
+    /// thread.
     func read() -> (arrival: LineStream.Arrival, descriptors: Int) {
         var descriptors: [Int32] = []
         let arrival = stream.read { file, room in

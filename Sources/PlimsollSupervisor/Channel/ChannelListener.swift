@@ -1,12 +1,12 @@
 import Glibc
 
-/// A socket that links connect to: one unit's, or the one for all units that the supervisor did not start.
+/// A socket that links connect to. Each unit has one; another serves all units that the supervisor did not start.
 final class ChannelListener {
     let socket: LocalSocket
     /// The only unit that may connect; `nil` for any.
     let unit: String?
     var access: SocketAccess
-    /// Until when no connection is accepted; `nil` if any is.
+    /// End of the pause in accepting; `nil` while connections are accepted.
     var restsUntil: Duration?
     var allowance = Allowance(rate: 50, burst: 128, at: .zero)
 
@@ -14,18 +14,19 @@ final class ChannelListener {
 }
 
 extension ChannelServer {
-    /// Connections have numbers below these keys.
+    /// Lower bound of the listeners' keys. Numbers of connections stay below.
     private static let firstKey = UInt64(1) << 63
-    /// The time that a listener rests where connections come too fast, or can't be closed.
+    /// Time that a listener pauses when connections come too fast or can't be closed.
     private static let listenerRest = Duration.milliseconds(100)
 
-    /// The path of a unit's own socket. Units that a former supervisor started know it already.
+    /// The path of a unit's own socket. Stays the same across supervisors: units that a former supervisor started
+    /// know the path already.
     func path(of unit: String) -> String { "\(directory)/\(unit).link" }
 
-    /// The variable that tells the unit's processes where to connect.
+    /// The variable that tells the unit's processes the socket's path.
     func environment(of unit: String) -> [String: String] { [Self.variable: path(of: unit)] }
 
-    /// Listens for links of one unit at a socket of its own.
+    /// Listens for links of one unit on a socket for that unit alone.
     func listen(for unit: String, _ access: SocketAccess) throws(ChannelError) { try open(path(of: unit), for: unit, access) }
 
     func stopListening(for unit: String) {
@@ -35,7 +36,7 @@ extension ChannelServer {
         }
     }
 
-    /// Lets `access` reach the unit's own socket from now on.
+    /// Restricts the unit's own socket to `access` from now on.
     func admit(_ access: SocketAccess, for unit: String) {
         for listener in listeners.values where listener.unit == unit && listener.access != access {
             if listener.socket.admit(access) { listener.access = access }

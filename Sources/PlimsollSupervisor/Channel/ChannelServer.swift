@@ -2,69 +2,75 @@ import CPlimsollSupervisor
 import Glibc
 public import PlimsollLinux
 
-/// Where services that know Plimsoll speak with their supervisor: the server side of `$PLIMSOLL_SUPERVISOR`.
+/// The server side of `$PLIMSOLL_SUPERVISOR`: services that know Plimsoll talk to their supervisor here.
 ///
-/// Nothing a service sends can harm another: everybody may connect, and the kernel says who it is; what is kept of it is of fixed size; a unit has a bounded number of connections, and
-/// each a bounded rate, beyond which it is not read until it may speak again; a line that can't be read ends the connection. Nobody is waited for in writing.
+/// No message of a service can harm another service:
+/// - Any process may connect; the kernel identifies the peer.
+/// - The state of a connection has a fixed size.
+/// - Each unit has a bounded number of connections.
+/// - Each connection has a bounded rate. A connection that exceeds the rate is not read until the pause is over.
+/// - A malformed line ends the connection.
+/// - Writes never block.
 ///
-/// Call `turn(at:)` when `file` is readable, and when `nextTurn` has come. One thread at a time may use it.
+/// Call `turn(at:)` when `file` is readable, and at `nextTurn`. Only one thread at a time may use a server.
 public final class ChannelServer {
-    /// Who is at the other end, by the kernel's word (SO_PEERCRED).
+    /// The process at the other end, as reported by the kernel (SO_PEERCRED).
     public struct Peer: Sendable, Hashable {
-        /// Of this connection alone; never used again.
+        /// Number of this connection; never reused.
         public let id: UInt64
         /// The process that connected.
         public let process: Int32
         public let user: UInt32
-        /// What `unitOf` said of it.
+        /// The unit that `unitOf` returned for the process.
         public let unit: String
     }
 
     public enum Event: Sendable, Hashable {
-        /// It has said hello.
+        /// The service has said hello.
         case opened(Peer)
-        /// The number is that of the line, for answers.
+        /// A message and its line number, which answers refer to.
         case message(Peer, ChildMessage, sequence: UInt64)
-        /// Told once for each `opened`.
+        /// Reported once for each `opened`.
         case closed(Peer, Closing)
     }
 
     public enum Closing: Sendable, Hashable {
-        /// It said bye.
+        /// The service said bye.
         case left
-        /// It closed without a word: as a rule it has ended.
+        /// The service closed without saying bye; as a rule the process has ended.
         case gone
-        /// It broke the rules, in this way.
+        /// The service violated the protocol: the reason and an explanation.
         case refused(SupervisorMessage.Refusal, String)
     }
 
-    /// What was done and what wasn't, since the beginning.
+    /// Counts of finished and refused work since the start.
     public struct Counters: Sendable, Hashable {
         public var accepted = 0
-        /// Connections closed for a reason of ours.
+        /// Connections that the server closed on purpose.
         public var refused = 0
         public var lines = 0
-        /// Lines of verbs that are not known here.
+        /// Lines with an unknown verb.
         public var unknown = 0
-        /// How often a connection was not read for a while, as it had said too much.
+        /// Number of pauses in reading a connection that exceeded its rate.
         public var rests = 0
-        /// Messages that a connection had no room for.
+        /// Messages dropped because the connection's buffer was full.
         public var unsent = 0
     }
 
-    /// Connections at once of all units, and of one.
+    /// Greatest number of connections at once, of all units and of one unit.
     public static let maximumConnections = 256, maximumPerUnit = 8
-    /// Lines a second that a connection may send, and how many at once: ten times what a link sends that has everything to tell.
+    /// Lines per second that a connection may send, and lines at once. Ten times the rate of a link that reports
+    /// everything.
     static let rate = 50.0, burst = 200.0
-    /// How long who has said too much is not read.
+    /// Time that a connection is not read after exceeding the rate.
     static let rest = Duration.seconds(1)
-    /// The variable that tells services where to connect.
+    /// The variable that tells services the socket's path.
     public static let variable = SupervisorLink.variable
 
     public let path: String
     public internal(set) var counters = Counters()
     public private(set) var lastRefusal: String?
-    /// Readable when there is something for `turn(at:)` to do.
+    /// Readable when `turn(at:)` has work to do.
     public var file: Int32 { readiness.file }
     public var connectionCount: Int { connections.count }
 
@@ -78,7 +84,7 @@ public final class ChannelServer {
 
     /// Listens at `supervisor` in `directory`, which must exist, for any unit.
     ///
-    /// - Parameter unitOf: the unit that a process belongs to; `nil` for none of ours, which is not listened to.
+    /// - Parameter unitOf: returns the unit of a process; `nil` for a process of no known unit, which is refused.
     public init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError) {
         path = "\(directory)/supervisor"
         self.directory = directory
@@ -89,12 +95,13 @@ public final class ChannelServer {
 
     public var environment: [String: String] { [Self.variable: path] }
 
-    /// When a connection or a listening socket that rests is to be read again; `nil` if none rests.
+    /// Time at which a paused connection or listener is to be read again; `nil` if none is paused.
     public var nextTurn: Duration? {
         (resting.compactMap { connections[$0]?.restsUntil } + listeners.values.compactMap(\.restsUntil)).min()
     }
 
-    /// Accepts, reads and takes what has come. Never blocks, and the work of one call is bounded: what is left keeps `file` readable.
+    /// Accepts connections, reads, and returns the events. Never blocks. The work of one call is bounded; `file`
+    /// stays readable while work is left.
     public func turn(at now: Duration) -> [Event] {
         var events: [Event] = []
         for id in resting { if let connection = connections[id], isOver(connection.restsUntil, at: now) { wake(connection, at: now, &events) } }
@@ -111,7 +118,7 @@ public final class ChannelServer {
 
     /// Sends `message`.
     ///
-    /// - Returns: false if it could not be sent: the connection is closed, or its service has not read for long.
+    /// - Returns: false if the connection is closed, or its buffer is full because the service has not read for long.
     @discardableResult
     public func send(_ message: SupervisorMessage, to id: UInt64) -> Bool {
         guard let connection = connections[id] else { return false }
@@ -124,14 +131,14 @@ public final class ChannelServer {
     // MARK: - Connections
 
     private func accept(_ listener: ChannelListener, at now: Duration) {
-        // No more at once than wait at most: others are served in between.
+        // Accept at most one backlog per turn, so that other files are served in between.
         for _ in 0..<64 {
-            // What can't be closed now must not be accepted, and a crowd has its turn later.
+            // Don't accept connections that can't be closed now. When the rate is exceeded, accept the rest later.
             guard !ForeignCloser.shared.isFull(""), listener.allowance.spend(at: now) else { return rest(listener, at: now) }
             var (process, user): (pid_t, uid_t) = (0, 0)
             let file = plimsoll_accept_local(listener.socket.file, &process, &user)
             guard file >= 0 else {
-                // Without a free descriptor the listener would stay readable for nothing.
+                // Without a free descriptor the listener would stay readable and cause a busy loop.
                 if file != -EAGAIN { rest(listener, at: now) }
                 return
             }
@@ -157,7 +164,7 @@ public final class ChannelServer {
         lastRefusal = "process \(connection.peer.process): \(reason.rawValue)"
     }
 
-    /// Ends it. Its file is closed later and elsewhere.
+    /// Ends the connection. The file is closed later, on another thread.
     private func close(_ connection: ChannelConnection, _ closing: Closing, _ events: inout [Event]) {
         if case .refused(let reason, let explanation) = closing {
             turnAway(connection, reason)
@@ -182,7 +189,7 @@ public final class ChannelServer {
             listen(to: connection)
         }
         guard connection.restsUntil == nil else {
-            // A connection that is not read is ready for nothing but its end, once all is sent.
+            // A paused connection with an empty outbox is ready only when the other end has closed.
             if connection.stream.outbox.isEmpty { close(connection, .gone, &events) }
             return
         }
@@ -198,7 +205,7 @@ public final class ChannelServer {
         }
     }
 
-    /// Takes the whole lines that are there.
+    /// Processes the complete lines that have arrived.
     private func take(_ connection: ChannelConnection, at now: Duration, _ events: inout [Event]) {
         while connection.stream.hasLine {
             guard connection.spend(at: now) else {
@@ -222,7 +229,8 @@ public final class ChannelServer {
         }
     }
 
-    /// Looks after hello, first and never again; why the connection is closed, if it is.
+    /// Handles hello, which must come first and only once. Returns the reason to close the connection; `nil` if there
+    /// is none.
     private func greet(_ message: ChildMessage?, _ connection: ChannelConnection, _ events: inout [Event]) -> Closing? {
         guard case .hello(let version) = message else {
             return connection.hasGreeted ? nil : .refused(.noHello, "the first line is no hello")
@@ -246,10 +254,10 @@ public final class ChannelServer {
         return true
     }
 
-    // MARK: Resting
+    // MARK: Pauses
 
     func isOver(_ until: Duration?, at now: Duration) -> Bool {
-        // A clock that went far back must not make a rest of years.
+        // If the clock went far back, end the pause at once instead of waiting for years.
         until.map { now >= $0 || $0 - now > Self.rest } ?? true
     }
 

@@ -2,32 +2,33 @@ import CPlimsollSupervisor
 import Glibc
 import Plimsoll
 
-/// What a unit has given its supervisor to keep for its next start (`FDSTORE=1` of sd_notify(3)). All goes with it.
+/// The descriptors that a unit stored with the supervisor for its next start (`FDSTORE=1` of sd_notify(3)). All are
+/// closed with the store.
 struct DescriptorStore {
-    /// Of one unit; its next start has all of them.
+    /// Greatest number of descriptors of one unit. The unit's next start receives all of them.
     static let most = Int(PLIMSOLL_MOST_KEPT)
-    /// Of all units together; fewer where this process may not open so many.
+    /// Greatest number of descriptors of all units together. Lower if this process may not open so many.
     static var mostOfAll: Int { min(4096, ForeignCloser.openLimit / 2) }
-    /// Memory in files of memory (memfd_create(2), tmpfs) of one unit, and of all units together.
+    /// Greatest memory in memory files (memfd_create(2), tmpfs), of one unit and of all units together.
     static let mostBytes = ByteCount.mebibytes(64), mostBytesOfAll = ByteCount.mebibytes(256)
 
     private(set) var kept: [(name: String, descriptor: KeptDescriptor)] = []
 
-    /// How much more may be kept, of all units.
+    /// Remaining capacity of the stores of all units.
     struct Room {
         var count: Int
         var bytes: ByteCount
     }
 
-    /// Keeps them under that name, `stored` where it has none.
+    /// Stores the descriptors under `name`, or under `stored` if `name` is `nil`.
     ///
-    /// - Parameter room: how much more may be kept of all units.
-    /// - Returns: how many were closed for want of room.
+    /// - Parameter room: remaining capacity of the stores of all units.
+    /// - Returns: number of descriptors closed for lack of capacity.
     mutating func keep(_ descriptors: [KeptDescriptor], name: String?, room: Room) -> Int {
         let name = name ?? "stored"
         var (room, refused) = (room, 0)
         var own = Self.mostBytes - memory
-        // Descriptors have the lowest free numbers: one near the limit says that all below are in use.
+        // The kernel hands out the lowest free number. A number near the limit means that all below are in use.
         let highest = Int32(clamping: ForeignCloser.openLimit - min(1024, ForeignCloser.openLimit / 4))
         for descriptor in descriptors where !holds(descriptor, name) {
             if kept.count >= Self.most { dropHungUp() }
@@ -44,12 +45,12 @@ struct DescriptorStore {
 
     mutating func remove(_ name: String) { kept.removeAll { $0.name == name } }
 
-    /// The memory that the kept files hold now. They grow as long as a process writes to them.
+    /// The memory that the stored files hold now. Files grow while a process writes to them.
     var memory: ByteCount { kept.reduce(.zero) { $0 + $1.descriptor.memory } }
 
-    /// Lets go of what holds memory, the newest first, until no more than `limit` is held.
+    /// Closes descriptors that hold memory, newest first, until at most `limit` is held.
     ///
-    /// - Returns: how many descriptors were let go of, and the memory that they held.
+    /// - Returns: number of closed descriptors, and the memory that they held.
     mutating func shrink(to limit: ByteCount) -> (count: Int, bytes: ByteCount) {
         var left = memory, dropped = (count: 0, bytes: ByteCount.zero)
         for index in kept.indices.reversed() where left > limit {
@@ -62,23 +63,25 @@ struct DescriptorStore {
         return dropped
     }
 
-    /// A socket that is kept under that name already: services say all they have again and again. Of files, two may stand at different places.
+    /// Returns true for a socket that is stored under `name` already: services send their whole set repeatedly. Files
+    /// are never treated as duplicates, since two descriptors of a file may have different offsets.
     private func holds(_ descriptor: KeptDescriptor, _ name: String) -> Bool {
         guard let socket = Self.socket(descriptor) else { return false }
         return kept.contains { $0.name == name && Self.socket($0.descriptor) == socket }
     }
 
-    /// The number of a socket; `nil` for a file, whose file system may not answer.
+    /// The inode number of a socket; `nil` for a file, whose file system may not answer.
     private static func socket(_ descriptor: KeptDescriptor) -> UInt64? {
         let inode = plimsoll_socket_number(descriptor.file)
         return inode > 0 ? inode : nil
     }
 
-    /// Connections whose other end has gone.
+    /// Drops connections whose other end has closed.
     private mutating func dropHungUp() { kept.removeAll { Self.socket($0.descriptor) != nil && plimsoll_ready($0.descriptor.file, 0, 0) != 0 } }
 }
 
 extension KeptDescriptor {
-    /// The memory that goes with the last reference; zero for all but files of memory. Never waits for a file system.
+    /// The memory released with the last reference; zero for anything but memory files. Never waits for a file
+    /// system.
     var memory: ByteCount { ByteCount(Int(clamping: plimsoll_memory_held(file))) }
 }

@@ -3,18 +3,20 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Closes descriptors that other processes have chosen, on threads that may hang: such a close takes as long as the other process likes (a lingering TCP
-/// socket, a file of a file system whose server does not answer).
+/// Closes descriptors that other processes have chosen, on threads that may hang. Such a close takes as long as the
+/// other process likes. Examples are a lingering TCP socket, and a file of a file system whose server does not answer.
 ///
-/// Each owner has one thread at a time, so one owner's descriptors never wait for another's, and there are at most `mostThreads` threads. An owner whose
-/// descriptors are closed too slowly is full after `mostWaiting` of them: its sockets are not read until there is room again.
+/// Each owner has at most one thread at a time, so the descriptors of one owner never wait for those of another.
+/// There are at most `mostThreads` threads. An owner is full when `mostWaiting` of its descriptors wait: its sockets
+/// are not read until the queue is shorter.
 package final class ForeignCloser: Sendable {
-    /// The closer of this process, as descriptors are the process's.
+    /// The closer of this process; descriptors belong to the process as a whole.
     package static let shared = ForeignCloser()
 
-    /// Threads at once. Sixteen owners must act together to have others' descriptors wait.
+    /// Greatest number of threads. Sixteen owners would have to collude to delay other owners' descriptors.
     static let mostThreads = 16
-    /// Descriptors of one owner that may wait before its sockets rest; one more message adds at most 253.
+    /// Number of waiting descriptors of one owner at which its sockets are no longer read. One more message adds at
+    /// most 253.
     static let mostWaiting = 512
 
     private struct Job {
@@ -24,16 +26,17 @@ package final class ForeignCloser: Sendable {
 
     private struct Lane {
         var jobs: ArraySlice<Job> = []
-        /// A thread closes a descriptor of this owner, or is about to.
+        /// True while a thread closes a descriptor of this owner, or is about to.
         var isTaken = false
     }
 
     private struct State {
         var lanes: [String: Lane] = [:]
-        /// Owners that a thread may take up.
+        /// Owners whose next descriptor a thread may take.
         var ready: ArraySlice<String> = []
         var threads = 0
-        /// The first thread stays, parked, so that a single close starts no thread.
+        /// True once the first thread has been started. The first thread parks instead of ending, so that a single
+        /// close starts no thread.
         var hasFirst = false
         var isFirstIdle = false
         var waiting = 0
@@ -45,10 +48,10 @@ package final class ForeignCloser: Sendable {
     private let parker = Parker()
     private let closing: @Sendable (_ file: Int32, _ isOwnSocket: Bool) -> Void
 
-    /// - Parameter closing: closes a descriptor, however long that takes.
+    /// - Parameter closing: closes a descriptor; may block for any time.
     package init(closing: @escaping @Sendable (Int32, Bool) -> Void = { plimsoll_close_foreign($0, $1 ? 1 : 0) }) { self.closing = closing }
 
-    /// Starts the first thread, so that later closes need none.
+    /// Starts the first thread, so that later closes need no new thread.
     ///
     /// - Returns: false if the process may start no more threads.
     package func prepare() -> Bool {
@@ -60,14 +63,14 @@ package final class ForeignCloser: Sendable {
         return !isNeeded || start(isFirst: true)
     }
 
-    /// Closes `files`, soon, and never waits for that.
+    /// Closes `files` asynchronously. Never blocks.
     ///
     /// - Parameters:
-    ///   - owner: whose doing a slow close would be; empty for strangers.
-    ///   - isOwnSocket: whether they are sockets of this process alone, in which unread messages may hold more descriptors.
+    ///   - owner: the unit to blame for a slow close; empty for strangers.
+    ///   - isOwnSocket: true for sockets of this process alone. Unread messages in them may hold more descriptors.
     package func close(_ files: some Collection<Int32>, of owner: String, isOwnSocket: Bool = false) {
         guard !files.isEmpty else { return }
-        // The other end sees the end now; this closes nothing.
+        // The other end sees the end of the connection now. `shutdown` closes no descriptor.
         if isOwnSocket { for file in files { shutdown(file, Int32(SHUT_RDWR)) } }
         let hand = state.withLock { state in
             state.lanes[owner, default: Lane()].jobs.append(contentsOf: files.lazy.map { Job(file: $0, isOwnSocket: isOwnSocket) })
@@ -85,36 +88,36 @@ package final class ForeignCloser: Sendable {
         }
     }
 
-    /// Whether so many descriptors wait, of `owner` or of all, that none more should be received from `owner`.
+    /// Returns true if too many descriptors of `owner`, or of all owners, wait: receive no more from `owner`.
     package func isFull(_ owner: String) -> Bool {
         state.withLock { state in
-            // Owners with nothing to close go on until half of what this process may open is waiting.
+            // Owners with an empty queue continue until half of the process's descriptor limit is waiting.
             let own = state.lanes[owner]?.jobs.count ?? 0, quarter = Self.openLimit / 4
             return own >= Self.mostWaiting || (own > 0 && state.waiting >= quarter) || state.waiting >= quarter * 2
         }
     }
 
-    /// How many descriptors this process may have open (RLIMIT_NOFILE).
+    /// Number of descriptors that this process may have open (RLIMIT_NOFILE).
     static var openLimit: Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         return Int(min(limit.rlim_cur, 1 << 20))
     }
 
-    /// How many descriptors were handed over and are not closed yet.
+    /// Number of descriptors that were handed over and are not closed yet.
     package var waiting: Int { state.withLock { $0.waiting } }
     package var threads: Int { state.withLock { $0.threads } }
 
-    /// Who takes up what is ready.
+    /// Selects the thread that serves the ready owners.
     ///
-    /// - Parameter besidesCaller: whether the caller itself takes up one owner.
+    /// - Parameter besidesCaller: true if the calling thread itself serves one of the owners.
     private static func hand(_ state: inout State, besidesCaller: Bool = false) -> Hand {
         guard state.ready.count > (besidesCaller ? 1 : 0) else { return .none }
         if state.isFirstIdle {
             state.isFirstIdle = false
             return .unpark
         }
-        // What no thread can take up now, the next one that is done does.
+        // At the limit, the next thread that finishes serves the remaining owners.
         guard state.threads < mostThreads else { return .none }
         state.threads += 1
         defer { state.hasFirst = true }
@@ -124,7 +127,7 @@ package final class ForeignCloser: Sendable {
     private func start(isFirst: Bool) -> Bool {
         let isStarted = Thread.start("plimsoll-closer") { [self] in work(isFirst: isFirst) }
         if !isStarted {
-            // Tried again with the next descriptor; until then the lanes keep what they have.
+            // The start is retried with the next descriptor. Until then the lanes keep their jobs.
             state.withLock { state in
                 state.threads -= 1
                 if isFirst { state.hasFirst = false }

@@ -1,7 +1,7 @@
-/// A descriptor that a service has handed over; closed soon after the last reference goes, on a thread that may hang.
+/// A descriptor that a service has handed over. Closed soon after the last reference goes, on a thread that may hang.
 public final class KeptDescriptor: Sendable {
     public let file: Int32
-    /// The unit whose doing a slow close would be.
+    /// The unit to blame for a slow close.
     private let owner: String
 
     init(_ file: Int32, of owner: String = "") { (self.file, self.owner) = (file, owner) }

@@ -3,29 +3,29 @@ import Glibc
 
 /// The users that may reach a socket, besides root.
 enum SocketAccess: Hashable {
-    /// Every user that reaches the directory (0666): the kernel then says which process speaks.
+    /// Every user that can reach the directory (0666). The kernel then identifies the sending process.
     case everyone
-    /// That user alone, who owns the socket (0600).
+    /// One user alone, who owns the socket (0600).
     case user(UInt32)
 
     var owner: uid_t { if case .user(let user) = self { user } else { uid_t.max } }
     var mode: mode_t { self == .everyone ? 0o666 : 0o600 }
 }
 
-/// A UNIX socket with a name of its own, which goes with this object.
+/// A UNIX socket with a path. The path is removed with this object.
 final class LocalSocket: Sendable {
     let path: String
     let file: Int32
-    /// Of the name, to tell the socket from a successor's.
+    /// Inode of the path, which tells this socket from a successor's.
     private let inode: UInt64
     private let owner: String
 
-    /// How many connections may wait to be accepted; the kernel refuses more, and their processes try again.
+    /// Greatest number of connections waiting to be accepted. The kernel refuses more, and their processes retry.
     private static let backlog: Int32 = 64
 
     enum Kind { case stream, datagrams }
 
-    /// - Parameter owner: the unit that may speak here, whose doing a slow close would be; empty for all units.
+    /// - Parameter owner: the unit that may connect here, to blame for a slow close; empty for all units.
     init(_ kind: Kind, at path: String, access: SocketAccess = .everyone, of owner: String = "") throws(ChannelError) {
         file =
             switch kind {
@@ -38,29 +38,30 @@ final class LocalSocket: Sendable {
     }
 
     deinit {
-        // This runs also when `init` throws: what lies at the path then belongs to another.
+        // `deinit` also runs when `init` throws. The socket at the path then belongs to another process.
         guard file >= 0 else { return }
         // A successor that has taken the path must stay reachable.
         if Self.inode(path) == inode { unlink(path) }
-        // Messages and connections that were not taken may hold descriptors.
+        // Unread messages and connections that were not accepted may hold descriptors.
         ForeignCloser.shared.close(CollectionOfOne(file), of: owner, isOwnSocket: true)
     }
 
-    /// Lets `access` reach the socket from now on; false if the kernel refuses.
+    /// Restricts the socket to `access` from now on. Returns false if the kernel refuses.
     func admit(_ access: SocketAccess) -> Bool { plimsoll_own_local(path, access.owner, access.mode) == 0 }
 
-    /// 0 for none.
+    /// Returns the inode of `path`, or 0 if there is none.
     private static func inode(_ path: String) -> UInt64 {
         var status = stat()
         return lstat(path, &status) == 0 ? UInt64(status.st_ino) : 0
     }
 }
 
-/// Takes messages of other processes, with the descriptors that come along, which nothing may close on the calling thread.
+/// Receives messages of other processes with their descriptors. The caller must not close the descriptors on its own
+/// thread.
 enum ForeignMessage {
     /// Receives one message.
     ///
-    /// - Returns: its length or a negative errno, what the kernel tells of it, and its descriptors.
+    /// - Returns: the length or a negative errno, the kernel's facts about the sender, and the descriptors.
     static func receive(_ file: Int32, into buffer: UnsafeMutableRawBufferPointer) -> (count: Int, facts: plimsoll_message, descriptors: [Int32]) {
         withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(PLIMSOLL_MOST_DESCRIPTORS)) { room in
             var facts = plimsoll_message()
@@ -72,7 +73,7 @@ enum ForeignMessage {
 
 /// A socket that could not be made or used.
 public struct ChannelError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was asked of what, why not, and what to do.
+    /// The failed operation, the object, the reason and the remedy.
     public let description: String
 
     init(_ asked: String, _ path: String, errno number: Int32) {
@@ -90,7 +91,7 @@ public struct ChannelError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Which of several files is ready, as one file that others can wait for.
+/// An epoll set: many files that can be waited for as one file.
 final class ReadyFiles: Sendable {
     let file: Int32
 
@@ -101,15 +102,17 @@ final class ReadyFiles: Sendable {
 
     deinit { if file >= 0 { close(file) } }
 
-    /// Has `key` said when `file` is ready; false if the kernel refuses, for want of memory or by its limit of watches.
+    /// Reports `key` when `file` is ready. Returns false if the kernel refuses, for lack of memory or because of its
+    /// limit on watches.
     func set(_ file: Int32, _ key: UInt64, reading: Bool = true, writing: Bool = false) -> Bool {
         plimsoll_epoll_set(self.file, file, key, reading ? 1 : 0, writing ? 1 : 0) == 0
     }
 
-    /// Before `file` is closed elsewhere: as long as any process has it open, it would be told of.
+    /// Removes `file`. Call this before `file` is closed elsewhere: epoll keeps reporting a file while any process
+    /// has it open.
     func remove(_ file: Int32) { _ = plimsoll_epoll_remove(self.file, file) }
 
-    /// At most 64 of what is ready now. The kernel takes turns if there are more.
+    /// Returns the keys of at most 64 ready files. The kernel rotates if there are more.
     func ready() -> [UInt64] {
         let capacity = 64
         return [UInt64](unsafeUninitializedCapacity: capacity) { buffer, count in

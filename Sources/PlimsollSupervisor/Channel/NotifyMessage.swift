@@ -1,49 +1,49 @@
 import Glibc
 
-/// What a service has said by sd_notify(3): `KEY=VALUE` lines.
+/// A message of a service by sd_notify(3), in `KEY=VALUE` lines.
 public struct NotifyMessage: Sendable, Hashable {
-    /// It has started up, or taken up a new configuration.
+    /// The service has started up, or has loaded a new configuration.
     public var isReady = false
     public var isStopping = false
     public var isReloading = false
     /// One line for people.
     public var status: String?
-    /// Why it fails, as an errno.
+    /// The errno of a failure.
     public var errorNumber: Int32?
-    /// Another process is the main one.
+    /// The new main process.
     public var mainProcess: Int32?
-    /// It is alive.
+    /// The service is alive.
     public var isAlive = false
-    /// `WATCHDOG=trigger`: it wants to be treated as if it had not been alive in time.
+    /// `WATCHDOG=trigger`: the service asks to be treated as if the watchdog had expired.
     public var triggersWatchdog = false
-    /// How often it will say that it is alive.
+    /// Interval at which the service will report that it is alive.
     public var watchdogInterval: Duration?
-    /// Its start, reload or stop may take that much longer from now.
+    /// Extra time from now that a start, reload or stop may take.
     public var timeoutExtension: Duration?
-    /// Its descriptors are to be kept for its next run.
+    /// The attached descriptors are to be stored for the next run.
     public var storesDescriptors = false
-    /// Kept descriptors of `descriptorName` are to be closed.
+    /// Stored descriptors named `descriptorName` are to be closed.
     public var removesDescriptors = false
     /// 1 to 255 printable ASCII characters without a colon.
     public var descriptorName: String?
-    /// Lines that can't be taken, each with the reason; the others hold.
+    /// Rejected lines, each with the reason; the other lines are valid.
     public var problems: [String] = []
 
-    /// What is said of problems at most.
+    /// Greatest number of recorded problems.
     static let maximumProblems = 16
-    /// A year: nothing that is watched or waited for takes longer.
+    /// One year in microseconds. No watchdog or timeout is longer.
     private static let longest: UInt64 = 31_536_000_000_000
 
     public init() {}
 
-    /// Whether nothing in it was understood.
+    /// True if no line was understood.
     public var isEmpty: Bool {
         var bare = self
         bare.problems = []
         return bare == NotifyMessage()
     }
 
-    /// The text of a datagram. Keys that are not known are passed over; of a key that comes twice the last holds, as systemd has it.
+    /// Parses the text of a datagram. Unknown keys are skipped. The last occurrence of a key wins, as in systemd.
     public init(parsing text: some Collection<UInt8>) {
         for line in text.split(whereSeparator: { $0 == UInt8(ascii: "\n") || $0 == 0 }) { take(line) }
     }
@@ -89,7 +89,7 @@ public struct NotifyMessage: Sendable, Hashable {
 
     private mutating func refuse(_ line: some Collection<UInt8>, _ reason: String) {
         guard problems.count < Self.maximumProblems else { return }
-        // What others wrote reaches logs: printable, and not at length.
+        // The text of other processes reaches logs, so show only printable characters, and few of them.
         let shown = String(decoding: line.prefix(60).map { 0x20...0x7e ~= $0 ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
         problems.append("\"\(shown)\" \(reason)")
     }

@@ -1,51 +1,52 @@
 import CPlimsollSupervisor
 import Glibc
 
-/// The server side of sd_notify(3): a datagram socket for one unit or for all, whose senders the kernel names.
+/// The server side of sd_notify(3): a datagram socket for one unit or for all. The kernel identifies the senders.
 ///
-/// Poll `file` and call `receive()` until it returns `nil`. One thread at a time may use it.
+/// Poll `file` and call `receive()` until it returns `nil`. Only one thread at a time may use a socket.
 public final class NotifySocket {
-    /// The sender of a message, by the kernel's word.
+    /// The sender of a message, as reported by the kernel.
     public struct Sender: Sendable, Hashable {
-        /// The process that sent it, not the main one of its unit; 0 if it is in another process namespace.
+        /// The sending process, which need not be the main one of its unit; 0 if the process is in another pid
+        /// namespace.
         public var process: Int32
         public var user: UInt32
     }
 
-    /// A message that was taken.
+    /// A message that was accepted.
     public struct Notice: Sendable {
         public var sender: Sender
-        /// The unit that `unitOf` named; `nil` where the socket has no `unitOf`.
+        /// The unit that `unitOf` returned; `nil` if the socket has no `unitOf`.
         public var unit: String?
         public var message: NotifyMessage
-        /// Descriptors to be kept for the service (`FDSTORE=1`). The last reference to one closes it. What comes without `FDSTORE=1` is closed at once,
-        /// which is also what `BARRIER=1` waits for.
+        /// Descriptors to store for the service (`FDSTORE=1`). The last reference to a descriptor closes it.
+        /// Descriptors without `FDSTORE=1` are closed at once, which is also what `BARRIER=1` waits for.
         public var descriptors: [KeptDescriptor]
     }
 
-    /// What was received and what was not taken, since the beginning.
+    /// Counts of accepted and dropped messages since the start.
     public struct Counters: Sendable, Hashable {
         public var taken = 0
-        /// Longer than 4 KiB, or with more than 16 descriptors.
+        /// Messages longer than 4 KiB or with more than 16 descriptors.
         public var oversize = 0
-        /// Without a sender.
+        /// Messages without a sender.
         public var anonymous = 0
-        /// Of senders that `unitOf` does not know; nothing of these is read.
+        /// Messages of senders that `unitOf` does not know. Their text is not parsed.
         public var strangers = 0
-        /// Nothing in them was understood, and some of it was malformed.
+        /// Messages without an understood line and with a malformed one.
         public var garbage = 0
-        /// Single lines refused in messages that were taken or not.
+        /// Single lines rejected, in accepted and in dropped messages.
         public var refusedLines = 0
         public var closedDescriptors = 0
     }
 
     public static let maximumLength = 4096
-    /// More descriptors than this in one message are a mistake, and the message is not taken.
+    /// Greatest number of descriptors in a message. More are treated as a mistake, and the message is dropped.
     static let maximumDescriptors = 16
 
     public let path: String
     public private(set) var counters = Counters()
-    /// Readable when there is something to receive.
+    /// Readable when a message can be received.
     public var file: Int32 { socket.file }
 
     private let socket: LocalSocket
@@ -63,9 +64,9 @@ public final class NotifySocket {
     /// Receives at `notify`, or for one unit at `UNIT.notify`, in `directory`.
     ///
     /// - Parameters:
-    ///   - unit: the unit whose socket this is; `nil` for all.
-    ///   - access: the users that reach it.
-    ///   - unitOf: the unit that a sender speaks for; `nil` for a stranger, whose message is dropped unread.
+    ///   - unit: the unit that owns the socket; `nil` for all units.
+    ///   - access: the users that may reach the socket.
+    ///   - unitOf: returns the unit of a sender; `nil` for a stranger, whose message is dropped unparsed.
     convenience init(
         directory: String, unit: String?, access: SocketAccess = .everyone, unitOf: @escaping (Sender) -> String?
     ) throws(ChannelError) {
@@ -77,24 +78,24 @@ public final class NotifySocket {
         socket = try LocalSocket(.datagrams, at: path, access: access, of: unit)
     }
 
-    /// The variable that tells processes where to send.
+    /// The variable that tells processes the socket's path.
     public var environment: [String: String] { ["NOTIFY_SOCKET": path] }
 
-    /// Lets `access` reach the socket from now on.
+    /// Restricts the socket to `access` from now on.
     func admit(_ access: SocketAccess) {
         guard access != self.access, socket.admit(access) else { return }
         self.access = access
     }
 
-    /// Whether descriptors of earlier messages are closed so slowly that none more should be received now.
+    /// True while earlier descriptors are closed so slowly that no more should be received.
     var isBlocked: Bool {
         ForeignCloser.shared.isFull(unit) || (!unit.isEmpty && access == .everyone && ForeignCloser.shared.isFull(""))
     }
 
-    /// How many messages are passed over at most before `receive` returns: a sender of garbage must not hold the thread.
+    /// Greatest number of messages that one `receive` drops. A sender of garbage must not occupy the thread.
     private static let patience = 64
 
-    /// The next message worth anything; `nil` if there is none now. Never blocks.
+    /// Returns the next valid message; `nil` if there is none now. Never blocks.
     public func receive() -> Notice? {
         for _ in 0..<Self.patience {
             switch receiveOne() {
@@ -108,7 +109,7 @@ public final class NotifySocket {
 
     enum Arrival { case nothing, dropped, notice(Notice) }
 
-    /// Takes one message, or drops it.
+    /// Receives one message and accepts or drops the message.
     func receiveOne() -> Arrival {
         guard !isBlocked else { return .nothing }
         return withUnsafeTemporaryAllocation(byteCount: Self.maximumLength, alignment: 1) { buffer in
@@ -139,7 +140,7 @@ public final class NotifySocket {
         var descriptors: [KeptDescriptor] = []
         if message.storesDescriptors { descriptors = files.map { KeptDescriptor($0, of: owner) } } else { drop(files, of: owner) }
         guard !message.isEmpty else {
-            // Keys that are not for us, such as `BARRIER=1`, are no garbage.
+            // Keys for other receivers, such as `BARRIER=1`, are not garbage.
             if text.isEmpty || !message.problems.isEmpty { counters.garbage += 1 }
             return nil
         }

@@ -2,31 +2,32 @@ import CPlimsollSupervisor
 import Glibc
 public import Plimsoll
 
-/// The server side of `$MEMORY_PRESSURE_WATCH` for one unit, as a socket: systemd's protocol, in which a service that was not written for Plimsoll hears
-/// warnings too (C77).
+/// The server side of `$MEMORY_PRESSURE_WATCH` for one unit, as a socket. With this protocol of systemd, services
+/// that were not written for Plimsoll receive warnings too (C77).
 ///
-/// Whatever a service can read from its connection is a notice. What it writes (`$MEMORY_PRESSURE_WRITE`) means nothing to a socket, and is thrown away.
-/// Nobody is waited for: who does not read has his notices dropped once the kernel's buffer is full, and still finds those before.
+/// Any byte that a service reads from its connection is a notice. Bytes that the service writes
+/// (`$MEMORY_PRESSURE_WRITE`) have no meaning on a socket and are discarded. Writes never block: when the kernel's
+/// buffer of a slow reader is full, further notices are dropped, and the reader still finds the earlier ones.
 ///
-/// Call `turn()` when `file` is readable. One thread at a time may use it.
+/// Call `turn()` when `file` is readable. Only one thread at a time may use a socket.
 public final class PressureSocket {
-    /// What was done and what wasn't, since the beginning.
+    /// Counts of finished and refused work since the start.
     public struct Counters: Sendable, Hashable {
         public var accepted = 0
-        /// Connections closed at once, as there were as many as may be, or they are none of the unit's.
+        /// Connections closed at once, beyond the maximum or from processes outside the unit.
         public var refused = 0
         public var closed = 0
         public var notices = 0
-        /// Notices that a connection had no room for.
+        /// Notices dropped because the connection's buffer was full.
         public var dropped = 0
     }
 
-    /// A unit's processes; each has a connection. The unit can at most deprive itself.
+    /// Greatest number of connections; each process of the unit has one. A unit that exhausts them harms only itself.
     public static let maximumConnections = 32
 
     public let path: String
     public private(set) var counters = Counters()
-    /// Readable when there is something for `turn()` to do.
+    /// Readable when `turn()` has work to do.
     public var file: Int32 { readiness.file }
     public var connectionCount: Int { connections.count }
 
@@ -35,13 +36,14 @@ public final class PressureSocket {
     private let unit: String
     private let isAllowed: (Int32, UInt32) -> Bool
     private var access: SocketAccess
-    /// By file.
+    /// Descriptors of the connections.
     private var connections: Set<Int32> = []
     private var level = PressureLevel.normal
 
     /// Listens at `UNIT.pressure` in `directory`, which must exist.
     ///
-    /// - Parameter isAllowed: whether a process, of a user, may listen; the kernel names both. Everybody on the machine may ask.
+    /// - Parameter isAllowed: returns true if a process of a user may connect, as the kernel reports them. Any
+    ///   process on the machine may try.
     public convenience init(
         directory: String, unit: String, isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
     ) throws(ChannelError) {
@@ -58,19 +60,22 @@ public final class PressureSocket {
 
     deinit { ForeignCloser.shared.close(connections, of: unit, isOwnSocket: true) }
 
-    /// Lets `access` reach the socket from now on.
+    /// Restricts the socket to `access` from now on.
     func admit(_ access: SocketAccess) {
         guard access != self.access, socket.admit(access) else { return }
         self.access = access
     }
 
-    /// Whether connections can't be closed, or no more descriptors be opened: then `turn()` should rest for a while.
+    /// True if connections can't be closed, or no more descriptors can be opened. Pause before the next `turn()`
+    /// then.
     private(set) var isBlocked = false
 
-    /// The variables that tell the unit's processes where to listen. The second is empty lest the supervisor's own be inherited.
+    /// The variables that tell the unit's processes the socket's path. The second is empty so that the supervisor's
+    /// own value is not inherited.
     public var environment: [String: String] { ["MEMORY_PRESSURE_WATCH": path, "MEMORY_PRESSURE_WRITE": ""] }
 
-    /// What is sent for `level`: any byte is a notice to whoever only waits for one; who reads finds the level's name. Nothing for `normal`.
+    /// Returns the bytes sent for `level`; `nil` for `normal`. Any byte is a notice. A reader of the text finds the
+    /// name of the level.
     public static func notice(of level: PressureLevel) -> StaticString? {
         switch level {
         case .normal: nil
@@ -79,9 +84,10 @@ public final class PressureSocket {
         }
     }
 
-    /// Tells all connections, and whoever connects from now on. Being out of it can't be told in this protocol, and is only remembered.
+    /// Notifies all present connections, and each later one when it is accepted. The protocol has no message for the
+    /// end of pressure, so `normal` is only remembered.
     ///
-    /// - Returns: how many were told.
+    /// - Returns: number of connections notified.
     @discardableResult
     public func announce(_ level: PressureLevel) -> Int {
         self.level = level
@@ -94,12 +100,12 @@ public final class PressureSocket {
         repeat {
             taken = send(connection, notice.utf8Start, notice.utf8CodeUnitCount, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
         } while taken < 0 && errno == EINTR
-        // A part of it is a notice as well.
+        // A partial write is a notice as well.
         if taken > 0 { counters.notices += 1 } else { counters.dropped += 1 }
         return taken > 0
     }
 
-    /// Accepts the connections that have come, and lets go of those that have ended. Never blocks; the work of one call is bounded.
+    /// Accepts new connections and closes those that have ended. Never blocks. The work of one call is bounded.
     public func turn() {
         isBlocked = false
         for key in readiness.ready() {
@@ -110,7 +116,7 @@ public final class PressureSocket {
 
     private func accept() {
         for _ in 0..<Self.maximumConnections {
-            // What can't be closed must not be accepted.
+            // Don't accept connections that can't be closed.
             guard !ForeignCloser.shared.isFull("") else { return isBlocked = true }
             var (pid, user): (pid_t, uid_t) = (0, 0)
             let connection = plimsoll_accept_local(socket.file, &pid, &user)
@@ -122,12 +128,12 @@ public final class PressureSocket {
             }
             connections.insert(connection)
             counters.accepted += 1
-            // Memory may be short already when a service comes up.
+            // Memory may be short already when a service starts.
             if level > .normal { _ = tell(connection) }
         }
     }
 
-    /// Throws away what was written; a writer faster than this is read on at the next turn.
+    /// Discards the bytes written by a service. If more are left, the next turn reads them.
     private func discard(_ connection: Int32) {
         guard connections.contains(connection) else { return }
         let (count, descriptors) = withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) { room in
@@ -135,7 +141,7 @@ public final class PressureSocket {
             return (count, descriptors)
         }
         ForeignCloser.shared.close(descriptors, of: unit)
-        // The protocol has no descriptors: a connection that sends some has no place here.
+        // The protocol has no descriptors. Close a connection that sends some.
         if descriptors.isEmpty, count > 0 || count == -Int(EAGAIN) { return }
         connections.remove(connection)
         readiness.remove(connection)

@@ -1,16 +1,18 @@
 import Glibc
 
-/// The kernel's hierarchies of groups that a supervisor has a use for.
+/// The kernel's cgroup hierarchies that a supervisor uses.
 package enum Hierarchy: String, Sendable, Hashable, CaseIterable {
-    /// Version 2.
+    /// Cgroup version 2.
     case unified
-    /// Version 1, by its controller.
+    /// Cgroup version 1, named by controller.
     case memory, freezer, cpu, blkio
 }
 
-/// A directory of a group, held open from when it was accepted: what is written goes to that group and to no other that has its path meanwhile.
+/// An open directory of a cgroup. Writes go to the group that was opened, even if another group has taken the path
+/// since.
 package final class GroupDirectory: Sendable {
-    /// What tells it from any other directory: neither number is given twice while the kernel runs (fs/kernfs/dir.c counts generations).
+    /// Identifies a directory. Device and inode pairs are not reused while the kernel runs (fs/kernfs/dir.c counts
+    /// generations).
     package struct Identity: Hashable, Sendable {
         package var device: UInt64
         package var inode: UInt64
@@ -19,11 +21,11 @@ package final class GroupDirectory: Sendable {
     package let hierarchy: Hierarchy
     package let path: String
     package let identity: Identity
-    /// Open as long as this exists.
+    /// Open as long as this object exists.
     package let descriptor: Int32
-    /// Whether we made it, and so remove it.
+    /// True if the supervisor made the group, and therefore removes it.
     package let isOurs: Bool
-    // The path for system calls, made once: a check must not allocate. Never written to, freed at the end.
+    // The path for system calls, copied once because `check` must not allocate. Never written to; freed by `deinit`.
     private nonisolated(unsafe) let pathBytes: UnsafeMutablePointer<CChar>
 
     package init(_ hierarchy: Hierarchy, _ path: String, isOurs: Bool, for act: GroupError.Act = .adopt) throws(GroupError) {
@@ -42,7 +44,7 @@ package final class GroupDirectory: Sendable {
         free(pathBytes)
     }
 
-    /// Throws if its path leads to another directory by now. Allocates nothing unless it throws.
+    /// Throws if the path leads to another directory by now. Allocates nothing unless it throws.
     package func check(for act: GroupError.Act) throws(GroupError) {
         var status = stat()
         guard stat(pathBytes, &status) == 0, Identity(status) == identity else { throw GroupError(act, path, .replaced) }
@@ -50,25 +52,27 @@ package final class GroupDirectory: Sendable {
 
     package func has(_ name: String) -> Bool { faccessat(descriptor, name, F_OK, 0) == 0 }
 
-    /// A file in it, closed on exec; -1 if it can't be opened.
+    /// Opens a file in the directory with close-on-exec. Returns -1 if the file can't be opened.
     func open(_ name: String, _ flags: Int32) -> Int32 { openat(descriptor, name, flags | O_CLOEXEC) }
 
-    /// The number a file consists of or, with `key`, the one behind that. `nil` if there is none.
+    /// Returns the number in a file, or the number after `key`; `nil` if there is none.
     func number(_ name: String, key: String? = nil) -> Int? {
         guard case .success(let text) = GroupText.read(name, in: descriptor) else { return nil }
         return if let key { GroupText.number(of: key, in: text) } else { GroupText.number(text) }
     }
 
-    /// Writes to a file in it.
+    /// Writes to a file in the directory.
     func write(_ text: String, to name: String, for act: GroupError.Act) throws(GroupError) {
         try check(for: act)
         if let number = GroupText.write(text, to: name, in: descriptor) { throw GroupError(act, "\(path)/\(name)", .kernel(number)) }
     }
 
-    /// All processes in it and below it, as far as they can be read now. Groups come and go meanwhile: what is not there any more is passed over.
+    /// Returns all processes in the group and below, as far as they can be read now. Groups that vanish during the
+    /// walk are skipped.
     func processes(depth: Int = 12) -> Set<Int32> { Self.processes(descriptor, depth).pids }
 
-    /// Whether no process is left in it and below it; zombies do not count. False where that can't be read now.
+    /// True if no process is left in the group and below; zombies do not count. False if the processes can't be read
+    /// now.
     var isEmpty: Bool {
         let (pids, isWhole) = Self.processes(descriptor, 12)
         return isWhole && pids.allSatisfy { ProcessTable.isOver($0) }
@@ -89,10 +93,11 @@ package final class GroupDirectory: Sendable {
         }
     }
 
-    /// Returns whether a file that can't be opened for this reason may be there: descriptors or memory are short. Other reasons say that there is none.
+    /// Returns true if a file that can't be opened for this reason may exist: descriptors or memory are short. Other
+    /// reasons mean that the file does not exist.
     private static func mayBeThere(_ number: Int32) -> Bool { [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number) }
 
-    /// Removes the groups below it, deepest first; those that hold processes stay.
+    /// Removes the groups below, deepest first. Groups that hold processes stay.
     func removeChildren() { Self.removeChildren(of: descriptor, 12) }
 
     private static func removeChildren(of directory: Int32, _ depth: Int) {
@@ -102,9 +107,9 @@ package final class GroupDirectory: Sendable {
         }
     }
 
-    /// Calls `body` with each group in a directory, open, and its name.
+    /// Calls `body` with the descriptor and the name of each group in a directory.
     ///
-    /// - Returns: false if there may be some that can't be opened now.
+    /// - Returns: false if there may be groups that can't be opened now.
     @discardableResult
     private static func forEachChild(of directory: Int32, _ body: (Int32, String) -> Void) -> Bool {
         let copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -140,7 +145,7 @@ extension GroupDirectory.Identity {
         self.init(status)
     }
 
-    /// Of the directory at `path`; `nil` if there is none.
+    /// Identifies the directory at `path`; `nil` if there is none.
     package init?(at path: String) {
         var status = stat()
         guard stat(path, &status) == 0 else { return nil }

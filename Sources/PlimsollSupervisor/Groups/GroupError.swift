@@ -1,9 +1,9 @@
 import Glibc
 
-/// What could not be done to a group, of which one, why not, and what to do about it. Put into words only when somebody reads it: it may come when memory is
-/// short.
+/// A failed operation on a cgroup: operation, object, reason and remedy. The text is built only when read, since
+/// errors may occur while memory is short.
 package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked.
+    /// The requested operation.
     package enum Act: String, Sendable {
         case find, make, adopt, inspect, freeze, thaw, stop, `continue`, kill, limit, weigh, throttle, remove
         case enter = "put a process into"
@@ -11,27 +11,29 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
         case protect = "guard"
     }
 
-    /// Why not.
+    /// The reason for the failure.
     package enum Reason: Hashable, Sendable {
-        /// The kernel's answer, an errno.
+        /// The kernel's errno.
         case kernel(Int32)
-        /// Another directory has its place: the group was removed, and perhaps made again by somebody else (K38).
+        /// Another directory has the path: the group was removed, and perhaps another process made a new one (K38).
         case replaced
-        /// The supervisor is in it or below it, or it is the root: whoever freezes or kills that is gone himself (T32).
+        /// The group is the root, or the supervisor is in it or below. A supervisor that freezes or kills that group
+        /// stops itself (T32).
         case supervisors
-        /// A directory, but none of a control group.
+        /// The directory is not a cgroup.
         case noGroup
-        /// What it takes isn't there; one sentence.
+        /// A requirement is missing; the text is one sentence.
         case missing(String)
-        /// So many processes are still in it.
+        /// Number of processes that are still in the group.
         case occupied(Int)
-        /// It runs, and must stand still for this.
+        /// The unit runs, and must be frozen for this operation.
         case runs
-        /// The first process is the other one, or has started it, which is not of this unit: the supervisor, its guard, or of another unit.
+        /// The first process is, or started, the other process, which is not of this unit: the supervisor, its guard,
+        /// or a process of another unit.
         case ancestor(Int32, of: Int32)
-        /// So many processes are in it, and no note says that a supervisor of this directory made it.
+        /// Number of processes in a group that no note attributes to a supervisor of this directory.
         case foreign(Int)
-        /// Not letters, digits, `-`, `_` and `.` only, or too long.
+        /// The name has characters other than letters, digits, `-`, `_` and `.`, or is too long.
         case name
     }
 

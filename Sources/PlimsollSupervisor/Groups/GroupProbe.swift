@@ -2,15 +2,15 @@ import Glibc
 package import Plimsoll
 package import PlimsollLinux
 
-/// What was found by making a group in each hierarchy and looking at its files.
+/// Result of making a group in each hierarchy and checking the group's files.
 package struct GroupProbe: Sendable {
-    /// The directories a group could be made in.
+    /// The directories in which groups can be made.
     package private(set) var parents: [Hierarchy: String] = [:]
-    /// The files that a group has there.
+    /// The files that a new group has there.
     private var files: [Hierarchy: Set<String>] = [:]
-    /// Why none can be made.
+    /// The reasons why no group can be made.
     private var reasons: [Hierarchy: String] = [:]
-    /// Why version 2 groups have not that controller.
+    /// The reasons why version 2 groups lack a controller, by controller.
     private var missing: [String: String] = [:]
     package private(set) var madeLeaf = false
     private let prefix: String
@@ -19,11 +19,13 @@ package struct GroupProbe: Sendable {
 
     // MARK: Version 2
 
-    /// Looks for a place below the own group, or beside it where whoever delegated has prepared that: below a group with processes there are no controllers.
+    /// Looks for a parent below the own group, or beside the own group if the delegating manager has enabled
+    /// controllers there. A group with processes of its own cannot enable controllers for groups below.
     package mutating func unified(_ place: GroupPlace?, leaf: String?) {
         guard case .directory(var own, let top)? = place else { return refuse(.unified, place) }
         var leaf = leaf
-        // Started in the leaf already (DelegateSubgroup= in its unit): the group above it is the one that was delegated.
+        // With DelegateSubgroup= in its unit, the supervisor starts in the leaf already. The group above was
+        // delegated.
         if let name = leaf, own != top, own.hasSuffix("/" + name) { (own, leaf) = (String(own.dropLast(name.utf8.count + 1)), nil) }
         let missing = enable(own, leaf: leaf)
         self.missing = missing
@@ -35,7 +37,7 @@ package struct GroupProbe: Sendable {
         for candidate in candidates where probe(.unified, candidate) { break }
     }
 
-    /// Passes on what controllers it can to groups below `own`; why not the others, by controller.
+    /// Enables the available controllers for groups below `own`. Returns the reasons for the others, by controller.
     private mutating func enable(_ own: String, leaf: String?) -> [String: String] {
         let available = GroupText.words(own + "/cgroup.controllers")
         var missing: [String: String] = [:]
@@ -56,7 +58,8 @@ package struct GroupProbe: Sendable {
         return missing
     }
 
-    /// Moves this process alone: others in its group are not ours to move, and if there are any the group goes on having processes.
+    /// Moves only this process. Other processes in the group are not ours to move; if there are any, the group keeps
+    /// having processes.
     private mutating func move(to leaf: String) -> Bool {
         guard mkdir(leaf, 0o755) == 0 || errno == EEXIST else { return false }
         madeLeaf = GroupText.write("0", to: leaf + "/cgroup.procs") == nil
@@ -68,14 +71,14 @@ package struct GroupProbe: Sendable {
     package mutating func version1(_ hierarchy: Hierarchy, _ place: GroupPlace?) {
         guard case .directory(let own, _)? = place else { return refuse(hierarchy, place) }
         _ = probe(hierarchy, own)
-        // Groups of a hierarchy without a file of use would be in the way only.
+        // Groups of a hierarchy without useful files would only be in the way.
         if hierarchy == .blkio, !has("blkio.bfq.weight", .blkio), !has("blkio.weight", .blkio) {
             parents[.blkio] = nil
             reasons[.blkio] = "the kernel's disk schedulers have no weights"
         }
     }
 
-    /// Whether version 2 has already what this version 1 hierarchy would be for.
+    /// Returns true if version 2 already provides the function of this version 1 hierarchy.
     package func isCovered(_ hierarchy: Hierarchy) -> Bool {
         switch hierarchy {
         case .unified: true
@@ -86,13 +89,13 @@ package struct GroupProbe: Sendable {
         }
     }
 
-    // MARK: Trying
+    // MARK: Probing
 
     private mutating func refuse(_ hierarchy: Hierarchy, _ place: GroupPlace?) {
         if case .hidden(let reason)? = place { reasons[hierarchy] = reason }
     }
 
-    /// Makes a group, writes its files down, and removes it again.
+    /// Makes a group, records the group's files, and removes the group again.
     private mutating func probe(_ hierarchy: Hierarchy, _ parent: String) -> Bool {
         removeLeftovers(in: parent)
         let path = "\(parent)/\(prefix)-probe"
@@ -111,12 +114,13 @@ package struct GroupProbe: Sendable {
         return true
     }
 
-    /// Removes the probes of processes that were killed between making and removing them. `prefix` ends with this process's number, theirs with another.
+    /// Removes probe groups of processes that were killed before they could remove them. `prefix` ends with this
+    /// process's number; leftovers have other numbers.
     private func removeLeftovers(in parent: String) {
         guard let dash = prefix.lastIndex(of: "-") else { return }
         let base = prefix[...dash]
         for name in ProcessNote.names(in: parent) where name.hasPrefix(base) && name.hasSuffix("-probe") {
-            // Not those of a longer prefix, and not one that is at work: its process is there.
+            // Skip groups of a longer prefix, and groups whose process is still at work.
             guard let process = Int32(name.dropFirst(base.count).dropLast("-probe".count)), kill(process, 0) != 0, errno == ESRCH else { continue }
             rmdir("\(parent)/\(name)")
         }
@@ -131,7 +135,7 @@ package struct GroupProbe: Sendable {
 
     // MARK: Report
 
-    /// In the order of what a supervisor does: make stand still, end, measure, bound, share out.
+    /// The capabilities in the order of a supervisor's work: freeze, kill, measure, limit, share.
     package var capabilities: Capabilities {
         let v2 = "use a kernel and a system with cgroup version 2 (Linux 5.14 or later)"
         let signals = [
@@ -156,7 +160,7 @@ package struct GroupProbe: Sendable {
                 return .init(name, isLive: true, "\(parents[hierarchy]!)/*/\(candidate)")
             }
         }
-        // The controller is what stands before the first full stop; `cgroup.` files belong to none.
+        // The controller's name ends at the first full stop. Files with the prefix `cgroup.` belong to no controller.
         let controller = String(candidates[0].prefix { $0 != "." })
         let unified = parents[.unified] == nil ? reasons[.unified] : missing[controller]
         let version1 = Hierarchy.allCases.first { hierarchy in hierarchy != .unified && candidates.contains { $0.hasPrefix("\(hierarchy.rawValue).") }

@@ -3,33 +3,34 @@ package import Plimsoll
 package import PlimsollLinux
 import Synchronization
 
-/// Where the supervisor may make groups for its units, found out by doing it.
+/// The directories in which the supervisor may make groups for units, found by probing.
 package struct GroupRoot: Sendable {
-    /// What kind of machine this is; which of the hierarchies' files there are, `capabilities` says.
+    /// The kind of machine. `capabilities` tells which files each hierarchy has.
     package enum Layout: String, Sendable {
-        /// Version 2 for everything it has.
+        /// Version 2 for everything that version 2 provides.
         case unified
-        /// Memory on version 1, the freezer of version 2.
+        /// Memory on version 1, with the freezer of version 2.
         case hybrid
-        /// Version 1 alone, with its freezer.
+        /// Version 1 alone, with the freezer of version 1.
         case version1
         /// No freezer: SIGSTOP.
         case signals
     }
 
     package let layout: Layout
-    /// The directories that groups are made in.
+    /// The directories in which groups are made.
     package let parents: [Hierarchy: String]
-    /// What can be done to units here and where, what can't and why.
+    /// The operations available on units here, with their files, and the reasons for those that are not.
     package let capabilities: Capabilities
     package let own: OwnGroups
-    /// What the names of our directories begin with; another supervisor beside this one has another.
+    /// Prefix of our directories' names. Another supervisor on the machine uses another prefix.
     package let prefix: String
 
     /// Probes every hierarchy with a group that is removed again.
     ///
-    /// - Parameter makesLeaf: whether to move this process into a group of its own below the present one where only that allows the present one to have
-    ///   controllers for others (K43). For delegated groups (`Delegate=yes`) alone: in others the service manager does not expect it.
+    /// - Parameter makesLeaf: true to move this process into a new group below the present one if the present group
+    ///   can't otherwise enable controllers (K43). Only for delegated groups (`Delegate=yes`): elsewhere the service
+    ///   manager does not expect the move.
     package init(prefix: String = "plimsoll", makesLeaf: Bool = false, kernel: any Kernel = HostKernel()) {
         var own = OwnGroups(kernel)
         var probe = GroupProbe(prefix: "\(prefix)-\(getpid())")
@@ -48,7 +49,8 @@ package struct GroupRoot: Sendable {
         capabilities = probe.capabilities
     }
 
-    /// A new group for the unit `name`, in every hierarchy of use. One that a former supervisor of this `prefix` left behind is taken over.
+    /// Makes a group for the unit `name` in every useful hierarchy. Takes over a group that a former supervisor with
+    /// this `prefix` left behind.
     package func make(_ name: String) throws(GroupError) -> UnitGroup {
         guard Self.isName(name) else { throw GroupError(.make, name, .name) }
         var made: [GroupDirectory] = []
@@ -67,15 +69,15 @@ package struct GroupRoot: Sendable {
             }
         }
         let group = try UnitGroup(name, made, own: own)
-        // Nobody knows what has been done to it.
+        // An old group may have been killed by `cgroup.kill` before.
         if isOld { group.isEntered.store(true, ordering: .relaxed) }
         return group
     }
 
-    /// Removes groups of that name that nobody is in, but those in `known`.
+    /// Removes empty groups of that name, except those in `known`.
     ///
-    /// - Parameter process: what it may hold as well.
-    /// - Throws: if there is another one with processes in it.
+    /// - Parameter process: a process that a group may hold.
+    /// - Throws: if there is another group with processes in it.
     package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil) throws(GroupError) {
         guard Self.isName(name) else { throw GroupError(.make, name, .name) }
         for (hierarchy, parent) in parents {
@@ -89,13 +91,15 @@ package struct GroupRoot: Sendable {
         }
     }
 
-    /// The unit `name` is what is in the group at `path`, of either version. Nothing is made, nor removed with the unit.
+    /// Makes the group at `path`, of either version, the unit `name`. No group is made, and none is removed with the
+    /// unit.
     package func adopt(_ name: String, at path: String) throws(GroupError) -> UnitGroup {
         guard Self.isName(name) else { throw GroupError(.adopt, name, .name) }
         return try UnitGroup(name, [try GroupDirectory(Self.hierarchy(of: path), path, isOurs: false)], own: own)
     }
 
-    /// By the files that only a group of that hierarchy has; the root groups lack some and are refused anyway.
+    /// Detects the hierarchy by files that only its groups have. The root groups lack some of them, and are refused
+    /// anyway.
     private static func hierarchy(of path: String) -> Hierarchy {
         let marks: [(String, Hierarchy)] = [
             ("cgroup.controllers", .unified), ("memory.usage_in_bytes", .memory), ("freezer.state", .freezer), ("cpu.shares", .cpu),
@@ -103,7 +107,7 @@ package struct GroupRoot: Sendable {
         return marks.first { access("\(path)/\($0.0)", F_OK) == 0 }?.1 ?? .blkio
     }
 
-    /// A name as `ServiceUnit.name` has it: it becomes a directory's.
+    /// Returns true if `name` is valid as a `ServiceUnit.name`, and hence as the name of a directory.
     package static func isName(_ name: String) -> Bool {
         func isLetterOrDigit(_ byte: UInt8) -> Bool {
             switch byte {

@@ -1,15 +1,16 @@
 import Glibc
 
-/// Small files of the kernel, read and written whole.
+/// Reads and writes small kernel files in one piece.
 enum GroupText {
-    /// All of the file `name` in the directory open at `directory`, or the errno. `directory` can be `AT_FDCWD`.
+    /// Returns the contents of the file `name` in the directory open at `directory`, or the errno. `directory` can be
+    /// `AT_FDCWD`.
     static func read(_ name: String, in directory: Int32 = AT_FDCWD) -> Result<[UInt8], Failure> {
         let file = openat(directory, name, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return .failure(Failure(number: errno)) }
         defer { close(file) }
         var text: [UInt8] = []
         var piece = [UInt8](repeating: 0, count: 16384)
-        // Nothing that is read here comes near 16 MiB; an endless file must not be read for ever.
+        // No file read here comes near 16 MiB. The bound ends the reading of an endless file.
         while text.count < 16 << 20 {
             let count = Glibc.read(file, &piece, piece.count)
             if count < 0, errno == EINTR { continue }
@@ -20,7 +21,7 @@ enum GroupText {
         return .success(text)
     }
 
-    /// Writes `text` in one call, as control files want it; the errno if it was refused.
+    /// Writes `text` in one call, as control files require. Returns the errno of a failure; `nil` on success.
     static func write(_ text: String, to name: String, in directory: Int32 = AT_FDCWD) -> Int32? {
         let file = openat(directory, name, O_WRONLY | O_CLOEXEC)
         guard file >= 0 else { return errno }
@@ -34,7 +35,7 @@ enum GroupText {
         }
     }
 
-    /// Writes `text` to a file that is open: no allocation, for when memory is short.
+    /// Writes `text` to an open file. Allocates nothing, for use when memory is short.
     static func write(_ text: StaticString, to file: Int32) -> Int32? {
         while Glibc.write(file, text.utf8Start, text.utf8CodeUnitCount) < 0 {
             if errno != EINTR { return errno }
@@ -45,12 +46,12 @@ enum GroupText {
     /// The errno of a file that could not be read.
     struct Failure: Error { var number: Int32 }
 
-    /// The number that stands alone in `text`; `nil` for `max` as for anything else.
+    /// Returns the first number in `text`; `nil` for `max` and for any other text.
     package static func number(_ text: some Collection<UInt8>) -> Int? {
         Int(String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).first ?? "")
     }
 
-    /// The number after `key` at the start of a line.
+    /// Returns the number after `key` at the start of a line.
     package static func number(of key: String, in text: some Collection<UInt8>) -> Int? {
         for line in text.split(separator: UInt8(ascii: "\n")) {
             let words = line.split(separator: UInt8(ascii: " "))
@@ -59,12 +60,13 @@ enum GroupText {
         return nil
     }
 
-    /// The pids in `cgroup.procs`: some may stand there twice, and those of other pid namespaces as 0 (K38).
+    /// Returns the pids in `cgroup.procs`. A pid may occur twice there, and pids of other namespaces are listed as 0
+    /// (K38).
     package static func pids(_ text: some Collection<UInt8>) -> Set<Int32> {
         Set(text.split(separator: UInt8(ascii: "\n")).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter { $0 > 0 })
     }
 
-    /// The words of `cgroup.controllers` and its like.
+    /// Returns the words of `cgroup.controllers` and similar files.
     static func words(_ name: String, in directory: Int32 = AT_FDCWD) -> [String] {
         guard case .success(let text) = read(name, in: directory) else { return [] }
         return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)

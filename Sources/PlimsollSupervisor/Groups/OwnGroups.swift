@@ -2,16 +2,18 @@ import CPlimsollSupervisor
 import Glibc
 package import PlimsollLinux
 
-/// Where the supervisor itself is. Those groups and all above them are never a unit's: whoever freezes or kills one of them is gone himself (T32).
+/// The groups of the supervisor itself. These groups and all above them never become a unit's: a supervisor that
+/// freezes or kills one of them stops itself (T32).
 package struct OwnGroups: Sendable {
-    /// The own group by hierarchy, with the mount above which nothing can be seen; or why it can't.
+    /// The own group by hierarchy, with the mount above which no group is visible, or the reason why the group is
+    /// unknown.
     package let places: [Hierarchy: GroupPlace]
     private let forbidden: Set<GroupDirectory.Identity>
     private let membership: [UInt8]
 
-    /// Those of this process now.
+    /// Reads the groups of this process.
     package init(_ kernel: any Kernel = HostKernel()) {
-        // Read first: if it changes meanwhile, `isCurrent` will tell.
+        // Read first: `isCurrent` then detects a change during the rest of the work.
         let membership: [UInt8] = (try? GroupText.read("/proc/self/cgroup").get()) ?? []
         var places: [Hierarchy: GroupPlace] = [.unified: ControlGroup(kernel).unified]
         for hierarchy in Hierarchy.allCases where hierarchy != .unified {
@@ -34,9 +36,9 @@ package struct OwnGroups: Sendable {
         self.forbidden = forbidden
     }
 
-    /// Whether it is one of the own groups or above one, by whatever path it was reached.
+    /// Returns true if `directory` is one of the own groups or above one, regardless of its path.
     package func contains(_ directory: GroupDirectory) -> Bool { forbidden.contains(directory.identity) }
 
-    /// Whether the supervisor is still where it was. Allocates nothing.
+    /// True if the supervisor is still in the same groups. Allocates nothing.
     package var isCurrent: Bool { membership.withUnsafeBytes { plimsoll_membership_is($0.baseAddress, $0.count) != 0 } }
 }

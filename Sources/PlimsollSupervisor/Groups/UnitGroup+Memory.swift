@@ -3,35 +3,37 @@ import Glibc
 package import Plimsoll
 import PlimsollLinux
 
-/// A unit's memory: what it has, how much it may have, and taking some of it.
+/// A unit's memory: charge, limits and reclaim.
 extension UnitGroup {
-    /// What the kernel charges it, page cache included: `memory.current`, or `memory.usage_in_bytes` on version 1. Without a memory controller, what its
-    /// processes have with shared pages divided among those that share them: resident sets would count them once for each (T34). `nil` if neither can be read.
+    /// Memory that the kernel charges to the unit, page cache included: `memory.current`, or `memory.usage_in_bytes`
+    /// on version 1. Without a memory controller, the sum of the processes' proportional set sizes. Resident set
+    /// sizes would count a shared page once for each process (T34). `nil` if neither can be read.
     package var charge: ByteCount? {
         guard let memory else { return ProcessMemoryUse.proportional(processes) }
         return memory.number(isVersion1 ? "memory.usage_in_bytes" : "memory.current").map { ByteCount($0) }
     }
 
-    /// What of it is in swap; `nil` where swap is not counted by group.
+    /// The part of the charge that is in swap; `nil` where swap is not counted by group.
     package var swapped: ByteCount? {
         let bytes = isVersion1 ? memory?.number("memory.stat", key: "total_swap") : memory?.number("memory.swap.current")
         return bytes.map { ByteCount($0) }
     }
 
-    /// Of the charge, what reclaim can have without swap: page cache and lazily freed pages, which are on the lists of files (`memory.stat`).
+    /// The part of the charge that the kernel can reclaim without swap: page cache and lazily freed pages, which are
+    /// on the file lists (`memory.stat`).
     package var reclaimable: ByteCount {
         guard let memory, case .success(let text) = GroupText.read("memory.stat", in: memory.descriptor) else { return .zero }
         return ByteCount(MemoryStat(text.span, isVersion1: isVersion1)?.reclaimable ?? 0)
     }
 
-    /// Whether the memory controller is on version 1.
+    /// True if the memory controller is on version 1.
     var isVersion1: Bool { memory?.hierarchy == .memory }
 
     // MARK: Limits
 
-    /// What is kept for it when others want memory, what it may never exceed, and beyond what it is slowed down instead; `nil` for nothing of the kind.
+    /// Sets memory.low, memory.max and memory.high; `nil` for none.
     ///
-    /// - Returns: a sentence for each that can't be set here.
+    /// - Returns: a sentence for each value that can't be set here.
     @discardableResult
     package func setLimits(request: ByteCount?, limit: ByteCount?, high: ByteCount? = nil) throws(GroupError) -> [String] {
         func missing(_ what: String, _ why: String) -> [String] { ["\(what) of \(name) is not set: \(why)"] }
@@ -39,7 +41,8 @@ extension UnitGroup {
         guard let memory else { return isAsked ? missing("memory", "its groups have no memory controller") : [] }
         if isVersion1 {
             try memory.write(limit.map { "\($0.bytes)" } ?? "-1", to: "memory.limit_in_bytes", for: .limit)
-            // Its soft limit is the reverse: who is above it is reclaimed first, who is below has no protection (mm/memcontrol-v1.c).
+            // The soft limit of version 1 is no substitute: groups above it are reclaimed first, but groups below it
+            // are not protected (mm/memcontrol-v1.c).
             return (request == nil ? [] : missing("the memory request", "cgroup version 1 has no memory.low"))
                 + (high == nil ? [] : missing("the brake", "cgroup version 1 has no memory.high"))
         }
@@ -49,35 +52,36 @@ extension UnitGroup {
         return []
     }
 
-    /// What of its memory is kept for it when others want some, where that can be said.
+    /// Sets memory.low where it exists: the memory protected from reclaim.
     func protect(_ request: ByteCount?) throws(GroupError) {
         guard let memory, !isVersion1 else { return }
         try memory.write("\(request?.bytes ?? 0)", to: "memory.low", for: .limit)
     }
 
-    /// Its limits, to be had again; without a brake.
+    /// Returns the entries that restore the unit's limits, without memory.high throttling.
     func ownLimits(_ limit: ByteCount?) -> [LiftedLimit] {
         guard let memory else { return [] }
         if isVersion1 { return [LiftedLimit(memory, "memory.limit_in_bytes", limit.map { "\($0.bytes)" } ?? "-1")] }
         return [LiftedLimit(memory, "memory.high", "max"), LiftedLimit(memory, "memory.max", limit.map { "\($0.bytes)" } ?? "max")]
     }
 
-    // MARK: Pushing out
+    // MARK: Reclaim
 
-    /// What came of pushing out.
+    /// Result of a reclaim.
     package struct PushedOut: Sendable, Hashable {
-        /// How much less is charged.
+        /// Decrease of the charge.
         package var bytes: ByteCount
-        /// Whether the kernel found as much as was asked for.
+        /// True if the kernel reclaimed as much as requested.
         package var isComplete: Bool
     }
 
-    /// Has the kernel take `bytes` of it: page cache, and the rest where there is swap. May take seconds then; call it where that does no harm.
+    /// Makes the kernel reclaim `bytes` from the unit: page cache first, and the rest if there is swap. With swap
+    /// this may take seconds; call it on a thread that may block.
     ///
-    /// By `memory.reclaim` (Linux 5.19). On version 1 by lowering the limit to what shall remain, for as long as it takes, which is harmless only while the
-    /// unit stands still: running, it could meet that limit and be killed by it.
+    /// Uses `memory.reclaim` (Linux 5.19). On version 1, lowers the limit to the remainder for the time of the
+    /// reclaim. That is safe only while the unit is frozen: a running unit could hit the limit and be killed.
     ///
-    /// - Parameter guardian: takes the lowered limit back if this process is killed meanwhile.
+    /// - Parameter guardian: restores the lowered limit if this process is killed during the reclaim.
     package func pushOut(_ bytes: ByteCount, guardian: Guard? = nil) throws(GroupError) -> PushedOut {
         guard let memory, let before = charge else { throw GroupError(.pushOut, path, .missing("its groups have no memory controller")) }
         guard bytes > .zero else { return PushedOut(bytes: .zero, isComplete: true) }
@@ -92,7 +96,8 @@ extension UnitGroup {
             try memory.write("\(bytes.bytes)", to: "memory.reclaim", for: .pushOut)
             return true
         } catch {
-            // Some of it, but not all (Documentation/admin-guide/cgroup-v2.rst); interrupted by a signal, likewise.
+            // The kernel reclaimed less than requested (Documentation/admin-guide/cgroup-v2.rst), or was interrupted
+            // by a signal.
             if error.reason == .kernel(EAGAIN) || error.reason == .kernel(EINTR) { return false }
             throw error
         }
@@ -105,16 +110,17 @@ extension UnitGroup {
         try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .pushingOut, of: self)
         var isComplete = true
         do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .pushOut) } catch {
-            // No more was to be had. Any other error leaves the limit as it was.
+            // No more could be reclaimed. Any other error leaves the limit unchanged.
             guard error.reason == .kernel(EBUSY) || error.reason == .kernel(EINTR) else {
                 guardian?.forget(.pushingOut, of: self)
                 throw error
             }
             isComplete = false
         }
-        // What stood there is at most what fits: version 1 says 0x7ffffffffffff000 for none, and takes that back.
+        // The old value can be written back as read: version 1 reports 0x7ffffffffffff000 for no limit, and accepts
+        // that value.
         do throws(GroupError) { try memory.write("\(before)", to: file, for: .pushOut) } catch {
-            // Once more; after that the guard has it to put back, when this process ends.
+            // Retry once. If that fails too, the guard restores the limit when this process ends.
             try memory.write("\(before)", to: file, for: .pushOut)
         }
         guardian?.forget(.pushingOut, of: self)
@@ -122,9 +128,10 @@ extension UnitGroup {
     }
 }
 
-/// What processes have, where no group counts it.
+/// Memory of processes that no group accounts for.
 enum ProcessMemoryUse {
-    /// Their proportional set sizes (`Pss` in `/proc/PID/smaps_rollup`, Linux 4.14), added up; `nil` if none can be read.
+    /// Returns the sum of the proportional set sizes (`Pss` in `/proc/PID/smaps_rollup`, Linux 4.14); `nil` if none
+    /// can be read.
     static func proportional(_ processes: Set<Int32>) -> ByteCount? {
         var sum: ByteCount?
         for pid in processes {
@@ -134,7 +141,7 @@ enum ProcessMemoryUse {
         return sum
     }
 
-    /// The `Pss:` line, in kibibytes.
+    /// Returns the `Pss:` line, which is in kibibytes.
     package static func proportional(_ text: [UInt8]) -> ByteCount? {
         for line in text.split(separator: UInt8(ascii: "\n")) where line.starts(with: "Pss:".utf8) {
             return GroupText.number(line.dropFirst(4)).map { .kibibytes($0) }

@@ -1,10 +1,10 @@
 import Plimsoll
 
-/// A unit's part in processor and disk (C36, C37).
+/// A unit's share of processor and disk (C36, C37).
 extension UnitGroup {
-    /// Sets how much it gets when others want the same, by its role.
+    /// Sets the unit's weights under contention, by role.
     ///
-    /// - Returns: a sentence for each that can't be set here.
+    /// - Returns: a sentence for each weight that can't be set here.
     @discardableResult
     package func setWeights(for role: ServiceUnit.Role) throws(GroupError) -> [String] {
         var skipped: [String] = []
@@ -12,7 +12,7 @@ extension UnitGroup {
         if let cpu, cpu.has("cpu.weight") {
             try cpu.write("\(weight)", to: "cpu.weight", for: .weigh)
         } else if let cpu {
-            // 1024 is to version 1 what 100 is to version 2, and 2 its least.
+            // A weight of 100 on version 2 equals 1024 on version 1, where 2 is the minimum.
             try cpu.write("\(max(2, weight * 1024 / 100))", to: "cpu.shares", for: .weigh)
         } else {
             skipped.append("the processor weight of \(name) is not set: its groups have no cpu controller")
@@ -25,7 +25,7 @@ extension UnitGroup {
         return skipped
     }
 
-    /// The weights of a role and what is kept of its memory, to be had again.
+    /// Returns the entries that restore the weights of `role` and memory.low.
     func ownWeights(for role: ServiceUnit.Role, _ request: ByteCount?) -> [LiftedLimit] {
         let weight = role.weight
         var limits: [LiftedLimit] = []
@@ -43,23 +43,24 @@ extension UnitGroup {
 
     // MARK: Throttling
 
-    /// What slows a unit down, and what takes that back.
+    /// The limits that throttle a unit, and the texts that lift them.
     package struct Throttle: Sendable {
         package var set: [LiftedLimit] = []
         package var lift: [LiftedLimit] = []
     }
 
-    /// A tenth of a processor finishes what is short and is felt by nobody else. Of the kernel's usual period of 100 ms, so that it is never kept waiting longer
-    /// than 90 ms at a time.
+    /// A tenth of a processor: enough to finish short work, and hardly noticeable to other units. The period is the
+    /// kernel's usual 100 ms, so a unit never waits longer than 90 ms at a time.
     private static let quota = "10000", period = "100000"
-    /// Of each disk that it has used: 1 MiB a second, read and written.
+    /// Limit for each disk that the unit has used: 1 MiB per second, for reads and for writes.
     private static let disk = "rbps=1048576 wbps=1048576"
-    /// A unit uses few; each is held by the guard.
+    /// A unit uses few disks. The guard holds one entry for each.
     private static let mostDisks = 16
 
-    /// How it is slowed down to a tenth of one processor and a mebibyte a second of each disk, as far as its groups can: empty if they can't.
+    /// Returns limits of a tenth of one processor, and of 1 MiB per second on each disk. Limits that the groups lack
+    /// are left out; the result is empty if there are none.
     ///
-    /// - Parameter keepsOwn: whether limits of its owner's are put back afterwards.
+    /// - Parameter keepsOwn: true to restore limits that the owner had set before.
     package func throttle(keepsOwn: Bool = false) -> Throttle {
         var throttle = Throttle()
         func add(_ directory: GroupDirectory, _ file: String, _ text: String, free: String, own: String?, present: String) {
@@ -87,7 +88,7 @@ extension UnitGroup {
         return throttle
     }
 
-    /// - Throws: if not even the processor can be bounded; a disk without bounds has none.
+    /// - Throws: if the processor can't be limited. A disk whose limit is refused runs without a limit.
     package func apply(_ throttle: Throttle) throws(GroupError) {
         for limit in throttle.set {
             do throws(GroupError) { try limit.directory.write(limit.text, to: limit.file, for: .throttle) } catch {
@@ -98,9 +99,9 @@ extension UnitGroup {
 
     var whyNotThrottled: String { "\(name) is not throttled: its groups have no cpu controller with CONFIG_CFS_BANDWIDTH" }
 
-    /// Slows it down, or lets it go as its weight allows.
+    /// Throttles the unit, or lifts the limits again.
     ///
-    /// - Returns: why it can't be done here; `nil` if it was.
+    /// - Returns: the reason why throttling is impossible here; `nil` on success.
     @discardableResult
     package func throttle(_ on: Bool) throws(GroupError) -> String? {
         let throttle = self.throttle()
@@ -112,8 +113,9 @@ extension UnitGroup {
 }
 
 extension ServiceUnit.Role {
-    /// On version 2's scale, where 100 is what everybody has: in front as much as anything else on the machine, in the background a quarter of that so that one
-    /// in front gets four fifths against one behind, and a tenth for what may as well run later.
+    /// Weight on the scale of version 2, where 100 is the default. A foreground unit weighs as much as any other
+    /// group on the machine. A background unit weighs a quarter of that, so one foreground unit gets four fifths
+    /// against one background unit. Deferred work gets a tenth.
     package var weight: Int {
         switch self {
         case .foreground: 100

@@ -2,11 +2,12 @@ import CPlimsollSupervisor
 import Glibc
 import Synchronization
 
-/// Standing still. The paths that act allocate nothing unless they fail, where there is a group.
+/// Freezing and thawing. If the unit has a group, these operations allocate nothing unless they fail.
 extension UnitGroup {
-    /// Has all its processes stand still, those too that they start meanwhile. It takes its time: `isFrozen` says when it is done (K36).
+    /// Freezes all processes, including those forked in the meantime. Returns before all are frozen; check `isFrozen`
+    /// (K36).
     ///
-    /// By SIGSTOP where there is no freezer: again and again until none is found running.
+    /// Without a freezer, sends SIGSTOP repeatedly until no running process is found.
     package func freeze() throws(GroupError) {
         try check(for: .freeze)
         switch freezer {
@@ -16,7 +17,7 @@ extension UnitGroup {
         }
     }
 
-    /// Lets them run again.
+    /// Thaws the processes.
     package func thaw() throws(GroupError) {
         try check(for: .thaw)
         switch freezer {
@@ -26,7 +27,7 @@ extension UnitGroup {
         }
     }
 
-    /// Whether they all stand still, as the kernel says. An ancestor's freeze counts, too (K36).
+    /// True if all processes are frozen, as reported by the kernel. The freeze of an ancestor counts, too (K36).
     package var isFrozen: Bool {
         switch freezer {
         case .unified: event("frozen 1")
@@ -39,26 +40,27 @@ extension UnitGroup {
         }
     }
 
-    /// Whether no process is left in it; zombies do not count where the kernel tells (`populated`).
+    /// True if no process is left in the group. Zombies do not count where the kernel reports `populated`.
     package var isEmpty: Bool {
-        // A removed group's files can't be read any more (ENODEV), and only empty ones are removed.
+        // The files of a removed group can't be read any more (ENODEV), and only empty groups are removed.
         if eventsFile >= 0 { return !event("populated 1") }
         if !directories.isEmpty { return directories.allSatisfy(\.isEmpty) }
         return members.allSatisfy { ProcessTable.isOver($0) }
     }
 
-    /// Its processes, and without a group also the first ones that may have ended by now: those are known where no process can be looked at.
+    /// The processes of the unit. Without a group, includes leaders that may have ended: they are known even when no
+    /// process can be read.
     private var members: Set<Int32> {
         directories.isEmpty ? processes.union(leaders.withLock { $0 }) : processes
     }
 
-    /// Waits until they all stand still. False if they don't within the limit.
+    /// Waits until all processes are frozen. Returns false if the limit passes first.
     package func waitUntilFrozen(_ limit: Duration) -> Bool { wait(limit) { isFrozen } }
 
-    /// Waits until all have ended. False if they haven't within the limit.
+    /// Waits until all processes have ended. Returns false if the limit passes first.
     package func waitUntilEmpty(_ limit: Duration) -> Bool { wait(limit) { isEmpty } }
 
-    /// By the kernel's word on version 2, by looking every two milliseconds elsewhere.
+    /// Waits for a notification of the kernel on version 2; polls every two milliseconds elsewhere.
     private func wait(_ limit: Duration, until isDone: () -> Bool) -> Bool {
         let deadline = ContinuousClock.now + limit
         while !isDone() {
@@ -70,8 +72,8 @@ extension UnitGroup {
         return true
     }
 
-    /// Sends to all until two passes find nobody to send to: one who was just being started may be missing from a list. A process that waits for a disk
-    /// stops when that has answered: not waited for here.
+    /// Sends the signal until two passes in a row reach no process: a process being forked may be missing from one
+    /// list. A process in disk sleep stops when the disk has answered; this function does not wait for that.
     func signalUntilNone(_ signal: Int32) {
         var quiet = 0
         for _ in 0..<256 where quiet < 2 {
@@ -80,7 +82,7 @@ extension UnitGroup {
         }
     }
 
-    /// Sends to each process once, but not to the supervisor; how many it reached.
+    /// Sends the signal to each process once, except to the supervisor. Returns the number of processes reached.
     @discardableResult
     func signalAll(_ signal: Int32) -> Int {
         if directories.isEmpty { return ProcessTable.signal(signal, treeOf: leaders.withLock { $0 }) }
@@ -93,6 +95,7 @@ extension UnitGroup {
         if let number = GroupText.write(text, to: file) { throw GroupError(act, path, .kernel(number)) }
     }
 
-    /// Whether `cgroup.events` has that line. Reading it is also what makes the next change ready the file again.
+    /// Returns true if `cgroup.events` has that line. Reading the file also re-arms its readiness for the next
+    /// change.
     private func event(_ line: String) -> Bool { plimsoll_text_has(eventsFile, line) != 0 }
 }

@@ -1,16 +1,17 @@
 import Plimsoll
 
-/// A unit as one look sees it.
+/// A unit as seen by one evaluation.
 struct Candidate {
     let report: UnitReport
     var memory: UnitMemory
-    /// As important as the most important unit in front that needs it.
+    /// The importance of the unit, raised to that of the most important foreground unit that depends on this one.
     var importance: Int
-    /// Somebody waits for it, or for a unit that needs it.
+    /// True if the unit is in the foreground, or a foreground unit depends on this one.
     var isInFront: Bool
-    /// When it was ended last it came straight back: ending it again would bring nothing for longer than a moment.
+    /// True if the unit was relaunched soon after its last end. Ending such a unit again frees memory only for a
+    /// moment.
     var comesBack: Bool
-    /// Something was decided for it in this look.
+    /// True if this evaluation already made a decision for the unit.
     var isTaken = false
 
     init(_ report: UnitReport, memory: UnitMemory, policy: SupervisorPolicy) {
@@ -21,7 +22,7 @@ struct Candidate {
     }
 
     var name: String { report.name }
-    /// Nothing is under way with it.
+    /// True if no decision was made in this evaluation and no earlier action is pending.
     var isFree: Bool { !isTaken && memory.pending == nil }
     var runs: Bool { report.state == .running || report.state == .starting }
     var hears: Bool { runs || report.state == .leaving }
@@ -29,19 +30,19 @@ struct Candidate {
 
     func canEnd(at now: Duration) -> Bool { canEnd && !memory.hasFailed(.kill, at: now) }
 
-    /// Whether it can be made to stand still, as far as is known.
+    /// Returns true if the unit can be frozen, as far as is known.
     func canStand(at now: Duration) -> Bool {
         report.suspension != .never && !report.exitsOnSuspend && !report.holdsLocks && !memory.hasFailed(.suspend, at: now)
     }
 
-    /// When it must have become ready to stand still, background tasks included (T33).
+    /// The deadline for the unit to become ready to be frozen, including its background tasks (T33).
     func leaveEnd(_ policy: SupervisorPolicy) -> Duration {
         let end = report.since + policy.leaveTime
         guard report.tokens > 0 else { return end }
         return max(end, min(report.tokensEnd ?? .seconds(Int64.max / 4), end + policy.graceExtension))
     }
 
-    /// From SIGTERM to SIGKILL: longer for background tasks that are alive, up to a bound.
+    /// Time from SIGTERM to SIGKILL. Live background tasks extend this time, up to a bound.
     func grace(_ policy: SupervisorPolicy, at now: Duration) -> Duration {
         guard report.tokens > 0 else { return policy.grace }
         let wanted = report.tokensEnd.map { max(policy.grace, $0 - now) } ?? policy.grace + policy.graceExtension

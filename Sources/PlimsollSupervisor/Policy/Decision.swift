@@ -1,20 +1,20 @@
 public import Plimsoll
 
-/// Something to be done to a unit.
+/// An action on a unit.
 public enum UnitAction: Sendable, Hashable {
-    /// Tell it how short memory is.
+    /// Notify the unit of the pressure level.
     case warn(PressureLevel)
-    /// Ask it to give back so much.
+    /// Ask the unit to release this many bytes.
     case release(ByteCount)
-    /// Tell it to go to the background: 5 s to become ready to stand still.
+    /// Tell the unit to go to the background. The unit then has 5 s to become ready to be frozen.
     case background
-    /// Make it stand still.
+    /// Freeze the unit.
     case suspend
-    /// Let it run again.
+    /// Thaw the unit.
     case resume(ResumeReason)
-    /// Have the kernel take so much of it while it stands still.
+    /// Reclaim this many bytes from the frozen unit through the kernel.
     case pushOut(ByteCount)
-    /// Less processor and disk, or as much as its role has.
+    /// Throttle the unit's processor and disk use (`true`), or restore the shares of its role (`false`).
     case throttle(Bool)
     case end(Ending)
     case start
@@ -22,17 +22,18 @@ public enum UnitAction: Sendable, Hashable {
     public enum ResumeReason: String, Sendable, Hashable { case room, keepAlive = "keep-alive", asked, ending }
 
     public enum Ending: Sendable, Hashable {
-        /// At once, as it stands: its state is saved. SIGKILL reaches a frozen process, SIGTERM would wait for its thaw (K33).
+        /// Kill the frozen unit at once; its state is saved. SIGKILL reaches a frozen process, SIGTERM would wait for
+        /// the thaw (K33).
         case killSuspended
-        /// Let it run, ask it, and kill it when the time is over.
+        /// Thaw the unit, ask the unit to end, and kill when the grace time is over.
         case ask(grace: Duration)
-        /// At once.
+        /// Kill at once.
         case kill
     }
 }
 
 extension UnitAction {
-    /// Actions without their amounts.
+    /// The kinds of action, without amounts.
     public enum Kind: String, Sendable, Hashable, CaseIterable {
         case warn, release, background, suspend, resume, pushOut = "push-out", throttle, end, start
     }
@@ -52,14 +53,14 @@ extension UnitAction {
     }
 }
 
-/// What is to be done to whom, and why.
+/// An action to be carried out on a unit, and the reason.
 public struct Decision: Sendable, Hashable {
     public var at: Duration
     public var unit: String
     public var action: UnitAction
-    /// One sentence with the numbers that it was decided by.
+    /// One sentence with the figures behind the decision.
     public var reason: String
-    /// It is only told, not to be carried out.
+    /// True if the decision is only reported and not carried out.
     public var isDryRun: Bool
 
     public init(at: Duration, unit: String, action: UnitAction, reason: String, isDryRun: Bool = false) {
@@ -67,14 +68,14 @@ public struct Decision: Sendable, Hashable {
     }
 }
 
-/// What came of it.
+/// The result of a decision.
 public struct Outcome: Sendable, Hashable {
     public var decision: Decision
-    /// When it was done, or given up.
+    /// Time at which the action was completed or abandoned.
     public var at: Duration
-    /// How much less is charged to the unit than when it was decided.
+    /// Decrease of the unit's charge since the decision.
     public var relief: ByteCount
-    /// What went wrong; `nil` if nothing.
+    /// Description of the failure; `nil` on success.
     public var failure: String?
 
     public init(_ decision: Decision, at: Duration, relief: ByteCount, failure: String? = nil) {

@@ -1,16 +1,16 @@
 import Plimsoll
 
-/// Makes units count as much as the most important unit in front that needs them, directly or through others: a service in front is not served by
-/// a database that stands still.
+/// Raises the importance of dependencies. A unit inherits the importance of the most important foreground unit that
+/// depends on this one, directly or through others. A foreground service gets no answers from a frozen database.
 enum Dependants {
-    /// From the most important unit in front down, each unit is reached once; so cycles end, and no unit is looked at twice.
+    /// Traverses from the most important foreground unit downwards and visits each unit once, so cycles terminate.
     static func raise(_ units: inout [Candidate]) {
         guard units.contains(where: { !$0.report.dependencies.isEmpty }) else { return }
         var index: [String: Int] = [:]
         index.reserveCapacity(units.count)
         for (number, unit) in units.enumerated() { index[unit.name] = number }
 
-        // Chains of units by importance, as it has only 1001 values: no sort.
+        // Buckets by importance: there are only 1001 values, so no sort is needed.
         var heads = [Int](repeating: -1, count: 1001), next = [Int](repeating: -1, count: units.count)
         for (number, unit) in units.enumerated() where unit.isInFront && unit.hears {
             next[number] = heads[unit.importance]

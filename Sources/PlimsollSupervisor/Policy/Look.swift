@@ -1,17 +1,18 @@
 import Plimsoll
 
-/// One look at all units, and what is decided in it.
+/// One evaluation of all units, with the decisions made.
 struct Look {
     let fleet: Fleet
     let policy: SupervisorPolicy
     var units: [Candidate]
     private(set) var decisions: [Decision] = []
     private(set) var spared: [SupervisorEngine.Spared] = []
-    /// When to look again at the latest.
+    /// The latest time for the next evaluation.
     private(set) var due: Duration?
-    /// What is short beyond what units that are ending will give.
+    /// The shortfall that remains after the memory that ending units will free.
     private(set) var needed = ByteCount.zero
-    /// What is short was measured before the last unit gave: how much of it is left isn't known until it is measured again.
+    /// True if the shortfall was measured before the last relief. The rest of the shortfall is unknown until the next
+    /// measurement.
     private var isOutdated = false
 
     init(_ fleet: Fleet, policy: SupervisorPolicy, memory: [String: UnitMemory]) {
@@ -20,7 +21,8 @@ struct Look {
         Dependants.raise(&units)
     }
 
-    /// Counts on those that are ending, but not for ever, and not on those that were given up.
+    /// Subtracts the charge of ending units from the shortfall. Units that were given up, or take too long, are not
+    /// counted.
     mutating func count() {
         var needed = fleet.shortfall
         let longest = policy.grace + policy.graceExtension + policy.coolDown
@@ -34,33 +36,33 @@ struct Look {
     var at: Duration { fleet.at }
     var level: PressureLevel { fleet.level }
     var isShort: Bool { needed > .zero }
-    /// Until nothing is left; `nil` if it isn't known, or if there is no such end.
+    /// Time until memory is exhausted; `nil` if unknown or if no exhaustion is expected.
     var timeLeft: Duration? { isOutdated ? nil : fleet.timeLeft }
 
-    /// How the shortage reads in a reason.
+    /// The shortage as worded in a reason.
     var shortage: String { "\(fleet.level): \(fleet.shortfall) short" }
 
-    /// Asks nobody for anything until it is measured again, or `time`.
+    /// Stops asking units for memory until the next measurement, or until `time`.
     mutating func waitForMeasurement(until time: Duration) {
         isOutdated = true
         remind(at: time)
     }
 
     mutating func remind(at time: Duration) {
-        // What is due already is decided in this look, or waits for something else.
+        // Work that is already due is decided in this evaluation, or waits for something else.
         guard time > at else { return }
         due = due.map { min($0, time) } ?? time
     }
 
     mutating func spare(_ index: Int, _ reason: String) { spared.append(.init(unit: units[index].name, reason: reason)) }
 
-    /// Only says it: what notices are, as nothing has to be waited for.
+    /// Records a decision with no outcome to wait for, such as a notice.
     mutating func tell(_ action: UnitAction, to index: Int, _ reason: String) {
         units[index].isTaken = true
         decisions.append(Decision(at: at, unit: units[index].name, action: action, reason: reason, isDryRun: policy.isDryRun))
     }
 
-    /// Decides, and expects an outcome.
+    /// Records a decision and expects an outcome.
     mutating func decide(_ action: UnitAction, of index: Int, _ reason: String) {
         tell(action, to: index, reason)
         var time = policy.answerTime
@@ -68,7 +70,7 @@ struct Look {
             time = policy.coolDown
             if case .ask(let grace) = ending { time += grace }
         }
-        // Nothing will come of it, so it would be said again and again.
+        // A dry run has no effects, so the same decision would repeat at every evaluation.
         if policy.isDryRun { time = policy.failureRest }
         units[index].memory.pending = .init(action: action, at: at, until: at + time)
         remind(at: at + time)

@@ -1,9 +1,10 @@
 import Plimsoll
 
-/// When units are told how short memory is: one unit at a time, not the same again too soon, and of relief only when it lasts (C77).
+/// Paces pressure notices. Units are notified one at a time, and the same level is repeated only after a rest. A lower
+/// level is announced only when it lasts (C77).
 struct NoticePacer: Sendable, Hashable {
     private var last: Duration?
-    /// Since when the level has been no higher than each.
+    /// For each level, the time since which the current level has been no higher.
     private var since: [Duration?] = [nil, nil, nil]
 
     mutating func note(_ level: PressureLevel, at now: Duration) {
@@ -13,14 +14,15 @@ struct NoticePacer: Sendable, Hashable {
         }
     }
 
-    /// When the next unit may be told.
+    /// Returns the earliest time for the next notice to any unit.
     func next(_ policy: SupervisorPolicy) -> Duration { last.map { $0 + policy.noticeSpacing } ?? .zero }
 
     mutating func told(at now: Duration) { last = now }
 
-    /// When a unit that was told `told` is to be told `level`; `nil` if not at all.
+    /// Returns the time at which to notify a unit of `level`, given that the unit was last notified of `told`; `nil`
+    /// for no notice.
     ///
-    /// - Parameter mayWarn: whether the shortage is one that running units are warned of.
+    /// - Parameter mayWarn: true if running units may be warned of this shortage.
     func due(_ level: PressureLevel, told: (level: PressureLevel, at: Duration?), mayWarn: Bool, _ policy: SupervisorPolicy) -> Duration? {
         if level < told.level { return since[Int(level.rawValue)].map { $0 + policy.fallHold } }
         guard level > .normal, mayWarn else { return nil }

@@ -1,20 +1,21 @@
 import Plimsoll
 
-/// One victim at a time: after a step, what it brings is waited for before the next, as memory takes a while to go after a process has (K39) and
-/// killing twice for one shortage is harm.
+/// Enforces one victim at a time. After a step, the supervisor waits for the relief before it takes the next step.
+/// Memory takes a while to be freed after a process ends (K39), and two kills for one shortage do harm.
 struct ReliefWait: Sendable, Hashable {
     var unit: String
     var action: UnitAction
     var at: Duration
-    /// What was charged to the unit then.
+    /// The unit's charge at that time.
     var charge: ByteCount
-    /// When the wait is over in any case.
+    /// The time at which the wait ends in any case.
     var until: Duration
 
-    /// Up to this share of the charge may stay: page cache goes to whoever else reads the files.
+    /// Share of the charge that may remain: page cache moves to other readers of the same files.
     static let rest = 0.05
 
-    /// Whether the unit's memory has gone, by a report that is newer than the step; `nil` stands for a unit that is no more.
+    /// Returns true if the unit's memory has been freed, by a report newer than the step. `nil` stands for a unit that
+    /// was removed.
     func isOver(_ report: UnitReport?, at now: Duration) -> Bool {
         guard now < until, let report else { return true }
         guard now > at else { return false }
@@ -22,11 +23,11 @@ struct ReliefWait: Sendable, Hashable {
         return report.charge <= charge * Self.rest || report.since > at && report.state == .starting
     }
 
-    /// What came of the step; `false` once nothing more is to be waited for.
+    /// Applies the outcome of the step. Returns `false` once there is nothing more to wait for.
     mutating func learn(_ outcome: Outcome, coolDown: Duration) -> Bool {
         if outcome.failure != nil || outcome.decision.action.kind == .pushOut { return false }
         if outcome.relief >= charge * (1 - Self.rest) { return false }
-        // It has ended, and its memory is still going.
+        // The unit has ended, and its memory is still being freed.
         until = min(until, outcome.at + coolDown)
         return true
     }

@@ -1,13 +1,17 @@
-/// Who is asked to end, and when, where all are to: a unit comes after those that need it.
+/// The order in which units are asked to end at shutdown. A unit ends after the units that depend on this one.
 enum StopOrder {
-    /// Of the living, each with what it depends on, those that nobody alive needs; all of them if they need each other in a circle.
+    /// Returns the units that no other living unit depends on. If all living units depend on each other in a cycle,
+    /// returns all of them.
+    ///
+    /// - Parameter living: the living units, each with its dependencies.
     static func next(_ living: [String: [String]]) -> Set<String> {
         var free = Set(living.keys)
         for (name, dependencies) in living { for needed in dependencies where needed != name { free.remove(needed) } }
         return free.isEmpty ? Set(living.keys) : free
     }
 
-    /// In how many turns all are asked if each ends: 1 where none needs another. What one turn may take is the whole time divided by this.
+    /// Returns the number of turns needed if each unit ends when asked: 1 where there are no dependencies. The time for
+    /// one turn is the whole time divided by this number.
     static func turns(_ living: [String: [String]]) -> Int {
         var left = living, turns = 0
         while !left.isEmpty {

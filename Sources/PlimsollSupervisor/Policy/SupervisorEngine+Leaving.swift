@@ -1,15 +1,15 @@
 import Plimsoll
 
-/// On the way from running to standing still.
+/// The transition from running to frozen.
 extension SupervisorEngine {
-    /// Units whose time to leave is over stand still, or end if they do that instead.
+    /// Freezes units whose time to leave is over, or ends the units that exit instead of being frozen.
     mutating func finishLeaving(_ look: inout Look) {
         let now = look.at
         for index in look.units.indices {
             let unit = look.units[index]
             guard unit.report.state == .leaving, unit.isFree else { continue }
             let end = unit.leaveEnd(policy)
-            // Standing still loses nothing, and whoever stands still takes no more.
+            // A freeze loses nothing, and a frozen unit allocates nothing more.
             let hasNoTime = look.level == .critical && look.timeLeft.map { now + $0 < end } ?? false
             if now < end, !unit.report.isReady, !hasNoTime {
                 if now >= unit.report.since + policy.leaveTime { look.spare(index, "\(unit.report.tokens) background tasks are alive") }
@@ -17,16 +17,17 @@ extension SupervisorEngine {
                 continue
             }
             if look.level == .normal, unit.memory.footprint != nil {
-                // It was sent away for want of memory, and there is enough again: standing still would serve nobody (C91).
+                // The unit was sent to the background because memory was short. Memory is free again, so a freeze would
+                // be pointless (C91).
                 look.units[index].memory.footprint = nil
                 look.decide(.resume(.room), of: index, "memory is no longer short")
             } else if unit.report.exitsOnSuspend {
                 if wait == nil, unit.canEnd(at: now) { self.end(index, &look, "it ends instead of standing still") }
             } else if look.level == .critical, unit.report.tokens > 0 {
-                // Ended as a victim, if it comes to that: it has had its time.
+                // The unit has had its time. If memory stays short, `relieve` ends the unit as a victim.
                 continue
             } else if unit.report.holdsLocks {
-                // Others would wait for as long as it stands still (C48).
+                // Waiters for the locks would block for as long as the unit is frozen (C48).
                 look.spare(index, "it holds file locks that others may wait for")
             } else if unit.canStand(at: now) {
                 suspend(
@@ -40,14 +41,15 @@ extension SupervisorEngine {
         }
     }
 
-    /// A unit that asks to stand still is sent away, if nobody waits for it and it can: its own memory is short, whatever the level of all. Whoever is refused
-    /// is told nothing, and goes on as it is.
+    /// Sends units that ask to be frozen to the background, at any pressure level, because their own memory is short.
+    /// Refuses if the unit is needed in the foreground or can't be frozen. A refused unit gets no notice and continues
+    /// to run.
     mutating func grantStandstill(_ look: inout Look) {
         let now = look.at
         for index in look.units.indices {
             let unit = look.units[index]
             guard let asked = unit.report.asksToStandSince, unit.runs, unit.isFree, unit.memory.wokenAt == nil else { continue }
-            // Not for ever: memory may have been found meanwhile.
+            // The request expires: the unit may have found memory meanwhile.
             guard now < asked + policy.failureRest else { continue }
             look.remind(at: asked + policy.failureRest)
             if unit.isInFront {
@@ -68,15 +70,16 @@ extension SupervisorEngine {
     }
 }
 
-/// Units are told.
+/// Notices to units.
 extension SupervisorEngine {
-    /// One unit at a time: who is sent to the background if what stands still isn't enough, else who has to hear of the level.
+    /// Notifies one unit at a time. Sends a unit to the background if frozen units can't cover the shortfall. Otherwise
+    /// notifies a unit of the level.
     mutating func notify(_ look: inout Look) {
         let now = look.at, level = look.level
         guard now >= pacer.next(policy) else { return look.remind(at: pacer.next(policy)) }
-        // What stands still or will soon, and can be ended.
+        // Charge of the units that are frozen, or will be soon, and can be ended.
         var covered = ByteCount.zero, standing = ByteCount.zero, hearing = ByteCount.zero
-        // One at a time, here too: what it brings is seen before another has to go.
+        // Units leave one at a time: the relief of one is measured before another must go.
         var isAnyOnItsWay = wait != nil
         for unit in look.units {
             let charge = unit.report.charge
@@ -87,7 +90,7 @@ extension SupervisorEngine {
             if goes, now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
-        // Warned of are running units only if ending what stands still can't give enough (C75).
+        // Running units are warned only if ending all frozen units can't cover the shortfall (C75).
         let mayWarn = look.isShort && (level == .critical || standing < look.needed)
         if level == .critical, look.isShort, covered < look.needed, !isAnyOnItsWay,
             let index = VictimOrder.running(look.units, where: { mayLeave($0, at: now) })
@@ -113,7 +116,7 @@ extension SupervisorEngine {
         return pacer.due(look.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy).map { $0 <= look.at } ?? false
     }
 
-    /// Tells the level, and a share of the shortfall according to size.
+    /// Notifies the unit of the level and asks for a share of the shortfall in proportion to its size.
     private mutating func tell(_ index: Int, _ look: inout Look, hearing: ByteCount, mayWarn: Bool) {
         guard isDue(look.units[index], look, mayWarn: mayWarn) else { return }
         let unit = look.units[index], before = unit.memory.told(unit.report).level

@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// There is room: who comes back.
+/// The return of units once there is room.
 extension SupervisorEngine {
-    /// Takes throttles away, then lets one unit at a time come back, the most important first, if it fits.
+    /// Removes throttles. Then lets units that fit return, one at a time, the most important first.
     mutating func fillRoom(_ look: inout Look) {
         guard let calmSince else { return }
         let now = look.at
@@ -27,14 +27,14 @@ extension SupervisorEngine {
         let room = look.fleet.room.map { "\($0) of room" } ?? "room",
             reason = "there has been \(room) for \(policy.roomHold), it needs \(Self.need(unit))"
         look.decide(unit.report.state == .stopped ? .start : .resume(.room), of: choice, reason)
-        // Whoever comes next.
+        // Re-evaluate for the next unit.
         look.remind(at: now + policy.thawSpacing)
     }
 
     private func mayReturn(_ unit: Candidate, at now: Duration) -> Bool {
         switch unit.report.state {
         case .suspended:
-            // What is in front stands still only because it was asked to, and comes back when it is asked to.
+            // A foreground unit is frozen only at its own request, and thaws on request.
             (unit.report.role != .foreground || unit.memory.footprint != nil) && !unit.memory.hasFailed(.resume, at: now)
         case .stopped:
             unit.report.restart == .always && !unit.memory.hasFailed(.start, at: now)
@@ -43,7 +43,7 @@ extension SupervisorEngine {
         }
     }
 
-    /// Not all at once: clients and databases would see a storm of connections (T29).
+    /// Spaces returns apart: a simultaneous return would hit clients and databases with a storm of connections (T29).
     private func mayReturnNow(_ unit: Candidate, _ look: inout Look) -> Bool {
         guard let lastReturn else { return true }
         let next = lastReturn + policy.thawSpacing + jitter(unit.name)
@@ -51,12 +51,13 @@ extension SupervisorEngine {
         return look.at >= next
     }
 
-    /// What it takes besides what it has: as much as it had before. What stands still is charged already, but for what was pushed out of it.
+    /// Extra memory that the unit needs to resume: previous footprint minus current charge. A frozen unit is already
+    /// charged, except for the memory reclaimed meanwhile.
     private static func need(_ unit: Candidate) -> ByteCount { size(unit) - unit.report.charge }
 
     private static func size(_ unit: Candidate) -> ByteCount { max(unit.report.charge, unit.memory.footprint ?? .zero) }
 
-    /// Up to half the spacing, always the same for a name (FNV-1a).
+    /// Jitter of up to half the spacing, constant for a given name (FNV-1a).
     private func jitter(_ name: String) -> Duration {
         let hash = name.utf8.reduce(UInt64(0xcbf2_9ce4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
         return policy.thawSpacing * (Double(hash >> 40) / Double(1 << 25))
@@ -64,12 +65,13 @@ extension SupervisorEngine {
 
     // MARK: - Keep-alive
 
-    /// Units that were woken for keep-alive stand still again after their budget. They know that they are in the background: no notice, no time to leave.
+    /// Freezes units again once their keep-alive budget is over. These units know that they are in the background, so
+    /// they get no notice and no time to leave.
     mutating func finishWakes(_ look: inout Look) {
         for index in look.units.indices {
             let unit = look.units[index]
             guard let woken = unit.memory.wokenAt else { continue }
-            // It has ended, or was called to the front.
+            // The unit has ended, or was called to the foreground.
             if unit.report.state == .stopped || unit.report.role == .foreground && unit.report.backgroundSince == nil && unit.report.state == .running
             {
                 look.units[index].memory.wokenAt = nil
@@ -81,7 +83,7 @@ extension SupervisorEngine {
                 look.remind(at: end)
             } else if unit.report.holdsLocks {
                 look.spare(index, "it holds file locks that others may wait for")
-                // From here on it is a background unit like any other that runs.
+                // From here on, treat the unit as any running background unit.
                 if look.level == .critical { look.units[index].memory.wokenAt = nil }
             } else if unit.memory.hasFailed(.suspend, at: look.at) {
                 look.units[index].memory.wokenAt = nil
@@ -91,7 +93,7 @@ extension SupervisorEngine {
         }
     }
 
-    /// Wakes one unit whose interval is over, not while memory is critical.
+    /// Thaws one unit whose keep-alive interval is over, except while memory is critical.
     mutating func wake(_ look: inout Look) {
         guard look.level != .critical else { return }
         for index in look.units.indices {

@@ -1,15 +1,16 @@
 import Plimsoll
 
-/// Memory is short: who gives.
+/// The choice of victims while memory is short.
 extension SupervisorEngine {
-    /// One victim, if none is being waited for.
+    /// Takes one step of relief, unless an earlier step is still being waited for.
     mutating func relieve(_ look: inout Look) {
         guard look.isShort, wait == nil else { return }
         let now = look.at
         if pushOut(&look) || endStanding(&look) { return }
         guard look.level == .critical else { return }
         if endBackground(&look) { return }
-        // Whoever is on the way to standing still or to its end gives before anybody in front is touched, and so does what can only be killed once more.
+        // Before any foreground unit is touched, units that are being frozen or are ending must give first. So must
+        // units that can only be killed once more.
         let givesFirst = { (unit: Candidate) in
             (!unit.isInFront || unit.report.state == .suspended) && unit.canEnd(at: now) || !unit.isInFront && unit.memory.isGivenUp
         }
@@ -17,7 +18,7 @@ extension SupervisorEngine {
         endForeground(&look)
     }
 
-    /// Units that stand still lose what comes back by itself, before any is ended.
+    /// Reclaims memory from frozen units before any unit is ended. Reclaimed pages return on demand.
     private mutating func pushOut(_ look: inout Look) -> Bool {
         let least = policy.leastPushOut
         let choice = VictimOrder.standing(look.units, by: \.report.reclaimable) {
@@ -44,7 +45,7 @@ extension SupervisorEngine {
         return true
     }
 
-    /// Background units that were told to leave and cannot stand still, and those that were throttled long enough.
+    /// Ends background units that were told to leave and can't be frozen, and units that were throttled long enough.
     private mutating func endBackground(_ look: inout Look) -> Bool {
         let now = look.at
         let choice =
@@ -63,29 +64,31 @@ extension SupervisorEngine {
         } else {
             why = "it is in the background and can't stand still"
         }
-        // Its time was up and it knew (T33): no further notice.
+        // The unit knew that its time was over (T33), so there is no further notice.
         let isOverdue = unit.report.tokens > 0 && unit.report.state == .leaving
         end(choice, &look, "\(why); \(look.shortage)", atOnce: isOverdue)
         return true
     }
 
-    /// Nobody is left behind the front but those within their grace: it is cut short before anybody in front is touched.
+    /// Returns true if the only background units left are within their grace time. The grace time is then cut short
+    /// before any foreground unit is touched.
     private func isOnlyProtected(_ look: Look) -> Bool {
         !look.units.contains { !$0.isInFront && $0.canEnd(at: look.at) && !ThrottlePlan.isProtected($0, at: look.at, policy) }
     }
 
-    /// Whether a background unit has had the time to leave that it has, and can't be made to stand still.
+    /// Returns true if a background unit's time to leave is over and the unit can't be frozen.
     private func isDone(_ unit: Candidate, at now: Duration) -> Bool {
         guard !unit.isInFront, unit.isFree, unit.canEnd(at: now) else { return false }
         if unit.report.state == .leaving { return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now)) }
-        // It was told before, and its freeze failed or telling it did; background tasks that are alive have their time all the same.
+        // The unit was told to leave before, and the freeze or the notice failed. Live background tasks still keep
+        // their time.
         guard unit.runs, unit.memory.wokenAt == nil else { return false }
         guard unit.memory.hasFailed(.suspend, at: now) || unit.memory.hasFailed(.background, at: now) else { return false }
         return unit.report.tokens == 0 || now >= unit.leaveEnd(policy)
     }
 
-    /// The least important unit in front. The one that goes last is never ended for the others' sake: only if it is all that is left, and it is itself
-    /// what is short.
+    /// Ends the least important foreground unit. The most important one is never ended for the sake of others. The only
+    /// exception: no other unit is left, and this unit causes the shortage.
     private mutating func endForeground(_ look: inout Look) {
         let now = look.at
         guard let since = criticalSince else { return }
@@ -101,7 +104,8 @@ extension SupervisorEngine {
 
     // MARK: - Steps
 
-    /// Ends a unit in the way that suits its state. A frozen one is never asked: SIGTERM would wait for its thaw (K33).
+    /// Ends a unit in the way that suits its state. Never sends SIGTERM to a frozen unit: the signal would wait for the
+    /// thaw (K33).
     mutating func end(_ index: Int, _ look: inout Look, _ reason: String, atOnce: Bool = false) {
         let unit = look.units[index], now = look.at
         look.units[index].memory.footprint = max(unit.memory.footprint ?? .zero, unit.report.charge)
@@ -115,7 +119,7 @@ extension SupervisorEngine {
         step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &look, reason)
     }
 
-    /// Decides on something whose relief is waited for.
+    /// Records a decision and starts to wait for its relief.
     mutating func step(_ action: UnitAction, on index: Int, _ look: inout Look, _ reason: String) {
         look.decide(action, of: index, reason)
         let unit = look.units[index]

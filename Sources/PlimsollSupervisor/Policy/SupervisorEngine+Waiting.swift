@@ -1,10 +1,15 @@
 import Plimsoll
 
-/// Whoever was asked to end has its time, but not at the price of everybody else's memory.
+/// The limit on the time of ending units: their wait must not exhaust the memory of all others.
 extension SupervisorEngine {
-    /// At `critical`, with memory that lasts neither until an asked unit must have ended nor for as long as the next one would be given, and nothing come back
-    /// for as long as a kill takes to show (K39): one that would lose nothing is killed now, as if it stood still (C90); another keeps its time (T33), and
-    /// whoever is next has its turn beside it.
+    /// Gives up on ending units that free memory too slowly. This applies at `critical` when all of the following hold:
+    ///
+    /// - memory is exhausted before the unit must have ended;
+    /// - memory is exhausted within the grace time of the next victim;
+    /// - the unit has freed nothing for as long as a kill takes to show (K39).
+    ///
+    /// A unit with nothing to lose is killed now, like a frozen unit (C90). Any other unit keeps its time (T33), and
+    /// the next victim is chosen in parallel.
     mutating func giveUp(_ look: inout Look) {
         guard look.level == .critical, let timeLeft = look.timeLeft else { return }
         let now = look.at

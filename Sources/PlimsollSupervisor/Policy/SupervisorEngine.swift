@@ -1,16 +1,18 @@
 import Plimsoll
 
-/// Decides what is done to which unit, from what is known of all of them. A value: no clock, no kernel, no unit.
+/// Decides which action to take on which unit, from the state of all units. A value type: no clock, no kernel calls, no
+/// access to units.
 ///
-/// The order is that of phones (C75, C77, C90): what stands still gives first, then what runs is warned, then what is in the background is made to
-/// stand still or ended, and what somebody waits for comes last. One victim at a time: after each the relief is waited for and all are looked at again.
+/// The order follows phones (C75, C77, C90). Frozen units give first, then running units are warned. Then background
+/// units are frozen or ended, and foreground units come last. There is one victim at a time: after each, the engine
+/// waits for the relief and evaluates all units again.
 ///
 ///     let decisions = engine.decide(fleet)          // carry them out, in order
 ///     engine.learn(outcome)                         // one for each decision, when it is done or given up
 ///     let wait = engine.nextLook(after: fleet)      // look again then, or when something happens
 public struct SupervisorEngine: Sendable, Hashable {
     public var policy: SupervisorPolicy
-    /// Units that were not touched in the last look although it was their turn, and why.
+    /// Units that were spared in the last evaluation although their turn had come, with the reason.
     public private(set) var spared: [Spared] = []
 
     var memory: [String: UnitMemory] = [:]
@@ -19,13 +21,13 @@ public struct SupervisorEngine: Sendable, Hashable {
     var criticalSince: Duration?
     var calmSince: Duration?
     var lastReturn: Duration?
-    /// When the last wait for relief was over.
+    /// Time at which the last wait for relief ended.
     private var relievedAt: Duration?
-    /// Reports older than this were taken before the last outcome.
+    /// Fleets older than this were taken before the last outcome.
     private var freshFrom = Duration.zero
     private var due: Duration?
 
-    /// A unit that was let be.
+    /// A unit that was spared.
     public struct Spared: Sendable, Hashable {
         public var unit: String
         public var reason: String
@@ -33,9 +35,10 @@ public struct SupervisorEngine: Sendable, Hashable {
 
     public init(_ policy: SupervisorPolicy = .standard) { self.policy = policy }
 
-    /// What is to be done now, in this order.
+    /// Returns the decisions to carry out now, in order.
     ///
-    /// Decides nothing from a fleet that is older than the last one, or than the last outcome: memory that has gone would be asked for again.
+    /// Returns no decision for a fleet older than the last one or than the last outcome. Otherwise memory that was
+    /// already freed would be requested again.
     public mutating func decide(_ fleet: Fleet) -> [Decision] {
         guard fleet.at >= freshFrom else { return [] }
         freshFrom = fleet.at
@@ -52,14 +55,14 @@ public struct SupervisorEngine: Sendable, Hashable {
         notify(&look)
         fillRoom(&look)
         wake(&look)
-        // What is no more is forgotten.
+        // Forget units that no longer exist.
         memory.removeAll(keepingCapacity: true)
         for unit in look.units where unit.memory != UnitMemory() { memory[unit.name] = unit.memory }
         (spared, due) = (look.spared, look.due)
         return look.decisions
     }
 
-    /// What came of a decision. Look again afterwards.
+    /// Applies the outcome of a decision. Evaluate again afterwards.
     public mutating func learn(_ outcome: Outcome) {
         let decision = outcome.decision, action = decision.action
         if decision.isDryRun { return }
@@ -73,18 +76,19 @@ public struct SupervisorEngine: Sendable, Hashable {
         if wait?.learn(outcome, coolDown: policy.coolDown) == false { (wait, relievedAt) = (nil, outcome.at) }
     }
 
-    /// How long after `fleet`, the last that was decided on, something becomes due without any event; `nil` if nothing does.
+    /// Returns the time from `fleet` until the next evaluation is due without any event; `nil` if none is due. `fleet`
+    /// must be the last fleet that was decided on.
     public func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
 
-    /// Whether the unit can't be ended for now, because that failed a moment ago.
+    /// Returns true if the unit can't be ended for now because a recent attempt failed.
     package func isPassedOver(_ unit: String, at now: Duration) -> Bool { memory[unit]?.hasFailed(.kill, at: now) ?? false }
 
-    /// Pushing out less than this share of what was asked was no use: the rest is in use, or there is no swap for it.
+    /// Reclaiming less than this share of the request counts as failed: the rest is in use, or there is no swap.
     static let useless = 0.1
-    /// Never looked at again sooner than this without an event.
+    /// The minimum time between evaluations without an event.
     static let leastWait = Duration.milliseconds(50)
 
-    /// Brings up to date what was being waited for.
+    /// Updates the pending actions and waits from the new reports.
     private mutating func note(_ look: inout Look) {
         pacer.note(look.level, at: look.at)
         criticalSince = look.level == .critical ? criticalSince ?? look.at : nil
@@ -93,7 +97,7 @@ public struct SupervisorEngine: Sendable, Hashable {
             if let retry = look.units[index].memory.forgetFailures(at: look.at) { look.remind(at: retry) }
             look.units[index].memory.noteEnd(look.units[index].report, at: look.at)
             guard let pending = look.units[index].memory.pending else {
-                // It runs, so nothing that was taken from it has to be given back.
+                // The unit runs, so there is no footprint left to restore.
                 if look.units[index].runs, look.units[index].memory.wokenAt == nil { look.units[index].memory.footprint = nil }
                 continue
             }
@@ -110,13 +114,13 @@ public struct SupervisorEngine: Sendable, Hashable {
             let report = look.fleet.units.first { $0.name == wait.unit }
             if wait.isOver(report, at: look.at) { (self.wait, relievedAt) = (nil, look.at) } else { look.remind(at: wait.until) }
         }
-        // Not for ever: whoever measures may be what is stuck.
+        // The wait is bounded: the measuring thread may be stuck.
         if let relievedAt, look.fleet.measuredAt < relievedAt, look.at < relievedAt + policy.coolDown {
             look.waitForMeasurement(until: relievedAt + policy.coolDown)
         }
     }
 
-    /// A freeze that never was confirmed is taken back at once: a unit half frozen serves nobody and frees nothing (K36, T32).
+    /// Rolls back freezes that were not confirmed. A half-frozen unit does no work and frees no memory (K36, T32).
     private mutating func rollBack(_ look: inout Look) {
         for index in look.units.indices where look.units[index].memory.needsRollback {
             look.units[index].memory.needsRollback = false

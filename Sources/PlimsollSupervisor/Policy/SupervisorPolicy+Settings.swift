@@ -1,4 +1,4 @@
-// `policy:` of a units file.
+// The `policy:` section of a units file.
 extension SupervisorPolicy {
     private static let durations: [(name: String, path: any WritableKeyPath<SupervisorPolicy, Duration> & Sendable)] = [
         ("leaveTime", \.leaveTime), ("noticeSpacing", \.noticeSpacing), ("noticeRest", \.noticeRest), ("fallHold", \.fallHold),
@@ -8,9 +8,9 @@ extension SupervisorPolicy {
         ("relaunchGap", \.relaunchGap), ("roomHold", \.roomHold), ("thawSpacing", \.thawSpacing),
     ]
 
-    /// The standard numbers, but for those that `settings` has.
+    /// Creates the standard policy with the values of `settings` applied.
     ///
-    /// - Throws: `SupervisorError` with everything in them that is unknown or no time, each with its place.
+    /// - Throws: `SupervisorError` with every unknown key and invalid duration in `settings`, each with its position.
     public init(_ settings: [String: UnitsFile.Setting], file: String = "UNITS.yaml") throws {
         self = .standard
         var problems: [String] = []

@@ -1,8 +1,8 @@
 import Plimsoll
 
-/// Who has been in the background for longer than its allowance: first less processor and disk, then a grace, then its end (C36).
+/// The plan for units that exceed their background allowance: throttled first, then ended after a grace time (C36).
 enum ThrottlePlan {
-    /// When the unit's allowance is spent; `nil` if it has none, or is in front.
+    /// Returns the time at which the unit's allowance is spent; `nil` without an allowance, or in the foreground.
     static func spent(_ unit: Candidate) -> Duration? {
         guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront, unit.hears else { return nil }
         return since + allowance
@@ -10,7 +10,7 @@ enum ThrottlePlan {
 
     static func isDue(_ unit: Candidate, at now: Duration) -> Bool { !unit.report.isThrottled && spent(unit).map { now >= $0 } ?? false }
 
-    /// When a throttled unit's grace is over.
+    /// Returns the end of a throttled unit's grace time.
     static func graceEnd(_ unit: Candidate, _ policy: SupervisorPolicy) -> Duration? {
         guard spent(unit) != nil, unit.report.isThrottled else { return nil }
         return (unit.report.throttledSince ?? unit.report.since) + policy.throttleGrace
@@ -21,7 +21,7 @@ enum ThrottlePlan {
         return now >= end && (unit.report.tokens == 0 || now >= unit.leaveEnd(policy))
     }
 
-    /// Throttled, or to be, and still within its grace.
+    /// Returns true if the unit is throttled, or is about to be, and is still within its grace time.
     static func isProtected(_ unit: Candidate, at now: Duration, _ policy: SupervisorPolicy) -> Bool {
         guard let spent = spent(unit), now >= spent else { return false }
         return graceEnd(unit, policy).map { now < $0 } ?? !unit.memory.hasFailed(.throttle, at: now)
@@ -29,7 +29,7 @@ enum ThrottlePlan {
 }
 
 extension SupervisorEngine {
-    /// Under any shortage those over their allowance have less; without one they harm nobody.
+    /// Throttles units over their allowance at any shortage. Without a shortage such units do no harm.
     mutating func throttle(_ look: inout Look) {
         guard look.level > .normal else { return }
         for index in look.units.indices {

@@ -1,29 +1,30 @@
 import Plimsoll
 
-/// What is remembered of a unit from look to look: only what its reports can't say.
+/// State kept about a unit between evaluations: only the facts that reports can't give.
 struct UnitMemory: Sendable, Hashable {
-    /// Something was decided and neither its outcome nor a report has told what came of it. Until then nothing else is decided for the unit.
+    /// A decision whose result is not yet known from an outcome or a report. No other decision is made for the unit
+    /// until then.
     struct Pending: Sendable, Hashable {
         var action: UnitAction
         var at: Duration
-        /// When it counts as failed.
+        /// The time at which the action counts as failed.
         var until: Duration
     }
 
     var pending: Pending?
-    /// What it was told last, as reports may be older than that.
+    /// The last notice sent, since reports may be older.
     var notice: Notice?
-    /// Since when it runs only because it was woken for keep-alive.
+    /// Time since which the unit runs only because of a keep-alive wake.
     var wokenAt: Duration?
-    /// What it was charged before it was made to stand still or ended from here; `nil` if that was somebody else's doing.
+    /// The unit's charge before this supervisor froze or ended the unit; `nil` if another party did.
     var footprint: ByteCount?
-    /// What it has given back since it was told to end; `nil` while it isn't ending.
+    /// Progress of the unit's end; `nil` while the unit isn't ending.
     private(set) var end: End?
-    /// Memory won't last until its end: it is counted on no more.
+    /// True if memory won't last until the unit ends. Its charge no longer counts as expected relief.
     var isGivenUp = false
-    /// Its freeze was not confirmed: it has to be let go again (T32).
+    /// True if the unit's freeze was not confirmed, so it must be thawed (T32).
     var needsRollback = false
-    /// Until when steps that failed are not tried again.
+    /// Failed steps, each with the time until which there is no retry.
     private var failed: [Failure] = []
 
     struct Notice: Sendable, Hashable {
@@ -31,11 +32,11 @@ struct UnitMemory: Sendable, Hashable {
         var at: Duration
     }
 
-    /// How far an end has got.
+    /// Progress of an end.
     struct End: Sendable, Hashable {
-        /// The least that was charged so far.
+        /// The lowest charge so far.
         var least: ByteCount
-        /// Since when it is no less, but for the last percents.
+        /// Time since which the charge has not fallen by more than the last few percent.
         var since: Duration
     }
 
@@ -44,19 +45,19 @@ struct UnitMemory: Sendable, Hashable {
         var until: Duration
     }
 
-    /// What can fail on its own: where asking a unit to end failed, killing it may not.
+    /// The steps that can fail independently: a kill may succeed where a request to end failed.
     enum Step: Sendable, Hashable { case ask, kill, other(UnitAction.Kind) }
 
     func hasFailed(_ step: Step, at now: Duration) -> Bool { failed.contains { $0.step == step && now < $0.until } }
     func hasFailed(_ kind: UnitAction.Kind, at now: Duration) -> Bool { hasFailed(.other(kind), at: now) }
 
-    /// Forgets what may be tried again; returns when the next may.
+    /// Removes failures that may be retried. Returns the time of the next retry.
     mutating func forgetFailures(at now: Duration) -> Duration? {
         failed.removeAll { now >= $0.until }
         return failed.map(\.until).min()
     }
 
-    /// Takes note of how its end gets on.
+    /// Records the progress of the unit's end.
     mutating func noteEnd(_ report: UnitReport, at now: Duration) {
         guard report.state == .ending else {
             if end != nil { (end, isGivenUp) = (nil, false) }
@@ -72,10 +73,10 @@ struct UnitMemory: Sendable, Hashable {
         if action == .suspend { needsRollback = true }
     }
 
-    /// The level that the unit knows, and since when: by its report, or by a newer notice that the report can't have seen.
+    /// The level known to the unit, and since when. Taken from the report, or from a notice too new for the report.
     func told(_ report: UnitReport) -> (level: PressureLevel, at: Duration?) {
         guard let notice, notice.at > report.toldAt ?? .seconds(-1) else { return (report.told, report.toldAt) }
-        // A process that came after the notice has not heard it.
+        // A process started after the notice has not received that notice.
         if report.since > notice.at, report.toldAt == nil || report.state == .starting { return (report.told, report.toldAt) }
         return (notice.level, notice.at)
     }
@@ -92,7 +93,7 @@ extension UnitAction {
 }
 
 extension UnitMemory.Pending {
-    /// Whether the report, newer than the decision, shows that it was done.
+    /// Returns true if the report, newer than the decision, shows that the action was done.
     func isShown(by report: UnitReport) -> Bool {
         switch action {
         case .background: report.state != .running && report.state != .starting

@@ -1,11 +1,12 @@
 import Plimsoll
 
-/// Who goes first. One victim at a time, so this never sorts: it finds the first, in two passes at most.
+/// The order of victims. There is one victim at a time, so no sort is needed: the first is found in at most two passes.
 enum VictimOrder {
-    /// Up to this share less than the largest counts as large as it.
+    /// Units whose size is at least this share of the largest count as equally large.
     static let likeness = 0.9
 
-    /// Of units that stand still: the largest (C90), among those about as large the least important. What comes straight back goes last.
+    /// Among frozen units, selects the largest (C90); among units of similar size, the least important. Units that come
+    /// straight back go last.
     static func standing(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool) -> Int? {
         var largest: [ByteCount?] = [nil, nil]
         for unit in units where isEligible(unit) {
@@ -21,8 +22,8 @@ enum VictimOrder {
         }
     }
 
-    /// Of units that run: deferred work before background work before what is in front; within those what comes straight back last, then the least important
-    /// first, then the largest.
+    /// Among running units, selects deferred work before background work before foreground units. Within each class,
+    /// units that come straight back go last, then the least important goes first, then the largest.
     static func running(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? {
         first(units, where: isEligible) { left, right in
             if left.class != right.class { return left.class < right.class }
@@ -31,10 +32,10 @@ enum VictimOrder {
         }
     }
 
-    /// Who is told first: the least important, then the largest.
+    /// Selects the unit to notify first: the least important, then the largest.
     static func told(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? { first(units, where: isEligible, before: isLess) }
 
-    /// Who comes back first when there is room: the most important, then the smallest.
+    /// Selects the unit to return first when there is room: the most important, then the smallest.
     static func returning(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool) -> Int? {
         first(units, where: isEligible) { left, right in
             if left.importance != right.importance { return left.importance > right.importance }
@@ -60,6 +61,6 @@ enum VictimOrder {
 }
 
 extension Candidate {
-    /// Which of those that run goes first: 0 deferred, 1 background, 2 in front.
+    /// Rank among running units, the lowest goes first: 0 deferred, 1 background, 2 foreground.
     fileprivate var `class`: Int { isInFront ? 2 : report.role == .deferred ? 0 : 1 }
 }

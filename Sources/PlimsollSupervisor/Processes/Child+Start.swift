@@ -3,11 +3,13 @@ import Glibc
 import Synchronization
 
 extension Child {
-    /// Starts a program in `group` before its first instruction, in a session of its own.
+    /// Starts a program in `group` before the first instruction, in a new session.
     ///
-    /// With `clone3` into the version 2 group (Linux 5.7), if nobody has ever been killed there; into others and into version 1 groups the child goes by itself before it becomes the program.
+    /// Uses `clone3` into the version 2 group (Linux 5.7) if that group was never killed. Otherwise, and for version
+    /// 1 groups, the child enters the group by itself before it becomes the program.
     ///
-    /// - Parameter limit: how long it may take to become the program: somebody may freeze its group meanwhile.
+    /// - Parameter limit: greatest time until the child becomes the program. Another process may freeze the group in
+    ///   the meantime.
     package static func start(_ launch: Launch, in group: UnitGroup? = nil, within limit: Duration = .seconds(10)) throws(ChildError) -> Child {
         guard let path = launch.command.first, !path.isEmpty else { throw ChildError(.start("nothing"), EINVAL, "a command needs a path") }
         let act = ChildError.Act.start(path)
@@ -29,7 +31,8 @@ extension Child {
         let isEntered = group?.isEntered.load(ordering: .relaxed) ?? false
         let unifiedEntry = unified?.open("cgroup.procs", O_WRONLY) ?? -1
         defer { if unifiedEntry >= 0 { close(unifiedEntry) } }
-        // Without it the child might run outside: not frozen, not killed and not counted with its unit.
+        // A child that does not enter the group might run outside: not frozen, not killed and not counted with the
+        // unit.
         if let unified, unifiedEntry < 0 {
             let number = errno
             throw ChildError(act, number, "\(unified.path)/cgroup.procs can't be opened")
@@ -39,7 +42,7 @@ extension Child {
         if !launch.kept.isEmpty {
             all["LISTEN_FDS"] = "\(launch.kept.count)"
             all["LISTEN_FDNAMES"] = launch.kept.map(\.name).joined(separator: ":")
-            // Room for its number, which it writes itself.
+            // Placeholder for the pid, which the child writes itself.
             all["LISTEN_PID"] = String(repeating: "0", count: 10)
         }
         let variables = all.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
@@ -88,7 +91,7 @@ extension Child {
         return Child(pid: pid, descriptor: file, isAdopted: false, started: ProcessTable.stat(of: pid)?.started)
     }
 
-    /// How far it got.
+    /// Describes the step that failed.
     private static func detail(_ step: Int32, of launch: Launch, group: String?) -> String? {
         switch plimsoll_step(UInt32(step)) {
         case PLIMSOLL_FORK: "no process could be made"
@@ -102,13 +105,13 @@ extension Child {
 }
 
 extension UnitGroup {
-    /// Where there is no group to be in, it is remembered whose children are the unit's.
+    /// Without a group, records the process as a leader whose children belong to the unit.
     func note(_ pid: Int32) {
         if directories.isEmpty { leaders.withLock { _ = $0.insert(pid) } }
     }
 }
 
-/// Calls `body` with copies of `texts`, and a null pointer behind them.
+/// Calls `body` with copies of `texts`, terminated by a null pointer.
 private func withCStrings<Result>(_ texts: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result) -> Result {
     var copies: [UnsafeMutablePointer<CChar>?] = texts.map { strdup($0) }
     copies.append(nil)

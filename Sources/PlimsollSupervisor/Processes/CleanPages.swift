@@ -1,27 +1,29 @@
 import Glibc
 package import Plimsoll
 
-/// Pages of programs and libraries that starting up has read, and that hardly anything needs afterwards: of a process that waits most of the time they are most
-/// of what it has mapped.
+/// Pages of programs and libraries that were read at startup and are hardly needed afterwards. In a process that is
+/// mostly idle, they are the largest part of the mapped memory.
 package enum CleanPages {
-    /// A mapping of a file's, read from `/proc/self/smaps`.
+    /// A file mapping, from `/proc/self/smaps`.
     package struct Mapping: Sendable, Hashable {
         package var start: UInt
         package var end: UInt
-        /// What of it is mapped in.
+        /// The resident part of the mapping.
         package var resident: ByteCount
     }
 
-    /// Unmaps what can be had again from the page cache at once, without a byte of it being lost. What is needed comes back as it is touched, 64 KiB at a time.
+    /// Unmaps the clean pages, which the page cache can return at once without losing a byte. Needed pages come back
+    /// when touched, 64 KiB at a time.
     ///
-    /// - Returns: how much was mapped in.
+    /// - Returns: bytes that were mapped in.
     @discardableResult
     package static func release() -> ByteCount {
         guard case .success(let text) = GroupText.read("/proc/self/smaps") else { return .zero }
         var released = ByteCount.zero
         for mapping in mappings(in: text) {
-            // Safe while others run: nobody can write there, and nobody has (`Anonymous` counts copies of pages that were written to before they were protected,
-            // as the linker does), so the file still has every byte. Locked memory is refused, and stays.
+            // Safe while other threads run: no thread can write there, and none has, so the file still has every
+            // byte. `Anonymous` counts copies of pages that were written before they were protected, as the linker
+            // does. Locked memory is refused, and stays.
             if madvise(UnsafeMutableRawPointer(bitPattern: mapping.start), Int(mapping.end - mapping.start), MADV_DONTNEED) == 0 {
                 released += mapping.resident
             }
@@ -29,12 +31,12 @@ package enum CleanPages {
         return released
     }
 
-    /// Those that are private, that nobody may write to, and of which nothing differs from the file.
+    /// Returns the private, read-only mappings whose pages are all identical to the file.
     package static func mappings(in smaps: [UInt8]) -> [Mapping] {
         var found: [Mapping] = [], current: Mapping?
         func finish() { if let current, current.resident > .zero { found.append(current) } }
         for line in smaps.split(separator: UInt8(ascii: "\n")) {
-            // Fields begin with a capital letter, mappings with a small hexadecimal digit.
+            // Field names begin with a capital letter, mappings with a lower-case hexadecimal digit.
             if line.first.map({ UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 }) ?? true {
                 guard current != nil, let colon = line.firstIndex(of: UInt8(ascii: ":")) else { continue }
                 let value = ByteCount.kibibytes(GroupText.number(line[(colon + 1)...]) ?? 0)
@@ -52,7 +54,7 @@ package enum CleanPages {
         return found
     }
 
-    /// `start-end rwxp offset device inode path`; `nil` if it is none of those.
+    /// Parses `start-end rwxp offset device inode path`. Returns `nil` for a mapping that may not be unmapped.
     private static func mapping(_ line: ArraySlice<UInt8>) -> Mapping? {
         let words = line.split(separator: UInt8(ascii: " "), maxSplits: 5).map { String(decoding: $0, as: UTF8.self) }
         guard words.count == 6, words[4] != "0", let dash = words[0].firstIndex(of: "-") else { return nil }

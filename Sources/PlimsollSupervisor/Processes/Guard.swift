@@ -3,25 +3,27 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// A second process that does nothing but hold the files by which frozen units are set free, and that sets them free when this one ends, however it does (T32).
+/// A second process that only holds the files for thawing units. When the supervisor ends in any way, the guard thaws
+/// all held units (T32).
 ///
-/// It has a session of its own, lets no signal but SIGKILL and SIGSTOP disturb it, and shares its memory with the supervisor as it was at the start: make it
-/// first, as long as that is little. If it is killed, `descriptor` becomes ready, and `restart` makes another that knows as much.
+/// The guard has a session of its own, and only SIGKILL and SIGSTOP can disturb it. The guard shares the supervisor's
+/// memory as of the start (copy-on-write): start the guard first, while that memory is small. If the guard is killed,
+/// `descriptor` becomes ready, and `restart` starts another with the same entries.
 package final class Guard: Sendable {
-    /// What it was asked to hold, for a guard that comes after it.
+    /// A held object, recorded for a guard that is started later.
     private enum Held: Sendable {
         case group(UnitGroup)
         case process(Child)
         case limits([LiftedLimit])
     }
 
-    /// Of whom something is held, and which of the things that are held of it.
+    /// The owner of a held object, and the part of the owner that is held.
     private struct ID: Hashable {
         var object: ObjectIdentifier
         var part: Int
     }
 
-    /// Why a group has limits that must not outlast this process.
+    /// The reason for limits of a group that must not outlast this process.
     package enum Burden: Int, Sendable, CaseIterable {
         case throttle = 1, containment, shares, pushingOut
     }
@@ -31,7 +33,7 @@ package final class Guard: Sendable {
         var pidfd: Int32 = -1
         var pid: pid_t = 0
         var nextKey: UInt64 = 1
-        /// With the keys that the guard knows it by.
+        /// The held objects, with the keys under which the guard holds them.
         var held: [ID: (what: Held, keys: [UInt64])] = [:]
     }
 
@@ -39,11 +41,13 @@ package final class Guard: Sendable {
     private let kept: [Int32]
     private let patience: Int32
 
-    /// Starts it.
+    /// Starts the guard.
     ///
     /// - Parameters:
-    ///   - kept: descriptors that it keeps copies of until it has set free all that it holds; `PLIMSOLL_GUARD_MOST_KEPT` at most.
-    ///   - patience: how long it may take to answer. It answers in microseconds; on a machine that swaps, in this.
+    ///   - kept: descriptors that the guard keeps copies of until it has released all that it holds; at most
+    ///     `PLIMSOLL_GUARD_MOST_KEPT`.
+    ///   - patience: greatest time until an answer. Answers take microseconds; on a machine that swaps, up to this
+    ///     time.
     package init(keeping kept: [Int32] = [], patience: Duration = .seconds(1)) throws(GroupError) {
         self.kept = kept
         self.patience = Int32(clamping: Int64(patience / .milliseconds(1)))
@@ -51,49 +55,49 @@ package final class Guard: Sendable {
         if result < 0 { throw GroupError(.protect, "the units", .kernel(-result)) }
     }
 
-    /// The guard sees the socket close and sets free all that it holds.
+    /// Closing the socket makes the guard release all entries.
     deinit { state.withLock { Self.end($0.socket, $0.pidfd, patience) } }
 
-    /// Ready to be read when it has ended: then `restart`.
+    /// Readable when the guard has ended; call `restart` then.
     package var descriptor: Int32 { state.withLock { $0.pidfd } }
     package var pid: Int32 { state.withLock { $0.pid } }
     package var isAlive: Bool { state.withLock { Self.isAlive($0) } }
 
-    /// Starts another one if it has ended, and tells that all that was told to the first.
+    /// Starts another guard if the present one has ended, and sends all entries to the new one.
     package func restart() throws(GroupError) {
         let result = state.withLock { Self.isAlive($0) ? 0 : replace(&$0) }
         if result < 0 { throw GroupError(.protect, "the units", .kernel(-result)) }
     }
 
-    /// From now on it thaws `group`, or continues its processes, when this process ends.
+    /// Makes the guard thaw `group`, or continue its processes, when this process ends.
     ///
-    /// Once is enough for a group with a directory, as soon as it is made. One without, whose processes are stopped one by one, is told anew each time when
-    /// it is about to be stopped and when it has been.
+    /// For a group with a directory, call this once, when the group is made. Without a directory, processes are
+    /// stopped one by one: call this each time before they are stopped and after.
     package func watch(_ group: UnitGroup) throws(GroupError) { try hold(.group(group), ID(object: ObjectIdentifier(group), part: 0), group.path) }
 
-    /// Returns whether the guard knows of `group`. One that has refused it does not.
+    /// Returns true if the guard holds `group`. False after the guard has refused the group.
     package func isHolding(_ group: UnitGroup) -> Bool {
         state.withLock { $0.held[ID(object: ObjectIdentifier(group), part: 0)]?.keys.isEmpty == false }
     }
 
-    /// From now on it continues this process, which is about to be stopped.
+    /// Makes the guard continue this process, which is about to be stopped.
     package func watch(_ child: Child) throws(GroupError) {
         try hold(.process(child), ID(object: ObjectIdentifier(child), part: 0), "process \(child.pid)")
     }
 
-    /// From now on it lifts these limits of `group` when this process ends. Told before they are set.
+    /// Makes the guard lift these limits of `group` when this process ends. Call this before setting the limits.
     package func watch(_ limits: [LiftedLimit], _ burden: Burden, of group: UnitGroup) throws(GroupError) {
         try hold(.limits(limits), ID(object: ObjectIdentifier(group), part: burden.rawValue), group.path)
     }
 
-    /// Lets go of a group that is removed or is not frozen any more, with all its limits.
+    /// Releases a group that is removed or not frozen any more, with all limits.
     package func forget(_ group: UnitGroup) {
         state.withLock { state in
             for part in [0] + Burden.allCases.map(\.rawValue) { forget(ID(object: ObjectIdentifier(group), part: part), &state) }
         }
     }
     package func forget(_ child: Child) { state.withLock { forget(ID(object: ObjectIdentifier(child), part: 0), &$0) } }
-    /// The limits are lifted already.
+    /// Releases limits that are lifted already.
     package func forget(_ burden: Burden, of group: UnitGroup) {
         state.withLock { forget(ID(object: ObjectIdentifier(group), part: burden.rawValue), &$0) }
     }
@@ -101,16 +105,17 @@ package final class Guard: Sendable {
     private func hold(_ what: Held, _ id: ID, _ name: String) throws(GroupError) {
         let result = state.withLock { state -> Int32 in
             forget(id, &state)
-            // Remembered even if it could not be told: the next guard is.
+            // Recorded even if the guard could not be notified: the next guard will receive the entry.
             state.held[id] = (what, [])
             let result = Self.tell(what, id, &state, patience)
-            // Nobody knows what a guard holds that does not answer: another one is told everything, this included.
+            // After a timeout, the guard's state is unknown. Replace the guard, and send all entries to the new one,
+            // this included.
             return result == -ETIMEDOUT ? replace(&state) : result
         }
         if result < 0 { throw GroupError(.protect, name, .kernel(-result)) }
     }
 
-    // MARK: Talking to it, under the lock
+    // MARK: Messages to the guard, under the lock
 
     private static func start(_ state: inout State, _ kept: [Int32]) -> Int32 {
         kept.withUnsafeBufferPointer { plimsoll_guard_start($0.baseAddress, Int32($0.count), &state.socket, &state.pidfd, &state.pid) }
@@ -118,7 +123,8 @@ package final class Guard: Sendable {
 
     private static func isAlive(_ state: borrowing State) -> Bool { state.pidfd >= 0 && plimsoll_ready(state.pidfd, POLLIN, 0) == 0 }
 
-    /// Another guard, which knows everything before the former one is gone. That one is killed: it would set free what this one holds.
+    /// Starts another guard, which receives all entries before the former one ends. The former guard is killed, so
+    /// that it can't release the entries of the new one.
     private func replace(_ state: inout State) -> Int32 {
         let (socket, pidfd) = (state.socket, state.pidfd)
         (state.socket, state.pidfd, state.pid) = (-1, -1, 0)
@@ -132,7 +138,7 @@ package final class Guard: Sendable {
         }
         if pidfd >= 0 { _ = plimsoll_pidfd_signal(pidfd, SIGKILL) }
         Self.end(socket, pidfd, patience)
-        // One that does not know everything is none: `restart` tries again.
+        // A guard without all entries is useless: kill it, and let `restart` try again.
         if result < 0, state.pidfd >= 0 {
             _ = plimsoll_pidfd_signal(state.pidfd, SIGKILL)
             _ = plimsoll_ready(state.pidfd, POLLIN, patience)
@@ -151,7 +157,7 @@ package final class Guard: Sendable {
     private func forget(_ id: ID, _ state: inout State) {
         guard let entry = state.held.removeValue(forKey: id) else { return }
         for key in entry.keys where Self.tell(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT {
-            // It may hold on to what is not to be touched any more.
+            // The guard may still hold an entry that must not be released any more.
             _ = replace(&state)
             return
         }
@@ -163,7 +169,7 @@ package final class Guard: Sendable {
         case .limits(let limits):
             for limit in limits {
                 let file = limit.directory.open(limit.file, O_WRONLY)
-                // Its group is gone.
+                // The group is gone.
                 guard file >= 0 else { continue }
                 defer { close(file) }
                 let result = add(PLIMSOLL_GUARD_TEXT, file, id, &state, patience, limit.text)
@@ -180,7 +186,7 @@ package final class Guard: Sendable {
                 }
                 for pid in group.processes {
                     let file = plimsoll_pidfd_open(pid)
-                    // It has ended meanwhile.
+                    // The process has ended in the meantime.
                     if file == -ESRCH { continue }
                     guard file >= 0 else { return file }
                     defer { close(file) }

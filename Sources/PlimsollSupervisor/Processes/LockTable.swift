@@ -1,23 +1,24 @@
 import Glibc
 
-/// Who holds file locks that others may wait for (C48, K37): frozen with one of them, a process stops all that want it.
+/// The holders of file locks that other processes may wait for (C48, K37). A process frozen with a lock blocks all
+/// that want the lock.
 package struct LockTable: Sendable, Hashable {
     /// One line of `/proc/locks`.
     package struct Lock: Sendable, Hashable {
         /// `POSIX`, `FLOCK`, `OFDLCK`, `LEASE`, `DELEG`.
         package var kind: String
-        /// Who took it; -1 where it is an open file's and no process's.
+        /// The process that took the lock; -1 for a lock of an open file description, which has no owning process.
         package var pid: Int32
-        /// Device and inode, as the kernel writes them.
+        /// Device and inode, in the kernel's notation.
         package var file: String
-        /// Somebody waits for it now.
+        /// True if a process waits for the lock now.
         package var isWantedByOthers: Bool
     }
 
     package private(set) var locks: [Lock] = []
 
-    /// Lines are `ID: KIND MODE ACCESS PID DEVICE:INODE START END`, and with `->` behind the ID of the lock that is waited for (fs/locks.c). Lines not
-    /// understood are passed over.
+    /// Parses lines of the form `ID: KIND MODE ACCESS PID DEVICE:INODE START END`. In the line of a waiting process,
+    /// `->` follows the ID of the lock (fs/locks.c). Malformed lines are skipped.
     package init(_ text: some Collection<UInt8>) {
         var byID: [Substring: Int] = [:]
         for line in String(decoding: Array(text), as: UTF8.self).split(separator: "\n") {
@@ -34,19 +35,20 @@ package struct LockTable: Sendable, Hashable {
         }
     }
 
-    /// Those of the machine now, as far as this process's namespace shows them.
+    /// Reads the locks of the machine, as far as visible in this process's namespace.
     package init() { self.init((try? GroupText.read("/proc/locks").get()) ?? []) }
 
-    /// The locks that `processes` have taken.
+    /// Returns the locks that `processes` have taken.
     package func held(by processes: Set<Int32>) -> [Lock] { locks.filter { processes.contains($0.pid) } }
 
-    /// So many descriptors are looked at: half a million take seconds.
+    /// Greatest number of descriptors that are checked: half a million take seconds.
     package static let mostDescriptors = 4096
 
-    /// Who of `processes` holds a lock, and those too of open files, which name no process in the table and are found with the files
-    /// (`/proc/PID/fdinfo`). A `flock` that was inherited is found in every process that has the file.
+    /// Returns the processes that hold a lock. Locks of open file descriptions name no process in the table, so they
+    /// are looked up by file (`/proc/PID/fdinfo`). An inherited `flock` is found in every process that has the file.
     ///
-    /// - Parameter most: how many descriptors are looked at, of all together; of a process with more a lock is assumed.
+    /// - Parameter most: greatest number of descriptors checked in total. A process with more is assumed to hold a
+    ///   lock.
     package static func holders(among processes: Set<Int32>, most: Int = mostDescriptors) -> Set<Int32> {
         let table = LockTable()
         var holders = Set(table.held(by: processes).map(\.pid))
@@ -54,7 +56,7 @@ package struct LockTable: Sendable, Hashable {
         var rest = most
         for pid in processes.subtracting(holders) where hasLockedFile(pid, &rest) {
             holders.insert(pid)
-            // One is enough to know that the unit can't stand still.
+            // One holder is enough to rule out freezing the unit.
             if rest <= 0 { break }
         }
         return holders
@@ -73,6 +75,6 @@ package struct LockTable: Sendable, Hashable {
         return false
     }
 
-    /// Whether a text of fdinfo has a `lock:` line.
+    /// Returns true if a text of fdinfo has a `lock:` line.
     package static func isLocked(_ text: [UInt8]) -> Bool { text.split(separator: UInt8(ascii: "\n")).contains { $0.starts(with: "lock:".utf8) } }
 }

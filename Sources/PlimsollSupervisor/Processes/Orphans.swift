@@ -3,22 +3,23 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Processes whose parents have ended, where those become this process's children: in a container whose first process the supervisor is, say. Nobody else
-/// waits for them, and as zombies they would count until no process can be made any more (pids.max).
+/// Orphaned processes that become this process's children, for example when the supervisor is the first process of a
+/// container. No other process waits for them. As zombies they would count against pids.max until no process can be
+/// forked any more.
 enum Orphans {
     static var areOurs: Bool { plimsoll_inherits_children() != 0 }
 
-    /// Waits for those that have ended. What somebody in this process has started is left to that somebody: units and their helpers are all in sessions of
-    /// their own, what a program starts elsewhere is in its own session.
+    /// Waits for orphans that have ended. Children of other code in this process are left to that code: units and
+    /// their helpers have sessions of their own, and other children share the session of this program.
     static func reap() {
-        // Not while a child of this process is being started: it isn't known as such yet.
+        // Skip while a child is being started, since that child is not recorded as known yet.
         _ = Child.known.withLockIfAvailable { known in
             let session = getsid(0), living = known
             func isOrphan(_ stat: ProcessStat) -> Bool { !living.contains(stat.pid) && stat.session != session }
             for _ in 0..<4096 {
                 let pid = plimsoll_ended_child()
                 guard pid > 0 else { return }
-                // Another's comes first, and hides those behind it.
+                // A child of other code comes first in the queue, and hides those behind.
                 guard let stat = ProcessTable.stat(of: pid), isOrphan(stat) else { return reapOthers(isOrphan) }
                 guard plimsoll_reap(pid) == 0 else { return }
             }
@@ -33,9 +34,10 @@ enum Orphans {
 }
 
 extension Child {
-    /// A process that was killed may take long to end, on a machine that is busy or in a group that is frozen: nobody is kept waiting, and no zombie is left.
+    /// Reaps a killed process on a thread of its own, so that no caller waits and no zombie is left. On a busy
+    /// machine or in a frozen group, the end may take long.
     ///
-    /// - Parameter file: its pidfd, closed afterwards.
+    /// - Parameter file: the pidfd, which is closed afterwards.
     static func reapLater(_ file: Int32) {
         let isStarted = Thread.start("plimsoll-reap") {
             var status: Int32 = 0

@@ -8,15 +8,16 @@ package struct ProcessStat: Hashable, Sendable {
     package var state: UInt8
     package var parent: Int32
     package var session: Int32
-    /// In clock ticks since the machine was started: with the pid, what tells a process from a later one.
+    /// Start time in clock ticks since boot. With the pid, distinguishes a process from a later one.
     package var started: UInt64
 
-    /// The name stands in parentheses and may hold anything, parentheses and newlines included: what follows is found from the last `)` (K41).
+    /// The name stands in parentheses and may contain any byte, including parentheses and newlines. The other fields
+    /// follow the last `)` (K41).
     package init?(_ text: some BidirectionalCollection<UInt8>) {
         guard let open = text.firstIndex(of: UInt8(ascii: "(")), let close = text.lastIndex(of: UInt8(ascii: ")")), open < close else { return nil }
         let fields = text[text.index(after: close)...].split(whereSeparator: { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") })
         func number<Number: FixedWidthInteger>(_ field: some Sequence<UInt8>) -> Number? { Number(String(decoding: Array(field), as: UTF8.self)) }
-        // Counted from the state, field 3 of proc_pid_stat(5): parent 4, session 6, start time 22.
+        // Indices count from the state, field 3 of proc_pid_stat(5): parent 4, session 6, start time 22.
         guard fields.count > 19, fields[0].count == 1, let state = fields[0].first,
             let pid: Int32 = number(text[..<open].filter { $0 != UInt8(ascii: " ") }), let parent: Int32 = number(fields[1]),
             let session: Int32 = number(fields[3]), let started: UInt64 = number(fields[19])
@@ -24,38 +25,39 @@ package struct ProcessStat: Hashable, Sendable {
         (self.pid, self.state, self.parent, self.session, self.started) = (pid, state, parent, session, started)
     }
 
-    /// It will run no more.
+    /// True if the process will run no more.
     package var isOver: Bool { state == UInt8(ascii: "Z") || state == UInt8(ascii: "X") }
 }
 
-/// The processes of the machine, for where no group keeps together what belongs together.
+/// The processes of the machine, for units without a group.
 package enum ProcessTable {
-    /// `nil` if there is none of that pid.
+    /// Returns the stat of a process; `nil` if there is none of that pid.
     package static func stat(of pid: Int32) -> ProcessStat? {
         guard case .success(let text) = GroupText.read("/proc/\(pid)/stat") else { return nil }
         return ProcessStat(text)
     }
 
-    /// Returns whether a process has ended. False if that can't be found out now.
+    /// Returns true if a process has ended. False if that can't be found out now.
     static func isOver(_ pid: Int32) -> Bool {
         if let stat = stat(of: pid) { return stat.isOver }
-        // Where descriptors or memory are short its text can't be read, though the process is there.
+        // When descriptors or memory are short, the text can't be read although the process exists.
         return kill(pid, 0) != 0 && errno == ESRCH
     }
 
-    /// Whose it is: its real, effective, saved and file system user. Empty if there is none of that pid, or it can't be seen.
+    /// Returns the real, effective, saved and file system user of a process. Empty if there is none of that pid, or
+    /// the process is not visible.
     static func users(of pid: Int32) -> Set<UInt32> {
         guard case .success(let text) = GroupText.read("/proc/\(pid)/status") else { return [] }
         return users(in: text)
     }
 
-    /// The `Uid:` line of `/proc/PID/status`; a name can't hold a line end there.
+    /// Parses the `Uid:` line of `/proc/PID/status`. A name can't contain a line end there.
     package static func users(in status: [UInt8]) -> Set<UInt32> {
         let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Uid:".utf8) }
         return Set(String(decoding: line?.dropFirst(4) ?? [], as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) })
     }
 
-    /// The names behind `prefix-` among the groups that the process is in (`/proc/PID/cgroup`).
+    /// Returns the names after `prefix-` among the groups of the process (`/proc/PID/cgroup`).
     static func units(of pid: Int32, prefix: String) -> Set<String> {
         guard case .success(let text) = GroupText.read("/proc/\(pid)/cgroup") else { return [] }
         return units(in: text, prefix: prefix)
@@ -67,7 +69,7 @@ package enum ProcessTable {
         return Set(parts.filter { $0.starts(with: start) }.map { String(decoding: $0.dropFirst(start.count), as: UTF8.self) })
     }
 
-    /// All that can be seen, except what ends meanwhile.
+    /// Returns all visible processes, except those that end during the walk.
     static func all() -> [ProcessStat] {
         guard let stream = opendir("/proc") else { return [] }
         defer { closedir(stream) }
@@ -79,12 +81,13 @@ package enum ProcessTable {
         return all
     }
 
-    /// `leaders`, what they have started and what that has, and all in the leaders' sessions: those are found whose parent has ended, too.
+    /// Returns `leaders`, all their descendants, and all processes in the leaders' sessions. The sessions include
+    /// processes whose parent has ended.
     package static func tree(of leaders: Set<Int32>) -> Set<Int32> { leaders.isEmpty ? [] : tree(of: leaders, among: all()) }
 
     package static func tree(of leaders: Set<Int32>, among processes: [ProcessStat]) -> Set<Int32> {
         let children = Dictionary(grouping: processes, by: \.parent)
-        // A session that a leader has not made is shared with others, the supervisor perhaps.
+        // A session that no leader created is shared with other processes, perhaps with the supervisor.
         let led = processes.filter { leaders.contains($0.session) || leaders.contains($0.pid) }
         var found: Set<Int32> = [], waiting = led.map(\.pid)
         while let pid = waiting.popLast() {
@@ -93,7 +96,8 @@ package enum ProcessTable {
         return found
     }
 
-    /// Sends to each of the tree that wants it, by pidfds opened before the tree is looked at again (K38); how many it reached.
+    /// Sends a signal to each process of the tree that needs the signal. Opens the pidfds before reading the tree
+    /// again (K38). Returns the number of processes reached.
     static func signal(_ signal: Int32, treeOf leaders: Set<Int32>) -> Int {
         let wanted = tree(of: leaders).filter { pid in
             guard pid != getpid(), let stat = stat(of: pid), !stat.isOver else { return false }

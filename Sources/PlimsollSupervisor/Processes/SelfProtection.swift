@@ -3,27 +3,31 @@ import Glibc
 package import Plimsoll
 import PlimsollLinux
 
-/// What the supervisor does so as not to be the one that is killed, stands waiting for memory, or can't open another file (K41), and what came of it.
+/// Measures that keep the supervisor from being killed, waiting for memory, or running out of descriptors (K41), and
+/// their outcomes.
 package struct SelfProtection: Sendable, Hashable {
     package struct Options: Sendable, Hashable {
-        /// Not -1000: where a group is killed as a whole (`memory.oom.group`), what can't be killed is left half alive (K42).
+        /// Not -1000: where a group is killed as a whole (`memory.oom.group`), unkillable processes would be left
+        /// half alive (K42).
         package var oomScoreAdjust = -900
-        /// Kept for the own group, if this process is alone in it; `nil` for nothing.
+        /// Memory protected for the own group, if this process is alone there; `nil` for none.
         package var reserve: ByteCount? = .mebibytes(32)
-        /// Whether all its pages, now and later, stay in memory. They are locked as they are first used (MCL_ONFAULT, Linux 4.4): stacks hardly used cost
-        /// nothing.
+        /// True to lock all present and future pages into memory. Pages are locked on first use (MCL_ONFAULT, Linux
+        /// 4.4), so little-used stacks cost nothing.
         package var locksMemory = false
-        /// Whether as many files may be open as the hard limit allows: some ten for each unit, where a thousand are usual.
+        /// True to raise the limit on open files to the hard limit. Each unit needs about ten files, while the usual
+        /// limit is a thousand.
         package var raisesFileLimit = true
-        /// Of the thread that calls: on a machine without a processor to spare it decides before those that it decides on.
+        /// Nice value of the calling thread. On a machine without a spare processor, the supervisor must run before
+        /// the units that it manages.
         package var nice: Int32 = -5
-        /// Of the own group, if this process is alone in it: ten times what a unit in front has.
+        /// Weight of the own group, if this process is alone there: ten times the weight of a foreground unit.
         package var processorWeight = 1000
 
         package init() {}
     }
 
-    /// One thing that was tried.
+    /// Outcome of one measure.
     package struct Outcome: Sendable, Hashable {
         package var name: String
         package var isDone: Bool
@@ -35,7 +39,7 @@ package struct SelfProtection: Sendable, Hashable {
 
     package var description: String { outcomes.map { "\($0.isDone ? "done" : "not done")  \($0.name): \($0.sentence)" }.joined(separator: "\n") }
 
-    /// Does what it may; nothing of it is needed to go on.
+    /// Applies the measures. Each may fail without preventing the supervisor from running.
     package init(_ options: Options = Options(), own: OwnGroups = OwnGroups()) {
         lowerScore(options.oomScoreAdjust, "/proc/self/oom_score_adj")
         if let reserve = options.reserve { self.reserve(reserve, own) }
@@ -66,7 +70,7 @@ package struct SelfProtection: Sendable, Hashable {
         guard Self.isAlone(in: path) else {
             return add("reserve", false, "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
         }
-        // Both count as far as the groups above pass them on (Documentation/admin-guide/cgroup-v2.rst).
+        // Both take effect as far as the groups above provide protection (Documentation/admin-guide/cgroup-v2.rst).
         for file in ["memory.min", "memory.low"] {
             if let number = GroupText.write("\(bytes.bytes)", to: "\(path)/\(file)") {
                 return add("reserve", false, "\(bytes) to \(path)/\(file): \(String(cString: strerror(number))); set MemoryMin= in its unit")

@@ -1,35 +1,35 @@
 package import Plimsoll
 
-/// A unit that exists in numbers only.
+/// A simulated unit without processes.
 package struct SimulatedUnit: Sendable, Hashable {
-    /// What a real unit may do that its supervisor would rather it didn't.
+    /// Undesirable behaviours of a real unit.
     package struct Habits: OptionSet, Sendable, Hashable {
         package let rawValue: Int
         package init(rawValue: Int) { self.rawValue = rawValue }
 
-        /// It hears warnings and gives nothing back.
+        /// The unit receives warnings and releases nothing.
         package static let ignoresWarnings = Habits(rawValue: 1)
-        /// Its background tasks never end.
+        /// The unit's background tasks never end.
         package static let refusesToLeave = Habits(rawValue: 2)
-        /// The kernel never confirms its freeze.
+        /// The kernel never confirms the unit's freeze.
         package static let neverFreezes = Habits(rawValue: 4)
-        /// It is there again a second after its end.
+        /// The unit runs again one second after its end.
         package static let comesStraightBack = Habits(rawValue: 8)
-        /// It ends only when it is killed.
+        /// The unit ends only when killed.
         package static let ignoresTerm = Habits(rawValue: 16)
     }
 
     package var report: UnitReport
-    /// Bytes it takes a second while it runs.
+    /// Number of bytes allocated per second while the unit runs.
     package var growth = ByteCount.zero
-    /// Share of its charge that it gives when asked, and that can be pushed out of it while it stands still, in `0...1`.
+    /// Share of the charge that is released on request and can be reclaimed while frozen, in `0...1`.
     package var spare = 0.0
     package var habits: Habits = []
-    /// What it takes when it starts.
+    /// Charge right after the start.
     package var initial: ByteCount
-    /// What was pushed out of it: it comes back when it runs again.
+    /// Memory reclaimed from the unit, which returns when the unit runs again.
     var pushedOut = ByteCount.zero
-    /// What its purges and the kernel's can still take.
+    /// Memory that purges and kernel reclaim can still take.
     var cache: ByteCount
 
     package init(_ report: UnitReport, growth: ByteCount = .zero, spare: Double = 0, habits: Habits = []) {
@@ -38,7 +38,7 @@ package struct SimulatedUnit: Sendable, Hashable {
         cache = report.charge * spare
     }
 
-    /// Its character in drawings.
+    /// The character that stands for the unit in drawings.
     var drawn: Character {
         switch report.state {
         case .running, .starting: report.told > .normal ? "!" : "="
@@ -55,7 +55,7 @@ package struct SimulatedUnit: Sendable, Hashable {
         report.reclaimable = state == .suspended ? cache : .zero
     }
 
-    /// A new process, which knows nothing.
+    /// Starts a new process, with no knowledge of earlier notices.
     mutating func restart(at now: Duration) {
         report.charge = initial
         cache = initial * spare

@@ -1,12 +1,13 @@
 package import Plimsoll
 
-/// Units in numbers under one limit, and an engine that decides on them: steps of 50 ms of simulated time, decisions done with the delays of a real kernel.
+/// A simulation of units under one memory limit, with a real engine. Runs in steps of 50 ms of simulated time.
+/// Decisions take effect with the delays of a real kernel.
 package struct SupervisorSimulation: Sendable {
     package private(set) var engine: SupervisorEngine
     package var units: [SimulatedUnit]
-    /// What all units together may take.
+    /// The memory limit for all units together.
     package var limit: ByteCount
-    /// Whether the fleet says how long memory lasts at the pace that its units grow by.
+    /// True if fleets report the time until memory is exhausted at the current growth of the units.
     package var tellsTimeLeft = false
     package private(set) var now = Duration.zero
     /// All decisions, in order, with the fleet that each was made from.
@@ -40,7 +41,8 @@ package struct SupervisorSimulation: Sendable {
         lines = units.map { _ in "" }
     }
 
-    /// What the supervisor would see. Short is what is above 85 % of the limit, critically from 95 %; wanted back is what is above 80 %.
+    /// The fleet as the supervisor would see it. The level is `warning` from 85 % of the limit and `critical` from 95
+    /// %. The shortfall is the usage above 80 %.
     package var fleet: Fleet {
         let used = units.reduce(.zero) { $0 + $1.report.charge }
         let level: PressureLevel = used >= limit * 0.95 ? .critical : used >= limit * 0.85 ? .warning : .normal
@@ -61,14 +63,15 @@ package struct SupervisorSimulation: Sendable {
         }
     }
 
-    /// One line a unit, one character a second, below them the levels: `=` running, `!` warned, `b` leaving, `z` suspended, `x` ended, `.` stopped.
+    /// The states over time: one line per unit, one character per second, and the levels below. `=` running, `!`
+    /// warned, `b` leaving, `z` suspended, `x` ended, `.` stopped.
     package var drawing: String {
         let width = units.map(\.report.name.count).max() ?? 0
         let all = zip(units.map(\.report.name), lines) + [("", levels)]
         return all.map { name, line in name + String(repeating: " ", count: width - name.count) + " " + line }.joined(separator: "\n")
     }
 
-    /// The line of one unit.
+    /// Returns the line of one unit.
     package func line(_ name: String) -> String { units.firstIndex { $0.report.name == name }.map { lines[$0] } ?? "" }
 
     private mutating func draw() {
@@ -80,7 +83,7 @@ package struct SupervisorSimulation: Sendable {
     private mutating func advance() {
         now += Self.step
         for index in units.indices where units[index].report.state == .running || units[index].report.state == .leaving {
-            // Throttled it takes a quarter; and nothing grows evenly.
+            // A throttled unit grows at a quarter of its pace. Random variation keeps growth uneven.
             let pace = (units[index].report.isThrottled ? 0.25 : 1) * (0.8 + 0.4 * random()) / 20
             units[index].report.charge += units[index].growth * pace
         }
@@ -97,11 +100,11 @@ package struct SupervisorSimulation: Sendable {
             journal.append(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
             if !decision.isDryRun, let index = units.firstIndex(where: { $0.report.name == decision.unit }) { begin(decision, index) }
         }
-        // Reports come once a second in any case.
+        // Reports arrive once a second in any case.
         nextLook = now + min(.seconds(1), engine.nextLook(after: fleet) ?? .seconds(1))
     }
 
-    // MARK: - Decisions are carried out
+    // MARK: - Execution of decisions
 
     private mutating func begin(_ decision: Decision, _ index: Int) {
         switch decision.action {
@@ -154,11 +157,11 @@ package struct SupervisorSimulation: Sendable {
             units[index].pushedOut += lost
             learn(decision, relief: lost)
         case .killed(let decision):
-            // Asked first and killed before its time was over: it has ended already.
+            // The unit was asked first, and killed before its time was over: it has already ended.
             let isAsked = if case .end(.ask) = decision.action { true } else { false }
             if isAsked, units[index].report.state != .ending || units[index].report.since != decision.at { return }
             units[index].enter(.ending, at: now)
-            // 0.15 s a GiB, as measured (K39).
+            // 0.15 s per GiB, as measured (K39).
             let charge = units[index].report.charge, time = Double(charge.bytes) / Double(1 << 30) * 0.15
             later(.seconds(time), index, .gone(decision, was: charge))
         case .gone(let decision, let charge):
@@ -184,7 +187,7 @@ package struct SupervisorSimulation: Sendable {
         events.append(Event(at: now + delay, unit: unit, effect: effect))
     }
 
-    /// In `0..<1`, the same for a seed.
+    /// Returns a number in `0..<1`, the same sequence for a given seed.
     private mutating func random() -> Double {
         chance = chance &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
         return Double(chance >> 40) / Double(1 << 24)

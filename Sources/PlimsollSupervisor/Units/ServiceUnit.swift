@@ -1,90 +1,95 @@
 public import Plimsoll
 
-/// One service that a supervisor keeps: what it is, how much it matters, and what may be done to it when memory is short.
+/// One service kept by a supervisor: origin, importance, and permitted actions while memory is short.
 public struct ServiceUnit: Sendable, Hashable {
-    /// What it is to begin with.
+    /// The initial processes of a unit.
     public enum Origin: Sendable, Hashable {
         /// A program to start, with its arguments; the first is its path.
         case command([String])
-        /// A process that already runs, and what it has started.
+        /// A process that already runs, together with its descendants.
         case process(Int32)
-        /// Everything in a control group, by its directory.
+        /// All processes in a control group, given by its directory.
         case group(String)
 
         var isGroup: Bool { if case .group = self { true } else { false } }
     }
 
-    /// What it does for its users, which says who goes first when memory is short.
+    /// The purpose of a unit for its users, which decides the order of victims while memory is short.
     public enum Role: String, Sendable, Hashable, CaseIterable {
-        /// Somebody waits for its answers.
+        /// Clients wait for answers.
         case foreground
-        /// It works, but nobody waits.
+        /// The unit works, but no client waits.
         case background
-        /// It may as well work later: it runs while there is room.
+        /// Work that can be postponed: the unit runs while there is room.
         case deferred
     }
 
-    /// How it is made to stand still.
+    /// The method of freezing a unit.
     public enum Suspension: String, Sendable, Hashable, CaseIterable {
-        /// By the kernel's freezer (`cgroup.freeze`), which children cannot escape and parents do not see.
+        /// The kernel's freezer (`cgroup.freeze`). Children can't escape the freezer, and parents don't see the freeze.
         case freeze
-        /// By SIGSTOP, where there is no freezer: its parent sees that, and anybody with the right may continue it.
+        /// SIGSTOP, for systems without a freezer. The parent sees the stop, and any process with permission may send
+        /// SIGCONT.
         case stop
-        /// Not at all.
+        /// The unit is never frozen.
         case never
     }
 
-    /// Whether it is started again when it ends.
+    /// The condition for a restart after the unit ends.
     public enum Restart: String, Sendable, Hashable, CaseIterable {
         case never
-        /// If it ended with another status than 0, or by a signal that the supervisor did not send.
+        /// Restart after an exit status other than 0, or after a signal that the supervisor did not send.
         case onFailure = "on-failure"
-        /// Also if the supervisor ended it, once there is room.
+        /// Restart also after the supervisor ended the unit, once there is room.
         case always
     }
 
-    /// The processes of a unit that may speak for it by sd_notify(3) and by a supervisor's link, as systemd's `NotifyAccess=` has it.
+    /// The processes of a unit that may send messages for that unit, by sd_notify(3) and by a supervisor's link.
+    /// Corresponds to systemd's `NotifyAccess=`.
     public enum NotifyAccess: String, Sendable, Hashable, CaseIterable {
         /// No process.
         case none
-        /// The main process, other processes of that process's user, and those of root. Of a `group`, whose main process is not known, all.
+        /// The main process, other processes of the same user, and those of root. A `group` has no known main process,
+        /// so all of its processes may.
         case main
         /// Every process of the unit.
         case all
     }
 
-    /// How it is known: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
+    /// The unit's name: 1 to 64 letters, digits, `-`, `_` and `.`, of which the first is a letter or digit.
     public var name: String
     public var origin: Origin
-    /// Added to the supervisor's own variables.
+    /// Variables added to the supervisor's own environment.
     public var environment: [String: String] = [:]
-    /// `nil` for the supervisor's own.
+    /// The working directory; `nil` for the supervisor's own.
     public var directory: String?
     public var role: Role = .foreground
-    /// 0 to 1000: among units of one role the less important goes first.
+    /// Importance from 0 to 1000. Among units of one role, the less important goes first.
     public var importance = 500
-    /// What it needs to work well; protected from others (`memory.low`). `nil` for nothing.
+    /// Memory that the unit needs to work well, protected from others (`memory.low`). `nil` for none.
     public var memoryRequest: ByteCount?
-    /// What it may never exceed (`memory.max`). `nil` for no limit of its own.
+    /// The memory limit of the unit (`memory.max`). `nil` for no limit of its own.
     public var memoryLimit: ByteCount?
     public var suspension: Suspension = .freeze
-    /// It is ended instead of suspended (C15).
+    /// True if the unit is ended instead of frozen (C15).
     public var exitsOnSuspend = false
-    /// How often it is woken while suspended, at least every 600 s (C33). `nil` for not at all.
+    /// Time between keep-alive wakes while frozen, at least 600 s (C33). `nil` for no wakes.
     public var keepAlive: Duration?
-    /// How long it may go on with processor and disk as it likes once it is in the background, before it is throttled and then ended (C36). `nil` for ever.
+    /// Time that the unit may use processor and disk freely in the background, before it is throttled and then ended
+    /// (C36). `nil` for no limit.
     public var allowance: Duration?
     public var restart: Restart = .onFailure
-    /// It says `READY=1` when it has started (sd_notify(3)); what depends on it waits until then.
+    /// True if the unit reports `READY=1` after its start (sd_notify(3)). Dependent units wait for that message.
     public var notify = false
-    /// How long it may take to say so, before it counts as failed. `nil` for 90 s.
+    /// Time limit for that message, after which the start counts as failed. `nil` for 90 s.
     public var startTime: Duration?
-    /// The processes that may speak for it.
+    /// The processes that may send messages for the unit.
     public var notifyAccess = NotifyAccess.main
-    /// The number of the user that its sockets belong to; no other user but root then reaches them. `nil` where that is to be learned: from its start on every
-    /// user may send, and once its main process has spoken as another user than root, that user alone.
+    /// The ID of the user that owns the unit's sockets; other users except root then can't reach them. `nil` to learn
+    /// the owner: at first every user may send. Once the main process has sent a message as a user other than root,
+    /// only that user may.
     public var socketOwner: UInt32?
-    /// Units that must run before it starts, by name.
+    /// Names of units that must run before this one starts.
     public var dependencies: [String] = []
 
     public init(name: String, origin: Origin) {

@@ -1,6 +1,6 @@
-/// Who must run before whom.
+/// The start order of units.
 enum UnitDependencies {
-    /// One unit named among another's dependencies, and where.
+    /// One dependency of a unit, with its position in the file.
     struct Edge: Sendable, Hashable {
         var unit: String
         var on: String
@@ -8,7 +8,7 @@ enum UnitDependencies {
         var column: Int
     }
 
-    /// Dependencies on what there is not, and circles.
+    /// Returns the dependencies on unknown units, and the dependency cycles.
     static func problems(_ edges: [Edge], names: [String]) -> [UnitsFileError.Problem] {
         let known = Set(names)
         func problem(_ edge: Edge, _ message: String) -> UnitsFileError.Problem {
@@ -23,14 +23,15 @@ enum UnitDependencies {
             }
     }
 
-    /// Circles, each as its edges; none shares an edge that closes it with another.
+    /// Returns the cycles, each as its edges. No two cycles share a closing edge.
     private static func circles(_ edges: [Edge], _ names: [String]) -> [[Edge]] {
         let from = Dictionary(grouping: edges, by: \.unit)
         var circles: [[Edge]] = []
-        // A name that was left need not be gone into again: all circles through it are known.
+        // Names whose traversal is complete: all cycles through such a name are known.
         var left: Set<String> = []
         for name in names where !left.contains(name) {
-            // The way here, and at each unit how many of its edges have been gone. A thousand units may stand in one row, so no recursion.
+            // The current path, with the number of edges already followed at each unit. Chains may hold a thousand
+            // units, so there is no recursion.
             var way: [Edge] = [], turns = [(unit: name, next: 0)]
             var place = [name: 0]
             while let (unit, next) = turns.last {

@@ -1,52 +1,54 @@
 public import Plimsoll
 
-/// Where a unit is between its start and its end.
+/// The state of a unit between its start and its end.
 public enum UnitState: String, Sendable, Hashable, CaseIterable {
-    /// It does not run.
+    /// Not running.
     case stopped
-    /// It has been started and has not said that it is ready, if it says so at all.
+    /// Started, and not yet reported ready, for units that report readiness.
     case starting
     case running
-    /// It has been told to go to the background, and has 5 s for it.
+    /// Told to go to the background, with 5 s to do so.
     case leaving
-    /// It is being made to stand still: the kernel has not confirmed it.
+    /// Being frozen: the kernel has not confirmed the freeze.
     case suspending
-    /// It stands still.
+    /// Frozen.
     case suspended
-    /// It has been told to end, or is being killed.
+    /// Told to end, or being killed.
     case ending
 }
 
-/// What is known of a unit at some time: all that decisions are made from.
+/// The facts known about a unit at one time. All decisions are made from reports.
 public struct UnitReport: Sendable, Hashable {
     public var name: String
     public var role: ServiceUnit.Role
     public var importance: Int
     public var state: UnitState
-    /// Since when, on the supervisor's clock.
+    /// Time of entry into `state`, on the supervisor's clock.
     public var since: Duration
-    /// What the kernel charges it, page cache included.
+    /// The bytes that the kernel charges to the unit, page cache included.
     public var charge: ByteCount
-    /// Of the charge, what comes back without ending it once it stands still: page cache, volatile memory, and the rest where there is swap for it.
+    /// The part of the charge that can be reclaimed from the frozen unit: page cache, volatile memory, and the rest
+    /// where there is swap.
     public var reclaimable: ByteCount = .zero
-    /// How it can be made to stand still here; `.never` if it can't.
+    /// The method of freezing the unit on this system; `.never` if there is none.
     public var suspension: ServiceUnit.Suspension = .freeze
     public var exitsOnSuspend = false
-    /// Background tasks that it has said are alive, and until when at most it may finish them.
+    /// Number of background tasks that the unit reports as alive. `tokensEnd` is the latest time until which they may
+    /// continue.
     public var tokens = 0
     public var tokensEnd: Duration?
-    /// It is in the background and has put everything in order: nothing is waited for any more.
+    /// True if the unit is in the background and has finished its preparations, so there is nothing left to wait for.
     public var isReady = false
-    /// It has said that nothing would be lost.
+    /// True if the unit has reported that its end would lose nothing.
     public var isSaved = false
-    /// When it asked to be made to stand still; `nil` if it did not, or that was done.
+    /// Time at which the unit asked to be frozen; `nil` if there was no request or the request was granted.
     public var asksToStandSince: Duration?
-    /// It hears warnings.
+    /// True if the unit receives warnings.
     public var isWarnable = true
-    /// The level it was last told, and when.
+    /// The level last sent to the unit. `toldAt` is the time of that notice.
     public var told: PressureLevel = .normal
     public var toldAt: Duration?
-    /// Since when it is in the background by its own word or the supervisor's; `nil` while in front.
+    /// Time since which the unit is in the background, by its own message or the supervisor's; `nil` in the foreground.
     public var backgroundSince: Duration?
     public var allowance: Duration?
     public var isThrottled = false
@@ -54,10 +56,11 @@ public struct UnitReport: Sendable, Hashable {
     public var keepAlive: Duration?
     public var lastWoken: Duration?
     public var restart: ServiceUnit.Restart = .onFailure
-    /// When it was last ended by the supervisor, and how long after that it was there again: killing what comes straight back is harm.
+    /// Time at which the supervisor last ended the unit. `relaunchGap` is the time from then until the unit ran again:
+    /// killing a unit that comes straight back does harm.
     public var lastEnded: Duration?
     public var relaunchGap: Duration?
-    /// It holds a file lock that others may wait for.
+    /// True if the unit holds a file lock that other processes may wait for.
     public var holdsLocks = false
     public var dependencies: [String] = []
 
@@ -66,17 +69,17 @@ public struct UnitReport: Sendable, Hashable {
     }
 }
 
-/// All units at some time, and how short memory is where they all are.
+/// All units at one time, with the memory pressure of the system they share.
 public struct Fleet: Sendable, Hashable {
     public var at: Duration
     public var level: PressureLevel
-    /// Bytes wanted back to be out of this level.
+    /// Number of bytes to free to leave this level.
     public var shortfall: ByteCount
-    /// Bytes that may be taken before the level rises; `nil` if that isn't known.
+    /// Number of bytes that may be allocated before the level rises; `nil` if unknown.
     public var room: ByteCount?
-    /// Until nothing is left if usage goes on growing like this; `nil` if it doesn't.
+    /// Time until memory is exhausted at the current growth of usage; `nil` if usage doesn't grow.
     public var timeLeft: Duration?
-    /// When that was measured, which may have been before something was given back.
+    /// Time of the measurement, which may precede the last relief.
     public var measuredAt: Duration
     public var units: [UnitReport]
 

@@ -1,21 +1,21 @@
 import Glibc
 import Plimsoll
 
-/// The kinds of values that a units file has, read from their texts.
+/// Parsers for the kinds of values in a units file.
 enum UnitValues {
-    /// `nil` for anything but digits with at most one point in between.
+    /// Parses digits with at most one decimal point in between; `nil` for any other text.
     static func number(_ text: String) -> Double? {
         guard let first = text.utf8.first, isDigit(first), text.utf8.allSatisfy({ isDigit($0) || $0 == UInt8(ascii: ".") }) else { return nil }
         return Double(text)
     }
 
-    /// A whole number without a sign.
+    /// Parses a whole number without a sign.
     static func integer(_ text: String) -> Int? {
         guard !text.isEmpty, text.utf8.allSatisfy(isDigit) else { return nil }
         return Int(text)
     }
 
-    /// The number of a user; `nil` if there is none of that name.
+    /// Returns the numeric ID of a user; `nil` if there is no user of that name.
     static func user(named name: String) -> UInt32? {
         var entry = passwd()
         return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16_384) { room in
@@ -25,7 +25,7 @@ enum UnitValues {
         }
     }
 
-    /// A whole number of `ms`, `s`, `m` or `h`, of at most 1,000 days.
+    /// Parses a whole number of `ms`, `s`, `m` or `h`, of at most 1,000 days.
     static func duration(_ text: String) -> Duration? {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
         let units: [Substring: Int] = ["ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000]
@@ -33,7 +33,7 @@ enum UnitValues {
         return .milliseconds(number * unit)
     }
 
-    /// `nil` if it may not be a unit's name; it names files and groups.
+    /// Tells whether `name` may name a unit. Unit names also name files and control groups.
     static func isUnitName(_ name: String) -> Bool {
         func isLetterOrDigit(_ byte: UInt8) -> Bool { isDigit(byte) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 }
         guard let first = name.utf8.first, isLetterOrDigit(first), name.utf8.count <= 64 else { return false }
@@ -45,7 +45,7 @@ enum UnitValues {
         return name.utf8.allSatisfy { isDigit($0) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || $0 == UInt8(ascii: "_") }
     }
 
-    /// Why `path` is none that begins at the root and goes only down; `nil` if it is.
+    /// Returns the reason why `path` is not an absolute path without `.` or `..` components; `nil` if `path` is valid.
     static func problem(ofPath path: String) -> String? {
         if !path.hasPrefix("/") { return "is not an absolute path" }
         if path.utf8.count > 4095 { return "is longer than a path may be" }
@@ -57,11 +57,11 @@ enum UnitValues {
 
     // MARK: - Commands
 
-    /// Why a line is no command.
+    /// The reason why a line is not a command.
     struct CommandProblem: Error { var message: String }
 
-    /// The words of `line`, divided as a shell does it, with quotes and backslashes. What a shell would put something else in the place of is refused, not
-    /// passed on: nobody means a program to get `$HOME` or `*.log` as it stands.
+    /// Splits `line` into words by shell rules, with quotes and backslashes. Throws on text that a shell would
+    /// substitute: a literal `$HOME` or `*.log` is never the intended argument.
     static func words(_ line: String) throws(CommandProblem) -> [String] {
         var words: [String] = []
         var word: String?
@@ -69,7 +69,7 @@ enum UnitValues {
         var isEscaped = false
         for character in line {
             if isEscaped {
-                // Within double quotes only these lose their backslash.
+                // Within double quotes, only these characters lose their backslash.
                 if quote == "\"", !"\"\\$`".contains(character) { word = (word ?? "") + "\\" }
                 word = (word ?? "") + String(character)
                 isEscaped = false

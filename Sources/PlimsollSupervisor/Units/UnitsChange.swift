@@ -1,6 +1,6 @@
-/// What is different between two sets of units: what taking up a new units file while everything runs comes to.
+/// The difference between two sets of units, as applied when a new units file is loaded while the units run.
 public struct UnitsChange: Sendable, Hashable {
-    /// A unit that is in both, and the names of what differs, as the units file calls them.
+    /// A unit in both sets, with the changed keys as named in the units file.
     public struct Change: Sendable, Hashable {
         public var from: ServiceUnit
         public var to: ServiceUnit
@@ -9,16 +9,17 @@ public struct UnitsChange: Sendable, Hashable {
 
     public var added: [ServiceUnit] = []
     public var removed: [ServiceUnit] = []
-    /// What can be done to it as it runs: limits, weights, importance, role.
+    /// Units whose change applies without a restart: limits, weights, importance, role.
     public var inPlace: [Change] = []
-    /// It has another command, environment, directory or origin, which a process cannot be given. Whatever else differs comes with its start.
+    /// Units with another command, environment, directory or origin, none of which a running process can be given. All
+    /// other differences take effect at the restart.
     public var restarting: [Change] = []
 
     public var isEmpty: Bool { added.isEmpty && removed.isEmpty && inPlace.isEmpty && restarting.isEmpty }
 
-    /// Each list is in the order of the new units, `removed` in that of the old ones.
+    /// Compares two sets of units. Each list has the order of the new units; `removed` has that of the old ones.
     ///
-    /// - Precondition: no name is there twice in `old` or in `new`.
+    /// - Precondition: names are unique in `old` and in `new`.
     public init(from old: [ServiceUnit], to new: [ServiceUnit]) {
         let before = Dictionary(uniqueKeysWithValues: old.map { ($0.name, $0) })
         let after = Set(new.map(\.name))
@@ -34,7 +35,7 @@ public struct UnitsChange: Sendable, Hashable {
         }
     }
 
-    /// What only a new start takes up, and what is taken up at once.
+    /// Returns the changed keys that need a restart, and those that apply at once.
     private static func differences(_ old: ServiceUnit, _ new: ServiceUnit) -> (start: [String], running: [String]) {
         func names(_ fields: KeyValuePairs<String, Bool>) -> [String] { fields.compactMap { $0.value ? $0.key : nil } }
         let start = names([
@@ -53,7 +54,7 @@ public struct UnitsChange: Sendable, Hashable {
 }
 
 extension ServiceUnit.Origin {
-    /// Its key in a units file.
+    /// The key of this origin in a units file.
     fileprivate var key: String {
         switch self {
         case .command: "command"

@@ -1,34 +1,34 @@
 import Glibc
 import Plimsoll
 
-/// The units of a supervisor, as `UNITS.yaml` says them. See docs/Units.md.
+/// The units of a supervisor, parsed from `UNITS.yaml`. See docs/Units.md.
 ///
-/// A file is taken as a whole or not at all: everything that is unknown, given twice, of the wrong kind or out of range is a problem, and all problems are
-/// told at once, each with its line and column.
+/// A file is accepted as a whole or rejected. A problem is anything unknown, duplicate, of the wrong kind or out of
+/// range. All problems are reported at once, each with its line and column.
 public struct UnitsFile: Sendable, Hashable {
-    /// In the order of the file.
+    /// The units, in the order of the file.
     public var units: [ServiceUnit]
-    /// What `policy:` says, by name. What the names mean is for whoever decides.
+    /// The settings under `policy:`, by name. The decision code interprets the names.
     public var policy: [String: Setting]
 
-    /// A value of `policy:`: a number or a time, and where it stands, for saying what is wrong with it.
+    /// A value of `policy:`, a number or a duration, with its position for error messages.
     public struct Setting: Sendable, Hashable {
         public var text: String
         public var line: Int
         public var column: Int
 
-        /// `nil` if it isn't a plain number.
+        /// The value as a number; `nil` if the text isn't a plain number.
         public var number: Double? { UnitValues.number(text) }
-        /// `nil` if it isn't a time such as `250ms`, `30s`, `10m` or `1h`.
+        /// The value as a duration such as `250ms`, `30s`, `10m` or `1h`; `nil` for other text.
         public var duration: Duration? { UnitValues.duration(text) }
     }
 
-    /// A file longer than that is none that people write.
+    /// The maximum length of a file in bytes. No hand-written file is longer.
     public static let maximumLength = 1 << 20
-    /// More units than that are no units of one machine.
+    /// The maximum number of units. No single machine has more.
     public static let maximumUnits = 1000
 
-    /// Reads `text`; `name` stands for it in problems.
+    /// Parses `text`; problems refer to the file as `name`.
     public init(_ text: String, name: String = "UNITS.yaml") throws(UnitsFileError) {
         guard text.utf8.count <= Self.maximumLength else {
             throw UnitsFileError(name, "the file has \(text.utf8.count) bytes; allowed are \(Self.maximumLength)")
@@ -49,7 +49,7 @@ public struct UnitsFile: Sendable, Hashable {
         defer { close(file) }
         var status = stat()
         guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { throw UnitsFileError(path, "it is not a regular file") }
-        // One more byte than is allowed tells a file that is longer.
+        // One byte more than the maximum reveals a file that is too long.
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength + 1), count = 0
         while count < bytes.count {
             let taken = bytes.withUnsafeMutableBytes { read(file, $0.baseAddress! + count, $0.count - count) }

@@ -1,24 +1,24 @@
-/// A units file that is not taken: all that is wrong with it, in the order of the file.
+/// The error for a rejected units file, with all problems in the order of the file.
 public struct UnitsFileError: Error, Sendable, Hashable {
-    /// One thing that is wrong.
+    /// One problem.
     public struct Problem: Sendable, Hashable {
-        /// From 1; 0 if it is about the file as a whole.
+        /// Line number from 1; 0 if the problem concerns the file as a whole.
         public var line: Int
         public var column: Int
         public var unit: String?
         public var key: String?
-        /// What it is, and what is allowed.
+        /// Description of the problem and of the permitted values.
         public var message: String
     }
 
-    /// As it was named by whoever read it.
+    /// The name of the file, as given by the caller.
     public var file: String
-    /// At most `mostProblems`.
+    /// The problems, at most `mostProblems`.
     public var problems: [Problem]
-    /// How many there were besides.
+    /// Number of problems left out of `problems`.
     public var omitted = 0
 
-    /// More than anybody mends in one go.
+    /// The maximum number of reported problems, more than a person fixes in one pass.
     public static let mostProblems = 100
 
     init(_ file: String, _ problems: [Problem]) {
@@ -36,7 +36,7 @@ public struct UnitsFileError: Error, Sendable, Hashable {
 }
 
 extension UnitsFileError: CustomStringConvertible {
-    /// A line a problem: `UNITS.yaml:7:5: unit "web": key "importance": ...`.
+    /// One line for each problem: `UNITS.yaml:7:5: unit "web": key "importance": ...`.
     public var description: String {
         let lines = problems.map { problem in
             let place = problem.line > 0 ? "\(file):\(problem.line):\(problem.column)" : file
@@ -47,14 +47,15 @@ extension UnitsFileError: CustomStringConvertible {
     }
 }
 
-/// Finds the word that was meant.
+/// Suggests the intended word for a misspelling.
 enum Spelling {
-    /// `, did you mean "x"?` if one of `words` is near enough, or nothing.
+    /// Returns `; did you mean "x"?` if one of `words` is close enough, otherwise an empty string.
     static func suggestion(for word: String, among words: some Sequence<String>) -> String {
         nearest(to: word, among: words).map { "; did you mean \"\($0)\"?" } ?? ""
     }
 
-    /// The word that takes fewest changes of letters to get to: a third of them at most, two at least.
+    /// Returns the word with the smallest edit distance. The maximum distance is a third of the letters, but at least
+    /// two.
     static func nearest(to word: String, among words: some Sequence<String>) -> String? {
         let typed = plain(word)
         guard typed.count <= 64 else { return nil }
@@ -64,10 +65,10 @@ enum Spelling {
         return best.word
     }
 
-    /// Letters and digits, small: `keep_alive`, `keep-alive` and `keepAlive` are the same slip.
+    /// Returns the letters and digits in lower case, so `keep_alive`, `keep-alive` and `keepAlive` compare equal.
     private static func plain(_ word: String) -> [UInt8] { word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") } }
 
-    /// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+    /// Returns the number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var (before, last) = ([Int](), Array(0...right.count))
         for (row, letter) in left.enumerated() {

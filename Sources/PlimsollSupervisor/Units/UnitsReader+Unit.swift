@@ -8,7 +8,7 @@ private enum UnitKey: String, CaseIterable {
 }
 
 extension UnitsReader {
-    /// The unit that `node` describes; `nil` if there is no saying what it is.
+    /// Returns the unit that `node` describes; `nil` if the kind of unit is unclear.
     mutating func readUnit(_ name: String, _ node: Node) -> ServiceUnit? {
         var unit = ServiceUnit(name: name, origin: .command([]))
         var places: [UnitKey: Node] = [:]
@@ -50,7 +50,7 @@ extension UnitsReader {
         }
     }
 
-    /// What makes no sense together.
+    /// Reports combinations of keys that are contradictory.
     private mutating func check(_ unit: inout ServiceUnit, _ places: [UnitKey: Node]) {
         func refuseIfThere(_ reader: inout UnitsReader, _ keys: [UnitKey], _ message: String) {
             for key in keys {
@@ -61,7 +61,7 @@ extension UnitsReader {
             }
         }
         if places[.command] == nil {
-            // What the supervisor did not start it can't start again.
+            // The supervisor can't restart a process that was started elsewhere.
             unit.restart = .never
             refuseIfThere(
                 &self, [.environment, .directory, .restart, .notify, .startTime, .socketOwner],

@@ -102,7 +102,7 @@ extension UnitsReader {
         return nil
     }
 
-    /// A user by name or number.
+    /// Parses a user name or number.
     mutating func user(_ node: Node) -> UInt32? {
         if let text = text(node) {
             if let number = UInt32(text), number < .max { return number }

@@ -1,17 +1,18 @@
 import Plimsoll
 import Yams
 
-/// Reads the nodes of a units file, and collects what is wrong with them.
+/// Reads the nodes of a units file and collects the problems.
 struct UnitsReader {
     let file: String
     var problems: [UnitsFileError.Problem] = []
     private(set) var units: [ServiceUnit] = []
     private(set) var policy: [String: UnitsFile.Setting] = [:]
-    /// Every name under `units:` that may be one, also of units that are wrong: a dependency on them is not.
+    /// All valid names under `units:`, including those of units with problems. A dependency on such a unit is not a
+    /// problem.
     private var names: [String] = []
-    /// Where each dependency stands.
+    /// The dependencies, each with its position.
     private var dependencies: [UnitDependencies.Edge] = []
-    /// What is being read, for problems.
+    /// The unit and key being read, for problems.
     var unit: String?
     var key: String?
 
@@ -22,7 +23,7 @@ struct UnitsReader {
             return refuse(root, "the file is \(Self.kind(of: root)); it must be a map with the keys version, policy and units")
         }
         var found: Set<String> = []
-        // Units last: what they depend on is looked at when all are known.
+        // Dependencies are checked after all units are known.
         forEachPair(top, allowed: ["version", "policy", "units"]) { reader, name, node in
             found.insert(name)
             switch name {
@@ -78,12 +79,12 @@ struct UnitsReader {
 
     // MARK: - Nodes
 
-    /// What is wrong with `node`, told with the unit and the key being read.
+    /// Records a problem with `node`, together with the unit and key being read.
     mutating func refuse(_ node: Node, _ message: String) {
         problems.append(.init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, unit: unit, key: key, message: message))
     }
 
-    /// Calls `body` with each pair of a map whose key may be there.
+    /// Calls `body` with each pair of a map whose key is allowed.
     mutating func forEachPair(_ node: Node, allowed: [String]? = nil, _ body: (inout UnitsReader, String, Node) -> Void) {
         guard case .mapping(let mapping) = node else { return refuse(node, "is \(Self.shown(node)); allowed is a map (key: value)") }
         forEachPair(mapping, allowed: allowed, body)
@@ -113,13 +114,13 @@ struct UnitsReader {
         }
     }
 
-    /// The text of a scalar that isn't null; `nil` for anything else.
+    /// Returns the text of a scalar that isn't null; `nil` for any other node.
     func text(_ node: Node) -> String? {
         guard case .scalar(let scalar) = node, !Self.isNull(scalar) else { return nil }
         return scalar.string
     }
 
-    /// The text of a scalar without quotes: numbers and yes or no are written that way.
+    /// Returns the text of an unquoted scalar. Numbers and booleans are written without quotes.
     func bare(_ node: Node) -> String? {
         guard case .scalar(let scalar) = node, scalar.style == .plain || scalar.style == .any else { return nil }
         return text(node)
@@ -138,7 +139,7 @@ struct UnitsReader {
         }
     }
 
-    /// The value as it stands in a problem.
+    /// Returns the value as shown in a problem.
     static func shown(_ node: Node) -> String {
         guard case .scalar(let scalar) = node, !isNull(scalar) else { return kind(of: node) }
         let text = scalar.string.unicodeScalars.prefix(80).map { $0.value < 0x20 || $0.value == 0x7f ? "?" : String($0) }.joined()

@@ -1,13 +1,15 @@
 import Yams
 
-/// YAML's nodes with their places, without what makes YAML dangerous: aliases, by which a small text stands for an enormous one, and tags.
+/// Composes YAML nodes with their positions, and rejects the dangerous features of YAML. These are tags, and aliases,
+/// by which a small text can expand to an enormous one.
 enum UnitsYAML {
-    /// Words in a text that may be aliases; more are refused unread, since comparing keys follows them. Sixteen stand for less than 3⁶ times their text.
+    /// The maximum number of words in a text that may be aliases. A text with more is rejected unparsed, since key
+    /// comparison follows aliases. Sixteen aliases expand to less than 3⁶ times their text.
     private static let mostAliases = 16
-    /// How often the text is read again with a duplicate key made harmless, to find what else is wrong.
+    /// The maximum number of passes that neutralise a duplicate key and parse again, to find further problems.
     private static let mostDuplicates = 32
 
-    /// The node of the one document in `text`, and what is wrong that did not keep it from being read.
+    /// Returns the root node of the single document in `text`, with the problems that did not prevent parsing.
     static func compose(_ text: String, file: String) throws(UnitsFileError) -> (root: Node, problems: [UnitsFileError.Problem]) {
         guard aliasCount(text.utf8) <= mostAliases else {
             throw UnitsFileError(
@@ -17,11 +19,11 @@ enum UnitsYAML {
         var duplicates: [UnitsFileError.Problem] = []
         while true {
             do {
-                // Nodes know their anchors as long as the parser lives.
+                // Nodes keep their anchors only while the parser lives.
                 let parser = try Parser(yaml: text, resolver: .basic, encoding: .utf8)
                 guard let root = try parser.singleRoot() else { throw UnitsFileError(file, "it is empty; it needs \"version: 1\" and \"units:\"") }
                 let problems = withExtendedLifetime(parser) { forbidden(in: root) }
-                // What has anchors may stand for much more than it looks like, so nobody looks.
+                // Nodes with anchors may expand to far more than their text, so they are not read.
                 if !problems.isEmpty { throw UnitsFileError(file, duplicates + problems) }
                 return (root, duplicates)
             } catch let error as UnitsFileError {
@@ -51,7 +53,8 @@ enum UnitsYAML {
         }
     }
 
-    /// Anchors and tags in `node` and below. Does not follow what has an anchor, so that it ends soon whatever aliases there are.
+    /// Returns the anchors and tags in `node` and below. Does not descend into nodes with an anchor, so the traversal
+    /// stays short with any number of aliases.
     private static func forbidden(in node: Node) -> [UnitsFileError.Problem] {
         let (anchor, tag): (Anchor?, Tag) =
             switch node {
@@ -75,7 +78,8 @@ enum UnitsYAML {
         }
     }
 
-    /// How often `*` stands where an alias may begin, before a letter, digit, `-` or `_`. Counts what is quoted, too: to leave that out would take a parser.
+    /// Counts `*` at places where an alias may begin, before a letter, digit, `-` or `_`. Includes quoted text: to
+    /// exclude quotes would take a parser.
     private static func aliasCount(_ text: String.UTF8View) -> Int {
         var count = 0
         var before = UInt8(ascii: " "), isStar = false
@@ -90,16 +94,16 @@ enum UnitsYAML {
     }
 }
 
-/// The second of two equal keys in a mapping of one key a line.
+/// The second of two equal keys in a mapping with one key per line.
 struct Duplicate {
     let line: Int
-    /// The text with that key made into one that is nowhere else, so that all other places stay what they are.
+    /// The text with the duplicate renamed to a unique key of equal length, so all other positions stay unchanged.
     let mended: String
 
-    /// Whether `key` is what stands for a duplicate.
+    /// Returns true if `key` is a placeholder for a duplicate.
     static func isStandIn(_ key: String) -> Bool { key.unicodeScalars.first.map { 0xe000...0xe0ff ~= $0.value } ?? false }
 
-    /// `nil` if it is not found: the mapping is written on one line, say.
+    /// Finds the duplicate; `nil` if not found, for example in a mapping on one line.
     init?(of key: String, at first: Mark, in text: String, number: Int) {
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         guard first.line <= lines.count, !key.isEmpty, key.unicodeScalars.allSatisfy({ $0.isASCII }) else { return nil }
@@ -113,7 +117,7 @@ struct Duplicate {
             let after = content.dropFirst(key.count).drop { $0 == " " }
             guard depth == indent, content.hasPrefix(key), after.hasPrefix(":") else { continue }
             self.line = index + 1
-            // Private use: nobody's keys. As many characters as before, so columns stay.
+            // Private-use characters, which no real key has. The length is unchanged, so columns stay valid.
             let stand = String(Character(Unicode.Scalar(UInt16(0xe000 + number))!)) + String(repeating: "\u{f8ff}", count: key.count - 1)
             lines[index] = line.prefix(depth) + stand + content.dropFirst(key.count)
             mended = lines.joined(separator: "\n")
