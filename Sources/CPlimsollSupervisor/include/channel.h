@@ -54,7 +54,7 @@ uint64_t plimsoll_memory_held(int file);
 
 int plimsoll_epoll(void);
 
-/// Makes `epoll` report `key` when `file` is readable and, with `writing`, also when the file is writable. Adds the
+/// Makes `epoll` report `key` when `file` is readable, with `reading`, and when the file is writable, with `writing`. Adds the
 /// file or changes the events to wait for.
 int plimsoll_epoll_set(int epoll, int file, uint64_t key, int reading, int writing);
 

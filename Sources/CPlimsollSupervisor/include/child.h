@@ -71,9 +71,9 @@ struct plimsoll_launch {
 #define PLIMSOLL_MOST_KEPT 64
 
 /// Starts the program in all groups before the first instruction, in a new session. No signal is blocked, handled or
-/// ignored, and only the first three descriptors are open. The program outlives the parent. Returns 0, or a negative
-/// errno with the failed step and the index of the entry. `pidfd` is then -1, or that of a killed process that is
-/// still to be waited for.
+/// ignored, and only the first three descriptors and the kept ones are open (before Linux 5.11 also files that the
+/// parent opened without O_CLOEXEC). The program outlives the parent. Returns 0, or a negative errno with the failed
+/// step and the index of the entry. `pidfd` is then -1, or that of a killed process that is still to be waited for.
 int plimsoll_start(const struct plimsoll_launch *launch, pid_t *pid, int *pidfd, int *step, int *entry);
 
 /// Raises this process's limit on open files to the maximum (RLIMIT_NOFILE); each unit needs about ten. Started

@@ -71,4 +71,16 @@ enum GroupText {
         guard case .success(let text) = read(name, in: directory) else { return [] }
         return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
     }
+
+    /// All that lies in a directory.
+    static func names(in directory: String) -> [String] {
+        guard let stream = opendir(directory) else { return [] }
+        defer { closedir(stream) }
+        var names: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        return names
+    }
 }

@@ -10,19 +10,7 @@ struct ProcessNote {
 
     /// The units that there are notes of.
     static func units(in directory: String) -> [String] {
-        names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(GroupRoot.isName)
-    }
-
-    /// All that lies in a directory.
-    static func names(in directory: String) -> [String] {
-        guard let stream = opendir(directory) else { return [] }
-        defer { closedir(stream) }
-        var names: [String] = []
-        while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names
+        GroupText.names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(GroupRoot.isName)
     }
 
     /// Replaces the note as a whole: whoever is killed meanwhile leaves the former one.

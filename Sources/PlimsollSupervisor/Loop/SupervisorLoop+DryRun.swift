@@ -53,7 +53,7 @@ extension SupervisorLoop {
 
     /// Its sockets and notes go with it.
     func removeScratchDirectory() {
-        for name in ProcessNote.names(in: directory) { unlink("\(directory)/\(name)") }
+        for name in GroupText.names(in: directory) { unlink("\(directory)/\(name)") }
         rmdir(directory)
     }
 }
