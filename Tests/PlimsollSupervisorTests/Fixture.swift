@@ -3,8 +3,8 @@ import Glibc
 /// What tests of files and sockets need.
 enum Fixture {
     /// A file of this repository.
-    static func text(of path: String, _ here: String = #filePath) -> String? {
-        let root = here.split(separator: "/").dropLast(3).joined(separator: "/")
+    static func text(of path: String) -> String? {
+        let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
         guard let file = fopen("/\(root)/\(path)", "r") else { return nil }
         defer { fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 20)
