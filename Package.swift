@@ -29,15 +29,23 @@ let package = Package(
     ],
     traits: [
         // What a trait names is fetched and built only for who asks for it: `.package(…, traits: ["Hummingbird"])`. Without it the product of that name is empty.
-        .trait(name: "Tracing", description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory"),
+        .trait(
+            name: "Tracing",
+            description: "PlimsollService: spans of swift-distributed-tracing for what is done about memory"),
         .trait(name: "Hummingbird", description: "PlimsollHummingbird: load shedding, health and status pages"),
         .trait(name: "NIO", description: "PlimsollNIO: ByteBuffer in volatile memory, bounds for bodies"),
         .trait(
-            name: "AsyncHTTPClient", description: "PlimsollNIO: a client whose connections become fewer as memory does; builds a TLS library with it",
+            name: "AsyncHTTPClient",
+            description:
+                "PlimsollNIO: a client whose connections become fewer as memory does; builds a TLS library with it",
             enabledTraits: ["NIO"]),
-        .trait(name: "GRDB", description: "PlimsollGRDB: SQLite's memory gives way; hand-over of tasks through a database file"),
+        .trait(
+            name: "GRDB",
+            description: "PlimsollGRDB: SQLite's memory gives way; hand-over of tasks through a database file"),
         .trait(name: "PostgreSQL", description: "PlimsollPostgreSQL: hand-over of tasks through a server, by libpq"),
-        .trait(name: "Spill", description: "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached and hiredis"),
+        .trait(
+            name: "Spill",
+            description: "PlimsollSpill: what is purged goes to memcached or Redis, by libmemcached and hiredis"),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -72,14 +80,18 @@ let package = Package(
         .target(name: "PlimsollFoundationNetworking", dependencies: ["Plimsoll"], swiftSettings: rules),
         // jemalloc as the process's allocator. It compiles where the library is absent; programs that use it are linked where it is installed.
         // No `pkgConfig:`, which would have SwiftPM warn everybody who does without it (swift-package-manager #10549).
-        .target(name: "PlimsollJemalloc", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollJemalloc", "CJemalloc"], swiftSettings: rules),
+        .target(
+            name: "PlimsollJemalloc", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollJemalloc", "CJemalloc"],
+            swiftSettings: rules),
         .target(name: "CPlimsollJemalloc", dependencies: ["CPlimsollMemory"]),
         .systemLibrary(name: "CJemalloc", providers: [.apt(["libjemalloc-dev"]), .yum(["jemalloc-devel"])]),
 
         // Suspend and terminate across services: the one process that others are run by.
         .target(
             name: "PlimsollSupervisor",
-            dependencies: ["Plimsoll", "PlimsollLinux", "CPlimsollSupervisor", .product(name: "Yams", package: "Yams")], swiftSettings: rules),
+            dependencies: [
+                "Plimsoll", "PlimsollLinux", "CPlimsollSupervisor", .product(name: "Yams", package: "Yams"),
+            ], swiftSettings: rules),
         .target(name: "CPlimsollSupervisor"),
 
         // At home in the server ecosystem: one line adds it to a group of services, and its operators see what it does.
@@ -87,8 +99,10 @@ let package = Package(
             name: "PlimsollService",
             dependencies: [
                 "Plimsoll", "PlimsollLinux",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"), .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Tracing"])),
             ],
             swiftSettings: rules),
@@ -97,7 +111,8 @@ let package = Package(
         .target(
             name: "PlimsollHummingbird",
             dependencies: [
-                "Plimsoll", "PlimsollService", .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                "Plimsoll", "PlimsollService",
+                .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "HTTPTypes", package: "swift-http-types", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["Hummingbird"])),
@@ -110,7 +125,9 @@ let package = Package(
             name: "PlimsollNIO",
             dependencies: [
                 "Plimsoll", .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["NIO"])),
-                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["AsyncHTTPClient"])),
+                .product(
+                    name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["AsyncHTTPClient"])
+                ),
             ],
             swiftSettings: rules),
         .target(
@@ -122,7 +139,8 @@ let package = Package(
             swiftSettings: rules),
         .target(
             name: "PlimsollPostgreSQL",
-            dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))], swiftSettings: rules),
+            dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))],
+            swiftSettings: rules),
         .systemLibrary(name: "CPostgreSQL", providers: [.apt(["libpq-dev"])]),
         .target(
             name: "PlimsollSpill",
@@ -139,7 +157,8 @@ let package = Package(
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting", "CPlimsollLinux", "CPlimsollMemory",
+                "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting",
+                "CPlimsollLinux", "CPlimsollMemory",
                 // `bench hostile` kills a supervisor as the tests do.
                 "CSystemCallKiller",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -154,7 +173,8 @@ let package = Package(
             name: "shop",
             dependencies: [
                 "Plimsoll", "PlimsollLinux", "PlimsollService",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Configuration", package: "swift-configuration"),
             ],
@@ -166,28 +186,39 @@ let package = Package(
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
         .testTarget(
-            name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport"], swiftSettings: rules),
+            name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport"],
+            swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
-            dependencies: ["PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting", "TestSupport"],
+            dependencies: [
+                "PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting", "TestSupport",
+            ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests",
-            dependencies: ["PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller", "TestSupport"],
+            dependencies: [
+                "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller",
+                "TestSupport",
+            ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "CAllocationCounter", "TestSupport",
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
-                .product(name: "Configuration", package: "swift-configuration"), .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting",
+                "CAllocationCounter", "TestSupport",
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "MetricsTestKit", package: "swift-metrics"),
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollSupervisorTests",
             dependencies: [
-                "PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor", "CSystemCallFaults", "TestSupport",
+                "PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor",
+                "CSystemCallFaults", "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(

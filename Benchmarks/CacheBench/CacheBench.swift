@@ -7,12 +7,15 @@ struct CacheBench: ParsableCommand {
         commandName: "cache-bench",
         abstract: "PurgeableCache beside its peers, and its hit ratios beside the best possible.",
         subcommands: [
-            PeersCommand.self, HitRatioCommand.self, ReportCommand.self, RaceCommand.self, FootprintCommand.self, IdleThreadsCommand.self,
+            PeersCommand.self, HitRatioCommand.self, ReportCommand.self, RaceCommand.self, FootprintCommand.self,
+            IdleThreadsCommand.self,
             PurgeStallCommand.self,
         ])
 
     /// A row that is measured for the record: `figure NAME VALUE UNIT`.
-    static func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
+    static func figure(_ name: String, _ value: Double, _ unit: String) {
+        Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)")
+    }
 }
 
 extension Duration {

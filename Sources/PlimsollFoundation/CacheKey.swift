@@ -54,5 +54,7 @@ enum ObjectKeys<Key: AnyObject>: KeyRules {
     func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 
     @inlinable
-    static func == (left: CacheKey, right: CacheKey) -> Bool { left.hash == right.hash && left.rules.areEqual(left.key, right.key) }
+    static func == (left: CacheKey, right: CacheKey) -> Bool {
+        left.hash == right.hash && left.rules.areEqual(left.key, right.key)
+    }
 }

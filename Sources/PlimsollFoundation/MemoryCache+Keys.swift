@@ -10,7 +10,9 @@ extension MemoryCache where Key: Hashable {
     ///   - rebuildCost: cost of making an object again.
     ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
     ///     data and text, plus 64.
-    public convenience init(rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }) {
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
         self.init(HashableKeys<Key>.self, rebuildCost, byteCount)
     }
 }
@@ -23,7 +25,9 @@ extension MemoryCache where Key: AnyObject {
     ///   - rebuildCost: cost of making an object again.
     ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
     ///     data and text, plus 64.
-    public convenience init(rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }) {
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
         self.init(ObjectKeys<Key>.self, rebuildCost, byteCount)
     }
 }
@@ -35,7 +39,9 @@ extension MemoryCache where Key: AnyObject & Hashable {
     ///   - rebuildCost: cost of making an object again.
     ///   - byteCount: bytes of an object set without a cost, used under memory pressure. By default the length of
     ///     data and text, plus 64.
-    public convenience init(rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }) {
+    public convenience init(
+        rebuildCost: RebuildCost = .cheap, byteCount: @escaping @Sendable (Value) -> Int = { guessedByteCount($0) }
+    ) {
         self.init(HashableKeys<Key>.self, rebuildCost, byteCount)
     }
 }

@@ -31,7 +31,9 @@ extension MemoryCache {
     /// Returns the object. If the content was discarded, removes the object and returns `nil`.
     @usableFromInline
     func look(at object: CachedObject<Value>, _ key: CacheKey<Key>) -> Value? {
-        guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else { return object.value }
+        guard evictsObjectsWithDiscardedContent, object.discardable?.isContentDiscarded() == true else {
+            return object.value
+        }
         discoveries.wrappingAdd(1, ordering: .relaxed)
         // An object set under the key in the meantime is removed too: a miss like any other.
         if let removed = entries.removeValue(forKey: key) { letGo(removed) }

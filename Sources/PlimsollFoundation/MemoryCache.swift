@@ -43,7 +43,7 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
         self.rules = rules
         self.rebuildCost = rebuildCost
         self.byteCount = byteCount
-        entries = PurgeableCache("MemoryCache", rebuildCost: rebuildCost)
+        entries = PurgeableCache("MemoryCache", rebuildCost: rebuildCost) { _, object in object.cost }
         entries.onRemoval { [books, weak self] _, object, reason in
             books.strike(object.cost)
             if reason == .evicted || reason == .purged { self?.letGo(object) }

@@ -80,7 +80,9 @@ public final class PurgeableData: DiscardableContent {
 
     /// Runs `body` with the bytes, in place and writable, within an access. Returns `nil` without running `body` if
     /// the bytes are gone.
-    public func withBytes<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
+    public func withBytes<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value)
+        throws(Problem) -> Value?
+    {
         try buffer.withAccess(body)
     }
 
@@ -92,7 +94,8 @@ public final class PurgeableData: DiscardableContent {
     public func withData<Value, Problem: Error>(_ body: (Data) throws(Problem) -> Value) throws(Problem) -> Value? {
         guard buffer.beginAccess(), let address = buffer.address else { return nil }
         // Foundation copies small amounts, and ends the access at once.
-        let data = Data(bytesNoCopy: address, count: length, deallocator: .custom { [buffer] _, _ in buffer.endAccess() })
+        let data = Data(
+            bytesNoCopy: address, count: length, deallocator: .custom { [buffer] _, _ in buffer.endAccess() })
         defer { withExtendedLifetime(data) {} }
         return try body(data)
     }

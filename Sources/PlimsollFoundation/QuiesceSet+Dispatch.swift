@@ -32,10 +32,14 @@ extension QuiesceSet {
     ) -> Registration {
         // Compare labels: Swift may return different objects for one of dispatch's own queues.
         let isOwn = queue.label != DispatchQueue.main.label && !queue.label.hasPrefix("com.apple.root.")
-        precondition(isOwn, "quiesce.add(\(queue.label)): the main queue and the global ones cannot be suspended; add a queue of your own")
+        precondition(
+            isOwn,
+            "quiesce.add(\(queue.label)): the main queue and the global ones cannot be suspended; add a queue of your own"
+        )
         return add(
             SuspendableObject(
-                name ?? queue.label, inBackground, workClass, suspend: { [queue = Shared(queue)] in queue.object.suspend() },
+                name ?? queue.label, inBackground, workClass,
+                suspend: { [queue = Shared(queue)] in queue.object.suspend() },
                 resume: { [queue = Shared(queue)] in queue.object.resume() }))
     }
 
@@ -52,7 +56,8 @@ extension QuiesceSet {
     ///     (`QuiesceSet.lease`).
     @discardableResult
     public func add(
-        _ source: any DispatchSourceProtocol, name: String = "dispatch source", inBackground: QuietBehaviour = .suspended, workClass: String? = nil
+        _ source: any DispatchSourceProtocol, name: String = "dispatch source",
+        inBackground: QuietBehaviour = .suspended, workClass: String? = nil
     ) -> Registration {
         add(
             SuspendableObject(

@@ -18,8 +18,12 @@ extension QuiesceSet {
     ///     (`QuiesceSet.lease`).
     /// - Precondition: the queue is not the main queue.
     @discardableResult
-    public func add(_ queue: OperationQueue, name: String? = nil, inBackground: Int = 1, workClass: String? = nil) -> Registration {
-        precondition(queue !== OperationQueue.main, "quiesce.add(OperationQueue.main): add a queue of your own; the main one must run on")
+    public func add(_ queue: OperationQueue, name: String? = nil, inBackground: Int = 1, workClass: String? = nil)
+        -> Registration
+    {
+        precondition(
+            queue !== OperationQueue.main,
+            "quiesce.add(OperationQueue.main): add a queue of your own; the main one must run on")
         return add(QuiescedOperationQueue(queue, name ?? queue.name ?? "operation queue", inBackground, workClass))
     }
 }
@@ -51,7 +55,9 @@ private final class QuiescedOperationQueue: Quiescable {
         let found = (isSuspended: queue.isSuspended, limit: queue.maxConcurrentOperationCount)
         let (limit, isSuspended): (Int?, Bool?) = state.withLock { state in
             let before = state.narrowed?.before ?? found.limit
-            let base = before == OperationQueue.defaultMaxConcurrentOperationCount ? ProcessInfo.processInfo.activeProcessorCount : before
+            let base =
+                before == OperationQueue.defaultMaxConcurrentOperationCount
+                ? ProcessInfo.processInfo.activeProcessorCount : before
             let count = extent.count(of: max(1, base), inBackground: inBackground)
             return (
                 Self.limit(&state, found.limit, before, count, isWhole: !extent.isQuiet && extent.share == .whole),

@@ -8,7 +8,9 @@ public import Plimsoll
 public protocol VolatileCodable: Codable, VolatileStorable {}
 
 extension VolatileCodable {
-    public func encode(into encoder: inout VolatileEncoder) throws { encoder.append(contentsOf: try JSONEncoder().encode(self)) }
+    public func encode(into encoder: inout VolatileEncoder) throws {
+        encoder.append(contentsOf: try JSONEncoder().encode(self))
+    }
 
     public init(decoding bytes: RawSpan) throws {
         self = try JSONDecoder().decode(Self.self, from: bytes.withUnsafeBytes { Data($0) })

@@ -14,7 +14,8 @@ extension ResourceManager {
     ///   - purgesOnBackground: true to release everything on entry to the background.
     @discardableResult
     public func register(
-        _ cache: URLCache, name: String = "URLCache", rebuildCost: RebuildCost = .expensive, purgesOnBackground: Bool = false
+        _ cache: URLCache, name: String = "URLCache", rebuildCost: RebuildCost = .expensive,
+        purgesOnBackground: Bool = false
     ) -> Registration {
         register(URLCacheHolder(cache, name, rebuildCost), purgesOnBackground: purgesOnBackground)
     }

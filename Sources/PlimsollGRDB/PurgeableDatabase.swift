@@ -32,7 +32,9 @@ public final class DatabaseCacheLimit: Sendable {
     func set(_ limit: ByteCount) { bytes.store(max(0, limit.bytes), ordering: .relaxed) }
 
     /// Sets the page cache of one connection. A negative `cache_size` is a number of kibibytes.
-    func apply(to database: Database) throws { try database.execute(sql: "PRAGMA cache_size = -\(max(16, current.bytes / connections / 1024))") }
+    func apply(to database: Database) throws {
+        try database.execute(sql: "PRAGMA cache_size = -\(max(16, current.bytes / connections / 1024))")
+    }
 }
 
 /// Makes the memory of a `DatabaseQueue` or `DatabasePool` purgeable. Register an instance with a manager.
@@ -69,7 +71,10 @@ public final class PurgeableDatabase: Purgeable {
     ///   - name: name in reports.
     ///   - limit: the limit given to the database's configuration; with `nil` a manager can release memory, but not
     ///     restrict the cache.
-    public init(_ database: any DatabaseWriter, name: String = "SQLite", limit: DatabaseCacheLimit? = nil, rebuildCost: RebuildCost = .cheap) {
+    public init(
+        _ database: any DatabaseWriter, name: String = "SQLite", limit: DatabaseCacheLimit? = nil,
+        rebuildCost: RebuildCost = .cheap
+    ) {
         (self.database, self.name, self.limit, self.rebuildCost) = (database, name, limit, rebuildCost)
         pool = database as? DatabasePool
         if pool != nil { Self.others.withLock { $0.pools += 1 } }

@@ -23,14 +23,17 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     ///
     /// - Parameter busyTimeout: longest wait of a call while another process writes.
     /// - Throws: Errors of GRDB if the file cannot be opened, or the table not created.
-    public convenience init(path: String, limits: TaskHandoffLimits = TaskHandoffLimits(), busyTimeout: Duration = .seconds(2)) throws {
+    public convenience init(
+        path: String, limits: TaskHandoffLimits = TaskHandoffLimits(), busyTimeout: Duration = .seconds(2)
+    ) throws {
         var configuration = Configuration()
         configuration.busyMode = .timeout(busyTimeout.inSeconds)
         configuration.label = "plimsoll-handoff"
         // With a write-ahead log, readers do not block writers.
         configuration.journalMode = .wal
         Self.keepPrivate(path)
-        try self.init(DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
+        try self.init(
+            DatabaseQueue(path: path, configuration: configuration), name: "SQLite file \(path)", limits: limits)
     }
 
     /// Creates the file before SQLite does, because SQLite would leave the mode to the umask. SQLite reports any
@@ -44,7 +47,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         // SQLite creates the files beside the database with the mode of the database.
         for path in [path, path + "-wal", path + "-shm"] {
             var status = stat()
-            guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & S_IRWXO != 0 else {
+            guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
+                status.st_mode & S_IRWXO != 0
+            else {
                 continue
             }
             _ = chmod(path, status.st_mode & 0o7770)
@@ -55,7 +60,10 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     /// Other writes on `database` delay calls.
     ///
     /// - Throws: Errors of GRDB if the table cannot be created.
-    public convenience init(_ database: any DatabaseWriter, name: String = "SQLite database", limits: TaskHandoffLimits = TaskHandoffLimits())
+    public convenience init(
+        _ database: any DatabaseWriter, name: String = "SQLite database",
+        limits: TaskHandoffLimits = TaskHandoffLimits()
+    )
         throws
     {
         try self.init(database, name: name, limits: limits) {
@@ -68,7 +76,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     /// Creates a store with a given clock.
     ///
     /// - Parameter now: the time of day, since 1970.
-    package init(_ database: any DatabaseWriter, name: String, limits: TaskHandoffLimits, now: @escaping @Sendable () -> Duration) throws {
+    package init(
+        _ database: any DatabaseWriter, name: String, limits: TaskHandoffLimits, now: @escaping @Sendable () -> Duration
+    ) throws {
         (self.database, self.name, self.limits, self.now) = (database, name, limits, now)
         try database.write { database in
             try database.execute(
@@ -84,7 +94,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
 
     // MARK: TaskHandoff
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim {
+    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> TaskHandoffClaim
+    {
         if let problem = limits.problem(offer, owner, in: name) { throw problem }
         let due = after(lease), most = limits.count
         let isThere = try await write("offer task \"\(offer.name)\"") { database in
@@ -94,19 +106,25 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     SELECT ?, ?, ?, ?, ?, ?, 1, ?, ? WHERE (SELECT COUNT(*) FROM plimsoll_handoff) < ? ON CONFLICT (id) DO NOTHING
                     """,
                 arguments: [
-                    offer.id, offer.name, Self.blob(offer.checkpoint), Int64(CRC32C.checksum(offer.checkpoint)), offer.reason.rawValue,
+                    offer.id, offer.name, Self.blob(offer.checkpoint), Int64(CRC32C.checksum(offer.checkpoint)),
+                    offer.reason.rawValue,
                     offer.attempts, owner, due,
                     most,
                 ])
-            return try Bool.fetchOne(database, sql: "SELECT EXISTS (SELECT 1 FROM plimsoll_handoff WHERE id = ?)", arguments: [offer.id]) ?? false
+            return try Bool.fetchOne(
+                database, sql: "SELECT EXISTS (SELECT 1 FROM plimsoll_handoff WHERE id = ?)", arguments: [offer.id])
+                ?? false
         }
         guard isThere else {
-            throw TaskHandoffError(.refused, "offer of task \"\(offer.name)\" to \(name): \(most) lie there already, which is the limit")
+            throw TaskHandoffError(
+                .refused, "offer of task \"\(offer.name)\" to \(name): \(most) lie there already, which is the limit")
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
 
-    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
+    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError)
+        -> HandedOffTask?
+    {
         guard !names.isEmpty else { return nil }
         let now = after(.zero), due = after(lease), attempts = limits.attempts, most = limits.checkpoint.bytes
         let free = "NOT set_aside AND due <= ? AND name IN (\(names.map { _ in "?" }.joined(separator: ", ")))"
@@ -127,7 +145,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
             guard let row else { return .success(nil) }
             let (id, name): (String, String) = (row[0], row[1])
             let checkpoint = try row.withUnsafeData(atIndex: 6) { $0.map { Array($0) } } ?? []
-            guard checkpoint.count <= most, row[5] == Int64(CRC32C.checksum(checkpoint)), let reason = ExpirationReason(rawValue: row[4]) else {
+            guard checkpoint.count <= most, row[5] == Int64(CRC32C.checksum(checkpoint)),
+                let reason = ExpirationReason(rawValue: row[4])
+            else {
                 try database.execute(
                     sql:
                         "UPDATE plimsoll_handoff SET set_aside = 1, owner = NULL, checkpoint = x'', problem = 'its checkpoint is damaged' WHERE id = ?",
@@ -140,7 +160,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         switch taken {
         case .success(let task): return task
         case .failure(let damaged):
-            throw TaskHandoffError(.nonsense, "take a task in \(name): task \"\(damaged.name)\" (\(damaged.id)) is damaged, and is set aside")
+            throw TaskHandoffError(
+                .nonsense,
+                "take a task in \(name): task \"\(damaged.name)\" (\(damaged.id)) is damaged, and is set aside")
         }
     }
 
@@ -149,7 +171,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         var name: String
     }
 
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError) {
+    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
+        async throws(TaskHandoffError)
+    {
         try await change(claim, "renew", checkpoint, "due = ?", [after(lease)])
     }
 
@@ -163,7 +187,9 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         guard gone == 1 else { throw .lost(claim, "complete", in: name) }
     }
 
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
+    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+        async throws(TaskHandoffError)
+    {
         switch release {
         case .expired(let reason):
             // The offer itself was not an attempt.
@@ -181,11 +207,13 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         try await write("list what is set aside") { database in
             try Row.fetchAll(
                 database,
-                sql: "SELECT id, name, checkpoint, attempts, COALESCE(problem, '') FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
+                sql:
+                    "SELECT id, name, checkpoint, attempts, COALESCE(problem, '') FROM plimsoll_handoff WHERE set_aside ORDER BY number LIMIT ?",
                 arguments: [max(0, most)]
             ).map { row in
                 try SetAsideTask(
-                    id: row[0], name: row[1], checkpoint: row.withUnsafeData(atIndex: 2) { $0.map { Array($0) } } ?? [], attempts: row[3],
+                    id: row[0], name: row[1], checkpoint: row.withUnsafeData(atIndex: 2) { $0.map { Array($0) } } ?? [],
+                    attempts: row[3],
                     problem: row[4])
             }
         }
@@ -195,7 +223,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         let now = after(.zero)
         return try await write("retry \(id)") { database in
             try database.execute(
-                sql: "UPDATE plimsoll_handoff SET set_aside = 0, attempts = 0, due = ? WHERE id = ? AND set_aside", arguments: [now, id])
+                sql: "UPDATE plimsoll_handoff SET set_aside = 0, attempts = 0, due = ? WHERE id = ? AND set_aside",
+                arguments: [now, id])
             return database.changesCount == 1
         }
     }
@@ -204,11 +233,14 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         let now = after(.zero)
         return try await write("count tasks") { database in
             func count(_ condition: String, _ arguments: StatementArguments) throws -> Int {
-                try Int.fetchOne(database, sql: "SELECT COUNT(*) FROM plimsoll_handoff WHERE \(condition)", arguments: arguments) ?? 0
+                try Int.fetchOne(
+                    database, sql: "SELECT COUNT(*) FROM plimsoll_handoff WHERE \(condition)", arguments: arguments)
+                    ?? 0
             }
             return TaskHandoffCensus(
                 waiting: try count("NOT set_aside AND (owner IS NULL OR due <= ?)", [now]),
-                held: try count("NOT set_aside AND owner IS NOT NULL AND due > ?", [now]), setAside: try count("set_aside", []))
+                held: try count("NOT set_aside AND owner IS NOT NULL AND due > ?", [now]),
+                setAside: try count("set_aside", []))
         }
     }
 
@@ -223,7 +255,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
     }
 
     private func change(
-        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String, _ parameters: StatementArguments
+        _ claim: TaskHandoffClaim, _ verb: String, _ checkpoint: [UInt8]?, _ assignments: String,
+        _ parameters: StatementArguments
     ) async throws(TaskHandoffError) {
         if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
         let changed = try await write("\(verb) task \"\(claim.name)\"") { database in
@@ -232,7 +265,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
                     UPDATE plimsoll_handoff SET checkpoint = COALESCE(?, checkpoint), checksum = COALESCE(?, checksum), \(assignments)
                     WHERE id = ? AND owner = ? AND fence = ? AND NOT set_aside
                     """,
-                arguments: [checkpoint.map { Self.blob($0) }, checkpoint.map { Int64(CRC32C.checksum($0)) }] + parameters
+                arguments: [checkpoint.map { Self.blob($0) }, checkpoint.map { Int64(CRC32C.checksum($0)) }]
+                    + parameters
                     + [claim.id, claim.owner, claim.fence])
             return database.changesCount
         }
@@ -241,7 +275,8 @@ public final class SQLiteTaskHandoff: TaskHandoff {
 
     /// Runs `body` in a transaction on the database's queue. Does not use GRDB's async form, because cancelling the
     /// task would end that form.
-    private func write<Value: Sendable>(_ verb: String, _ body: @escaping @Sendable (Database) throws -> Value) async throws(TaskHandoffError)
+    private func write<Value: Sendable>(_ verb: String, _ body: @escaping @Sendable (Database) throws -> Value)
+        async throws(TaskHandoffError)
         -> Value
     {
         let result: Result<Value, any Error> = await withCheckedContinuation { continuation in
@@ -256,10 +291,13 @@ public final class SQLiteTaskHandoff: TaskHandoff {
         switch error.resultCode {
         case .SQLITE_BUSY, .SQLITE_LOCKED:
             return TaskHandoffError(
-                .unreachable, text + "another connection kept it locked for longer than the busy timeout; \(error.message ?? "")")
+                .unreachable,
+                text + "another connection kept it locked for longer than the busy timeout; \(error.message ?? "")")
         case .SQLITE_CANTOPEN, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_PERM:
-            return TaskHandoffError(.unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
-        case .SQLITE_CORRUPT, .SQLITE_NOTADB: return TaskHandoffError(.nonsense, text + "the file is damaged: \(error.message ?? "")")
+            return TaskHandoffError(
+                .unreachable, text + "the file cannot be used: \(error.message ?? "") (\(error.extendedResultCode))")
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB:
+            return TaskHandoffError(.nonsense, text + "the file is damaged: \(error.message ?? "")")
         default: return TaskHandoffError(.refused, text + "\(error.message ?? "") (\(error.extendedResultCode))")
         }
     }

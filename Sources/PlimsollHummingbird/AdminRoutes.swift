@@ -43,9 +43,12 @@ extension AdminPages.Question {
         let query = request.uri.queryParameters.reduce(into: [:]) { $0[String($1.key)] = String($1.value) }
         // The first header `Host` is the authority. A second one stays among the headers, and the intended one is
         // ambiguous.
-        let hosts = [request.head.authority].compactMap { $0 } + (HTTPField.Name("Host").map { request.headers[values: $0] } ?? [])
+        let hosts =
+            [request.head.authority].compactMap { $0 }
+            + (HTTPField.Name("Host").map { request.headers[values: $0] } ?? [])
         self.init(
-            method: request.method.rawValue, query: query, host: hosts.joined(separator: ", "), origin: request.headers[.origin],
+            method: request.method.rawValue, query: query, host: hosts.joined(separator: ", "),
+            origin: request.headers[.origin],
             fetchSite: HTTPField.Name("Sec-Fetch-Site").flatMap { request.headers[$0] })
     }
 }

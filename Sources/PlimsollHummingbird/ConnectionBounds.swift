@@ -28,7 +28,8 @@ extension HTTP1Channel.Configuration {
     ///   - logger: target of messages about closed connections, at `info`.
     ///   - metrics: factory of the counter `plimsoll_connections_cut_off_total` by `reason`.
     public static func bounded(
-        idle: Duration = .seconds(30), answer: Duration = .seconds(10), body: Duration = .seconds(60), bytesPerSecond: Int = 500,
+        idle: Duration = .seconds(30), answer: Duration = .seconds(10), body: Duration = .seconds(60),
+        bytesPerSecond: Int = 500,
         logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
     ) -> Self {
         precondition(bytesPerSecond > 0, "bounded: bytesPerSecond is \(bytesPerSecond), allowed is 1 or more")
@@ -142,7 +143,8 @@ final class ConnectionBounds: ChannelDuplexHandler, RemovableChannelHandler {
             // The wait for this part is deducted before the time that the part earns is added.
             rest(context)
             let earned = Int64(part.readableBytes).multipliedReportingOverflow(by: 1_000_000_000)
-            let longer = bodyLeft.nanoseconds.addingReportingOverflow(earned.overflow ? .max : earned.partialValue / limits.bytesPerSecond)
+            let longer = bodyLeft.nanoseconds.addingReportingOverflow(
+                earned.overflow ? .max : earned.partialValue / limits.bytesPerSecond)
             bodyLeft = .nanoseconds(longer.overflow ? .max : longer.partialValue)
         case .end: isReading = false
         }

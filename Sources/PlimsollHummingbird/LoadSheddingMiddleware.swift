@@ -57,7 +57,9 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
     public func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
     ) async throws -> Response {
-        if let refusal = await shedder.admit(priority(request, context), isExempt: { isExempt(request) }) { return Self.answer(refusal) }
+        if let refusal = await shedder.admit(priority(request, context), isExempt: { isExempt(request) }) {
+            return Self.answer(refusal)
+        }
         do {
             let response = try await next(request, context)
             if response.body.contentLength == nil { return untilSent(response) }
@@ -72,9 +74,12 @@ public struct LoadSheddingMiddleware<Context: RequestContext>: RouterMiddleware 
     /// Returns 503 with `Retry-After` (RFC 9110, 10.2.3). The answer must not be cached.
     private static func answer(_ refusal: RequestRefusal) -> Response {
         let headers: HTTPFields = [
-            .contentType: "text/plain; charset=utf-8", .cacheControl: "no-store", .retryAfter: "\(refusal.retryAfterSeconds)",
+            .contentType: "text/plain; charset=utf-8", .cacheControl: "no-store",
+            .retryAfter: "\(refusal.retryAfterSeconds)",
         ]
-        return Response(status: .serviceUnavailable, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: "\(refusal)\n")))
+        return Response(
+            status: .serviceUnavailable, headers: headers,
+            body: ResponseBody(byteBuffer: ByteBuffer(string: "\(refusal)\n")))
     }
 
     /// Ends the request when the body is released: sent, or dropped because the client has gone.

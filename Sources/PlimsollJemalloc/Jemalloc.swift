@@ -36,7 +36,9 @@ public enum Jemalloc {
     public static var settings: Settings? {
         var hasThread = false, milliseconds = 0
         // The only symbol used from the library itself. This reference keeps the linker from dropping the library.
-        guard mallctl("epoch", nil, nil, nil, 0) == 0, plimsoll_jemalloc_settings(&hasThread, &milliseconds) else { return nil }
+        guard mallctl("epoch", nil, nil, nil, 0) == 0, plimsoll_jemalloc_settings(&hasThread, &milliseconds) else {
+            return nil
+        }
         return Settings(hasBackgroundThread: hasThread, decay: .milliseconds(milliseconds))
     }
 

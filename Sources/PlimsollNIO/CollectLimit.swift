@@ -19,12 +19,18 @@ extension ResourceManager {
     /// - Returns: Bytes, `least` to `most`. `collect` rejects a longer body with `NIOTooManyBytesError`: answer 413,
     ///   or 503 if the body would fit at another time.
     /// - Precondition: `share` is in its range, and `least` is neither negative nor above `most`.
-    public func collectLimit(share: Double = 1.0 / 64, least: ByteCount = .kibibytes(64), most: ByteCount = .mebibytes(16)) -> Int {
+    public func collectLimit(
+        share: Double = 1.0 / 64, least: ByteCount = .kibibytes(64), most: ByteCount = .mebibytes(16)
+    ) -> Int {
         precondition((0...1).contains(share), "collectLimit: share is \(share), allowed is 0...1")
-        precondition(.zero <= least && least <= most, "collectLimit: least is \(least) and most \(most), allowed is 0 <= least <= most")
+        precondition(
+            .zero <= least && least <= most,
+            "collectLimit: least is \(least) and most \(most), allowed is 0 <= least <= most")
         let level = level
         let wanted =
-            if let room { ByteCount(room) * (level == .normal ? share : share / 2) } else { level == .normal ? most : most * 0.25 }
+            if let room { ByteCount(room) * (level == .normal ? share : share / 2) } else {
+                level == .normal ? most : most * 0.25
+            }
         return level == .critical ? least.bytes : min(max(wanted, least), most).bytes
     }
 }

@@ -23,7 +23,8 @@ extension HTTPClient.Configuration {
         scaled.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = max(
             1, connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit / part)
         scaled.connectionPool.idleTimeout = min(connectionPool.idleTimeout, idle)
-        scaled.connectionPool.preWarmedHTTP1ConnectionCount = level == .critical ? 0 : connectionPool.preWarmedHTTP1ConnectionCount / part
+        scaled.connectionPool.preWarmedHTTP1ConnectionCount =
+            level == .critical ? 0 : connectionPool.preWarmedHTTP1ConnectionCount / part
         return scaled
     }
 }
@@ -125,7 +126,9 @@ public final class ScaledHTTPClient: Sendable {
         let level = levelNow()
         return try state.withLock { state in
             if state.isClosed { throw HTTPClientError.alreadyShutdown }
-            let lease = state.current ?? Lease(HTTPClient(eventLoopGroup: group, configuration: configuration.scaled(for: level)), level)
+            let lease =
+                state.current
+                ?? Lease(HTTPClient(eventLoopGroup: group, configuration: configuration.scaled(for: level)), level)
             state.current = lease
             lease.users.add(1, ordering: .relaxed)
             return lease
@@ -133,7 +136,9 @@ public final class ScaledHTTPClient: Sendable {
     }
 
     private func giveBack(_ lease: Lease) {
-        let isLast = state.withLock { state in lease.users.subtract(1, ordering: .relaxed).newValue == 0 && state.current !== lease }
+        let isLast = state.withLock { state in
+            lease.users.subtract(1, ordering: .relaxed).newValue == 0 && state.current !== lease
+        }
         if isLast { _ = lease.client.shutdown() }
     }
 }

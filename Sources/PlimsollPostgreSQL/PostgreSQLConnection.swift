@@ -39,7 +39,8 @@ final class PostgreSQLConnection {
         while turn != PGRES_POLLING_OK {
             guard turn != PGRES_POLLING_FAILED, PQstatus(handle) != CONNECTION_BAD else { throw problem(.unreachable) }
             guard wait(turn == PGRES_POLLING_READING ? POLLIN : POLLOUT, until: deadline) else {
-                throw PostgreSQLProblem(kind: .unreachable, reason: "no connection within \(timeout)", endsConnection: true)
+                throw PostgreSQLProblem(
+                    kind: .unreachable, reason: "no connection within \(timeout)", endsConnection: true)
             }
             turn = PQconnectPoll(handle)
         }
@@ -53,7 +54,8 @@ final class PostgreSQLConnection {
     /// The statement is a transaction of its own. A conflict with another transaction (SQLSTATE 40001, 40P01) rolls
     /// the statement back completely, so the statement is retried until `timeout` or `mostAttempts`. After any other
     /// refusal, the connection is ready for the next statement unless the problem ends the connection.
-    func rows(_ statement: String, _ parameters: [String?], columns: Int32, most: Int, within timeout: Duration) throws(PostgreSQLProblem)
+    func rows(_ statement: String, _ parameters: [String?], columns: Int32, most: Int, within timeout: Duration)
+        throws(PostgreSQLProblem)
         -> [[String]]
     {
         let deadline = Self.now + timeout
@@ -84,7 +86,8 @@ final class PostgreSQLConnection {
     }
 
     private func rowsOnce(
-        _ statement: String, _ parameters: [String?], columns: Int32, most: Int, until deadline: Duration, _ timeout: Duration
+        _ statement: String, _ parameters: [String?], columns: Int32, most: Int, until deadline: Duration,
+        _ timeout: Duration
     ) throws(PostgreSQLProblem) -> [[String]] {
         try send(statement, parameters)
         try flush(until: deadline, timeout)
@@ -97,16 +100,21 @@ final class PostgreSQLConnection {
             case let status: throw failure(status, of: result, until: deadline, timeout)
             }
         }
-        guard let rows else { throw PostgreSQLProblem(kind: .nonsense, reason: "the answer is empty", endsConnection: true) }
+        guard let rows else {
+            throw PostgreSQLProblem(kind: .nonsense, reason: "the answer is empty", endsConnection: true)
+        }
         return rows
     }
 
     /// Returns the problem that `result` reports, after reading the rest of the answer. libpq accepts no request
     /// before that.
-    private func failure(_ status: ExecStatusType, of result: OpaquePointer, until deadline: Duration, _ timeout: Duration) -> PostgreSQLProblem {
+    private func failure(
+        _ status: ExecStatusType, of result: OpaquePointer, until deadline: Duration, _ timeout: Duration
+    ) -> PostgreSQLProblem {
         guard [PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR, PGRES_BAD_RESPONSE].contains(status) else {
             return PostgreSQLProblem(
-                kind: .nonsense, reason: "an answer of kind \(status.rawValue) makes no sense here", endsConnection: true)
+                kind: .nonsense, reason: "an answer of kind \(status.rawValue) makes no sense here",
+                endsConnection: true)
         }
         var problem = refusal(result)
         // A connection that will be dropped needs no draining.
@@ -157,16 +165,21 @@ final class PostgreSQLConnection {
         return PQgetResult(handle)
     }
 
-    private static func rows(of result: OpaquePointer, columns: Int32, most: Int) throws(PostgreSQLProblem) -> [[String]] {
+    private static func rows(of result: OpaquePointer, columns: Int32, most: Int) throws(PostgreSQLProblem)
+        -> [[String]]
+    {
         let count = PQntuples(result)
         guard PQnfields(result) == columns, count <= most else {
             throw PostgreSQLProblem(
-                kind: .nonsense, reason: "\(count) rows of \(PQnfields(result)) columns came back, expected were \(most) at most of \(columns)",
+                kind: .nonsense,
+                reason:
+                    "\(count) rows of \(PQnfields(result)) columns came back, expected were \(most) at most of \(columns)",
                 endsConnection: true)
         }
         return (0..<count).map { row in
             (0..<columns).map { column in
-                let start = UnsafeRawPointer(PQgetvalue(result, row, column)), count = Int(PQgetlength(result, row, column))
+                let start = UnsafeRawPointer(PQgetvalue(result, row, column)),
+                    count = Int(PQgetlength(result, row, column))
                 return String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
             }
         }
@@ -186,7 +199,8 @@ final class PostgreSQLConnection {
         let text = Self.trimmed(PQresultErrorMessage(result))
         let reason = state.isEmpty ? text : "\(text) (SQLSTATE \(state))"
         switch state {
-        case "40001", "40P01": return PostgreSQLProblem(kind: .refused, reason: reason, endsConnection: false, mayRepeat: true)
+        case "40001", "40P01":
+            return PostgreSQLProblem(kind: .refused, reason: reason, endsConnection: false, mayRepeat: true)
         case "25006": return PostgreSQLProblem(kind: .unreachable, reason: reason, endsConnection: true)
         case "57014": return PostgreSQLProblem(kind: .unanswered, reason: reason, endsConnection: false)
         case _ where state.isEmpty || state.hasPrefix("57") || state.hasPrefix("08"):

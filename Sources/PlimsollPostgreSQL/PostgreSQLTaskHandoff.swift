@@ -20,13 +20,19 @@ public struct PostgreSQLSettings: Sendable, Hashable {
 
     /// Describes the first invalid setting; `nil` if all are valid.
     var problem: String? {
-        for (name, value) in [("connectTimeout", connectTimeout), ("statementTimeout", statementTimeout), ("shortestPause", shortestPause)]
+        for (name, value) in [
+            ("connectTimeout", connectTimeout), ("statementTimeout", statementTimeout),
+            ("shortestPause", shortestPause),
+        ]
         where value < .milliseconds(1) {
             return "\(name) is \(value), allowed is a millisecond or more"
         }
-        if longestPause < shortestPause { return "longestPause is \(longestPause), allowed is shortestPause (\(shortestPause)) or more" }
+        if longestPause < shortestPause {
+            return "longestPause is \(longestPause), allowed is shortestPause (\(shortestPause)) or more"
+        }
         let isName =
-            !table.isEmpty && table.utf8.count <= 50 && table.utf8.allSatisfy { $0 == 95 || (48...57).contains($0) || (97...122).contains($0) }
+            !table.isEmpty && table.utf8.count <= 50
+            && table.utf8.allSatisfy { $0 == 95 || (48...57).contains($0) || (97...122).contains($0) }
         if !isName || (table.utf8.first.map { (48...57).contains($0) } ?? true) {
             return "table is \"\(table)\", allowed are 1 to 50 small letters, digits and _, the first no digit"
         }
@@ -125,7 +131,9 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
 
     // MARK: TaskHandoff
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim {
+    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> TaskHandoffClaim
+    {
         if let problem = limits.problem(offer, owner, in: name) { throw problem }
         let inserted = try await rows(
             "offer task \"\(offer.name)\"",
@@ -138,17 +146,22 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             select (select count(*) from new) + (select count(*) from \(table) where id = $1)
             """,
             [
-                offer.id, offer.name, Self.digits(offer.checkpoint), "\(CRC32C.checksum(offer.checkpoint))", offer.reason.rawValue,
+                offer.id, offer.name, Self.digits(offer.checkpoint), "\(CRC32C.checksum(offer.checkpoint))",
+                offer.reason.rawValue,
                 "\(offer.attempts)", owner,
                 "\(lease.inSeconds)", "\(limits.count)",
             ], columns: 1, most: 1)
         guard inserted.first?.first != "0" else {
-            throw TaskHandoffError(.refused, "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit")
+            throw TaskHandoffError(
+                .refused,
+                "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit")
         }
         return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
     }
 
-    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
+    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError)
+        -> HandedOffTask?
+    {
         // One parameter for each name: the text form of an array would need quoting.
         let list = names.indices.map { "$\($0 + 4)" }.joined(separator: ", ")
         guard !names.isEmpty else { return nil }
@@ -166,7 +179,8 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             returning t.id, t.name, t.fence, t.attempts, t.reason, t.checksum, encode(t.checkpoint, 'hex')
             """, [owner, "\(lease.inSeconds)", "\(limits.attempts)"] + names, columns: 7, most: 1)
         guard let row = found.first else { return nil }
-        guard let fence = Int64(row[2]), let attempt = Int(row[3]), attempt > 0, let checkpoint = Self.bytes(row[6]), names.contains(row[1]),
+        guard let fence = Int64(row[2]), let attempt = Int(row[3]), attempt > 0, let checkpoint = Self.bytes(row[6]),
+            names.contains(row[1]),
             checkpoint.count <= limits.checkpoint.bytes, row[5] == "\(CRC32C.checksum(checkpoint))",
             let reason = ExpirationReason(rawValue: row[4])
         else {
@@ -175,14 +189,20 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
                 "update \(table) set set_aside = true, owner = null, checkpoint = '', problem = 'its checkpoint is damaged' where id = $1",
                 [row[0]], columns: 0, most: 0)
             throw TaskHandoffError(
-                .nonsense, "take a task in \(name): task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) came back damaged, and is set aside")
+                .nonsense,
+                "take a task in \(name): task \"\(row[1].prefix(40))\" (\(row[0].prefix(40))) came back damaged, and is set aside"
+            )
         }
         let claim = TaskHandoffClaim(id: row[0], name: row[1], owner: owner, fence: fence)
         return HandedOffTask(claim: claim, checkpoint: checkpoint, reason: reason, attempt: attempt)
     }
 
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError) {
-        try await change(claim, "renew", checkpoint, "due = clock_timestamp() + $6::float8 * interval '1 second'", ["\(lease.inSeconds)"])
+    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
+        async throws(TaskHandoffError)
+    {
+        try await change(
+            claim, "renew", checkpoint, "due = clock_timestamp() + $6::float8 * interval '1 second'",
+            ["\(lease.inSeconds)"])
     }
 
     public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
@@ -194,7 +214,9 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
         guard gone.count == 1 else { throw .lost(claim, "complete", in: name) }
     }
 
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
+    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+        async throws(TaskHandoffError)
+    {
         switch release {
         case .expired(let reason):
             // The offer itself was not an attempt.
@@ -218,12 +240,16 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             """
             select id, name, attempts, coalesce(problem, ''), encode(checkpoint, 'hex') from \(table) where set_aside order by number limit $1::bigint
             """, ["\(most)"], columns: 5, most: most)
-        return found.map { SetAsideTask(id: $0[0], name: $0[1], checkpoint: Self.bytes($0[4]) ?? [], attempts: Int($0[2]) ?? 0, problem: $0[3]) }
+        return found.map {
+            SetAsideTask(
+                id: $0[0], name: $0[1], checkpoint: Self.bytes($0[4]) ?? [], attempts: Int($0[2]) ?? 0, problem: $0[3])
+        }
     }
 
     public func retry(_ id: String) async throws(TaskHandoffError) -> Bool {
         try await rows(
-            "retry \(id)", "update \(table) set set_aside = false, attempts = 0, due = clock_timestamp() where id = $1 and set_aside returning 1",
+            "retry \(id)",
+            "update \(table) set set_aside = false, attempts = 0, due = clock_timestamp() where id = $1 and set_aside returning 1",
             [id], columns: 1,
             most: 1
         ).count == 1
@@ -237,7 +263,9 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
               count(*) filter (where not set_aside and owner is not null and due > clock_timestamp()), count(*) filter (where set_aside) from \(table)
             """, [], columns: 3, most: 1)
         let numbers = found.first?.compactMap { Int($0) } ?? []
-        guard numbers.count == 3 else { throw TaskHandoffError(.nonsense, "count tasks in \(name): \(found) are not three numbers") }
+        guard numbers.count == 3 else {
+            throw TaskHandoffError(.nonsense, "count tasks in \(name): \(found) are not three numbers")
+        }
         return TaskHandoffCensus(waiting: numbers[0], held: numbers[1], setAside: numbers[2])
     }
 
@@ -254,13 +282,17 @@ public final class PostgreSQLTaskHandoff: TaskHandoff {
             update \(table) set checkpoint = coalesce(decode($4, 'hex'), checkpoint), checksum = coalesce($5::bigint, checksum), \(assignments)
             where id = $1 and owner = $2 and fence = $3::bigint and not set_aside returning 1
             """,
-            [claim.id, claim.owner, "\(claim.fence)", checkpoint.map { Self.digits($0) }, checkpoint.map { "\(CRC32C.checksum($0))" }]
+            [
+                claim.id, claim.owner, "\(claim.fence)", checkpoint.map { Self.digits($0) },
+                checkpoint.map { "\(CRC32C.checksum($0))" },
+            ]
                 + parameters, columns: 1,
             most: 1)
         guard changed.count == 1 else { throw .lost(claim, verb, in: name) }
     }
 
-    private func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int) async throws(TaskHandoffError)
+    private func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int)
+        async throws(TaskHandoffError)
         -> [[String]]
     {
         try await worker.rows(verb, statement, parameters, columns: columns, most: most)

@@ -36,13 +36,17 @@ final class PostgreSQLWorker: Sendable {
     init(name: String, conninfo: String, settings: PostgreSQLSettings, prepare: String) {
         (self.name, self.conninfo, self.settings, self.prepare) = (name, conninfo, settings, prepare)
         // Each failure costs a full timeout, so one failure is enough to open the circuit breaker.
-        state = Mutex(State(breaker: CircuitBreaker(.init(failures: 1, shortest: settings.shortestPause, longest: settings.longestPause))))
+        state = Mutex(
+            State(
+                breaker: CircuitBreaker(
+                    .init(failures: 1, shortest: settings.shortestPause, longest: settings.longestPause))))
     }
 
     var statistics: PostgreSQLHandoffStatistics { state.withLock { $0.statistics } }
 
     /// Returns the rows of `statement`.
-    func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int) async throws(TaskHandoffError)
+    func rows(_ verb: String, _ statement: String, _ parameters: [String?], columns: Int32, most: Int)
+        async throws(TaskHandoffError)
         -> [[String]]
     {
         let result = ResultBox<[[String]]>(), timeout = settings.statementTimeout
@@ -62,7 +66,9 @@ final class PostgreSQLWorker: Sendable {
     /// Runs `work` on the thread. `work` begins within the statement timeout, or not at all.
     func run(_ verb: String, _ work: @escaping Work) async throws(TaskHandoffError) {
         let problem: TaskHandoffError? = await withCheckedContinuation { continuation in
-            let job = Job(verb: verb, deadline: time.elapsed() + settings.statementTimeout, work: work) { continuation.resume(returning: $0) }
+            let job = Job(verb: verb, deadline: time.elapsed() + settings.statementTimeout, work: work) {
+                continuation.resume(returning: $0)
+            }
             enum Turn { case added(starts: Bool), full, stopped }
             let turn: Turn = state.withLock { state in
                 if state.isStopped { return .stopped }
@@ -77,7 +83,8 @@ final class PostgreSQLWorker: Sendable {
                     stop("no thread could be started; is the limit of processes reached?")
                 }
                 parker.unpark()
-            case .full: job.done(error(.unreachable, verb, "\(Self.mostWaiting) requests wait already, which is the limit"))
+            case .full:
+                job.done(error(.unreachable, verb, "\(Self.mostWaiting) requests wait already, which is the limit"))
             case .stopped: job.done(error(.unreachable, verb, "it is not in use any more"))
             }
         }
@@ -114,12 +121,16 @@ final class PostgreSQLWorker: Sendable {
 
     private func carryOut(_ job: Job, _ connection: inout PostgreSQLConnection?) -> TaskHandoffError? {
         let now = time.elapsed()
-        guard now < job.deadline else { return noted(error(.unreachable, job.verb, "its turn did not come within \(settings.statementTimeout)")) }
+        guard now < job.deadline else {
+            return noted(error(.unreachable, job.verb, "its turn did not come within \(settings.statementTimeout)"))
+        }
         let (mayTry, retryIn) = state.withLock { ($0.breaker.mayTry(at: now), $0.breaker.retryIn(at: now)) }
         guard mayTry else {
             let last = statistics.lastProblem ?? "unknown"
             state.withLock { $0.statistics.skipped += 1 }
-            return error(.unreachable, job.verb, "it failed lately and is left alone for another \(retryIn); last problem: \(last)")
+            return error(
+                .unreachable, job.verb,
+                "it failed lately and is left alone for another \(retryIn); last problem: \(last)")
         }
         do throws(PostgreSQLProblem) {
             let open = if let connection { connection } else { try connect() }
@@ -137,7 +148,9 @@ final class PostgreSQLWorker: Sendable {
             let isThere = error.kind == .refused || error.kind == .lostClaim || !error.endsConnection
             if error.endsConnection { connection = nil }
             let failed = time.elapsed(), share = Double.random(in: 0.5...1)
-            state.withLock { state in if isThere { state.breaker.succeeded() } else { state.breaker.failed(at: failed, share: share) } }
+            state.withLock { state in
+                if isThere { state.breaker.succeeded() } else { state.breaker.failed(at: failed, share: share) }
+            }
             return noted(self.error(error.kind, job.verb, error.reason))
         }
     }

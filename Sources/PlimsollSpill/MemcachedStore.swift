@@ -19,7 +19,9 @@ public struct MemcachedStore: SpillStore {
     }
 
     /// Creates a store for a server on this machine, by the path of the socket.
-    public init(socket path: String, mostBytes: Int = 1_000_000) { (endpoint, self.mostBytes) = (.socket(path), mostBytes) }
+    public init(socket path: String, mostBytes: Int = 1_000_000) {
+        (endpoint, self.mostBytes) = (.socket(path), mostBytes)
+    }
 
     public var name: String { "memcached at \(endpoint)" }
 
@@ -37,7 +39,9 @@ private final class MemcachedConnection: SpillConnection {
 
     init(_ endpoint: SpillEndpoint, name: String, most: Int, within timeout: Duration) throws(SpillError) {
         self.name = name
-        guard let made = memcached_create(nil) else { throw SpillError(.unreachable, "\(name): no memory for a connection") }
+        guard let made = memcached_create(nil) else {
+            throw SpillError(.unreachable, "\(name): no memory for a connection")
+        }
         handle = made
         let added =
             switch endpoint {
@@ -48,7 +52,8 @@ private final class MemcachedConnection: SpillConnection {
         // The allocator enforces the size limit of an answer: a server that announces gigabytes gets no memory.
         let limit = UnsafeMutableRawPointer(bitPattern: UInt(2 * most + 65536))
         memcached_set_memory_allocators(
-            made, { _, size, limit in size <= Int(bitPattern: limit) ? malloc(size) : nil }, { _, block, _ in free(block) },
+            made, { _, size, limit in size <= Int(bitPattern: limit) ? malloc(size) : nil },
+            { _, block, _ in free(block) },
             { _, block, size, limit in size <= Int(bitPattern: limit) ? realloc(block, size) : nil },
             { _, count, size, limit in
                 let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
@@ -77,7 +82,9 @@ private final class MemcachedConnection: SpillConnection {
         // memcached reads more than 30 days as a date.
         let seconds = min(max(1, age.components.seconds), 30 * 86400)
         let status = bytes.withUnsafeBytes { bytes in
-            memcached_set(handle, key, key.utf8.count, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count, time_t(seconds), 0)
+            memcached_set(
+                handle, key, key.utf8.count, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count,
+                time_t(seconds), 0)
         }
         guard status == MEMCACHED_SUCCESS || status == MEMCACHED_STORED else { throw problem(status, "set") }
     }
@@ -89,14 +96,18 @@ private final class MemcachedConnection: SpillConnection {
         defer { free(found) }
         if status == MEMCACHED_NOTFOUND { return nil }
         guard status == MEMCACHED_SUCCESS else { throw problem(status, "get") }
-        guard count <= most else { throw SpillError(.nonsense, "\(name): the answer has \(count) bytes, and a record at most \(most)") }
+        guard count <= most else {
+            throw SpillError(.nonsense, "\(name): the answer has \(count) bytes, and a record at most \(most)")
+        }
         return Array(UnsafeRawBufferPointer(start: found, count: count))
     }
 
     func remove(_ key: String, within timeout: Duration) throws(SpillError) {
         set(timeout)
         let status = memcached_delete(handle, key, key.utf8.count, 0)
-        guard status == MEMCACHED_SUCCESS || status == MEMCACHED_DELETED || status == MEMCACHED_NOTFOUND else { throw problem(status, "delete") }
+        guard status == MEMCACHED_SUCCESS || status == MEMCACHED_DELETED || status == MEMCACHED_NOTFOUND else {
+            throw problem(status, "delete")
+        }
     }
 
     private func set(_ timeout: Duration) {
@@ -113,9 +124,12 @@ private final class MemcachedConnection: SpillConnection {
         let text = Self.text(handle, status)
         let kind: SpillError.Kind =
             switch status {
-            case MEMCACHED_SERVER_ERROR, MEMCACHED_NOTSTORED, MEMCACHED_E2BIG, MEMCACHED_SERVER_MEMORY_ALLOCATION_FAILURE, MEMCACHED_CLIENT_ERROR:
+            case MEMCACHED_SERVER_ERROR, MEMCACHED_NOTSTORED, MEMCACHED_E2BIG,
+                MEMCACHED_SERVER_MEMORY_ALLOCATION_FAILURE, MEMCACHED_CLIENT_ERROR:
                 .refused
-            case MEMCACHED_PROTOCOL_ERROR, MEMCACHED_UNKNOWN_READ_FAILURE, MEMCACHED_PARTIAL_READ, MEMCACHED_MEMORY_ALLOCATION_FAILURE: .nonsense
+            case MEMCACHED_PROTOCOL_ERROR, MEMCACHED_UNKNOWN_READ_FAILURE, MEMCACHED_PARTIAL_READ,
+                MEMCACHED_MEMORY_ALLOCATION_FAILURE:
+                .nonsense
             default: .unanswered
             }
         return SpillError(kind, "\(name): \(verb): \(text)")

@@ -54,11 +54,17 @@ private final class RedisConnection: SpillConnection {
         // No expected answer is an array. An answer that claims a billion elements must cost nothing.
         functions.pointee.createArray = { _, _ in nil }
         made.pointee.reader.pointee.fn = functions
-        guard made.pointee.err == 0 else { throw SpillError(.unreachable, "\(name): cannot connect: \(Self.text(made))") }
-        guard wait(POLLOUT, until: Instant.after(timeout)) else { throw SpillError(.unreachable, "\(name): no connection within \(timeout)") }
+        guard made.pointee.err == 0 else {
+            throw SpillError(.unreachable, "\(name): cannot connect: \(Self.text(made))")
+        }
+        guard wait(POLLOUT, until: Instant.after(timeout)) else {
+            throw SpillError(.unreachable, "\(name): no connection within \(timeout)")
+        }
         var problem: Int32 = 0, size = socklen_t(MemoryLayout<Int32>.size)
         if getsockopt(made.pointee.fd, SOL_SOCKET, SO_ERROR, &problem, &size) != 0 { problem = errno }
-        guard problem == 0 else { throw SpillError(.unreachable, "\(name): cannot connect: \(String(cString: strerror(problem)))") }
+        guard problem == 0 else {
+            throw SpillError(.unreachable, "\(name): cannot connect: \(String(cString: strerror(problem)))")
+        }
     }
 
     deinit {
@@ -76,8 +82,11 @@ private final class RedisConnection: SpillConnection {
 
     func put(_ key: String, _ bytes: [UInt8], age: Duration, within timeout: Duration) throws(SpillError) {
         let answer = try exchange(
-            [Array("SET".utf8), Array(key.utf8), bytes, Array("PX".utf8), Array(String(age.milliseconds).utf8)], most: 64, within: timeout)
-        guard answer == .text(Array("OK".utf8)) else { throw SpillError(.nonsense, "\(name): SET was answered by something else than OK") }
+            [Array("SET".utf8), Array(key.utf8), bytes, Array("PX".utf8), Array(String(age.milliseconds).utf8)],
+            most: 64, within: timeout)
+        guard answer == .text(Array("OK".utf8)) else {
+            throw SpillError(.nonsense, "\(name): SET was answered by something else than OK")
+        }
     }
 
     func get(_ key: String, most: Int, within timeout: Duration) throws(SpillError) -> [UInt8]? {
@@ -120,7 +129,8 @@ private final class RedisConnection: SpillConnection {
                 return try answer(reply.assumingMemoryBound(to: redisReply.self).pointee, most)
             }
             guard context.pointee.reader.pointee.len <= most + 1024 else {
-                throw SpillError(.nonsense, "\(name): the answer is longer than the \(most) bytes that a record has at most")
+                throw SpillError(
+                    .nonsense, "\(name): the answer is longer than the \(most) bytes that a record has at most")
             }
             guard wait(POLLIN, until: deadline) else { throw late(timeout) }
             guard redisBufferRead(context) == REDIS_OK else { throw lost() }
@@ -139,13 +149,16 @@ private final class RedisConnection: SpillConnection {
             }
             return redisAppendCommandArgv(context, Int32(words.count), &pointers, lengths)
         }
-        guard status == REDIS_OK else { throw SpillError(.refused, "\(name): no memory for a request of \(all.count) bytes") }
+        guard status == REDIS_OK else {
+            throw SpillError(.refused, "\(name): no memory for a request of \(all.count) bytes")
+        }
     }
 
     private func answer(_ reply: redisReply, _ most: Int) throws(SpillError) -> Answer {
         func bytes() -> [UInt8] { Array(UnsafeRawBufferPointer(start: reply.str, count: reply.len)) }
         switch reply.type {
-        case REDIS_REPLY_ERROR: throw SpillError(.refused, "\(name) refused: \(String(decoding: bytes().prefix(200), as: UTF8.self))")
+        case REDIS_REPLY_ERROR:
+            throw SpillError(.refused, "\(name) refused: \(String(decoding: bytes().prefix(200), as: UTF8.self))")
         case REDIS_REPLY_STRING, REDIS_REPLY_STATUS:
             guard reply.len <= most else {
                 throw SpillError(.nonsense, "\(name): the answer has \(reply.len) bytes, and a record at most \(most)")
@@ -168,8 +181,12 @@ private final class RedisConnection: SpillConnection {
         }
     }
 
-    private func lost() -> SpillError { SpillError(.unanswered, "\(name): the connection was lost: \(Self.text(context))") }
-    private func late(_ timeout: Duration) -> SpillError { SpillError(.unanswered, "\(name): no whole answer within \(timeout)") }
+    private func lost() -> SpillError {
+        SpillError(.unanswered, "\(name): the connection was lost: \(Self.text(context))")
+    }
+    private func late(_ timeout: Duration) -> SpillError {
+        SpillError(.unanswered, "\(name): no whole answer within \(timeout)")
+    }
 
     private static func text(_ context: UnsafeMutablePointer<redisContext>) -> String {
         withUnsafeBytes(of: context.pointee.errstr) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }

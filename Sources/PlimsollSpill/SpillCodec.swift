@@ -27,13 +27,16 @@ extension SpillCodec where Value: VolatileStorable {
     /// The encoding of volatile memory. A value without an `encodedByteCount` counts as 1 KiB.
     public static var storable: SpillCodec {
         SpillCodec(
-            byteCount: { $0.encodedByteCount > 0 ? $0.encodedByteCount : 1024 }, encode: { try $0.withEncodedBytes { Array($0) } },
+            byteCount: { $0.encodedByteCount > 0 ? $0.encodedByteCount : 1024 },
+            encode: { try $0.withEncodedBytes { Array($0) } },
             decode: { bytes in
                 let value = try Value.decoded(byteCount: bytes.count) { target in
                     bytes.withUnsafeBytes { target.copyMemory(from: $0) }
                     return true
                 }
-                guard let value else { throw VolatileDecodingError("\(Value.self) could not be read from \(bytes.count) bytes") }
+                guard let value else {
+                    throw VolatileDecodingError("\(Value.self) could not be read from \(bytes.count) bytes")
+                }
                 return value
             })
     }

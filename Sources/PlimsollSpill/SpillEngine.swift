@@ -61,18 +61,22 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let writing = Parker(), reading = Parker(), timing = Parker()
 
     init(
-        store: any SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8], limits: SpillLimits, prefix: String,
+        store: any SpillStore, codec: SpillCodec<Value>, encodeKey: @escaping @Sendable (Key) -> [UInt8],
+        limits: SpillLimits, prefix: String,
         version: UInt32, secret: SymmetricKey,
         generation: UInt64, level: @escaping @Sendable () -> PressureLevel
     ) {
         (self.store, self.codec, self.encodeKey, self.limits) = (store, codec, encodeKey, limits)
         (self.prefix, self.version, self.secret, self.level) = (prefix, version, secret, level)
-        let breaker = CircuitBreaker(.init(failures: limits.failures, shortest: limits.shortestPause, longest: limits.longestPause))
+        let breaker = CircuitBreaker(
+            .init(failures: limits.failures, shortest: limits.shortestPause, longest: limits.longestPause))
         state = Mutex(State(breaker: breaker, generation: generation))
     }
 
     /// Returns the record format of a generation.
-    func record(_ generation: UInt64) -> SpillRecord { SpillRecord(version: version, generation: generation, prefix: prefix, secret: secret) }
+    func record(_ generation: UInt64) -> SpillRecord {
+        SpillRecord(version: version, generation: generation, prefix: prefix, secret: secret)
+    }
 
     var statistics: SpillStatistics {
         state.withLock { state in
@@ -91,7 +95,8 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         let bytes = max(0, codec.byteCount(value)) + 128, now = time.elapsed()
         if level() == .critical { return state.withLock { $0.statistics.shed += 1 } }
         guard meter.load()?.take(bytes) ?? true else { return state.withLock { $0.statistics.shed += 1 } }
-        let (addition, before, after, isFirst) = state.withLock { state -> (SpillQueue<Key, Value>.Addition?, Int, Int, Bool) in
+        let (addition, before, after, isFirst) = state.withLock {
+            state -> (SpillQueue<Key, Value>.Addition?, Int, Int, Bool) in
             let most = min(limits.queuedBytes.bytes, state.restriction), before = state.queue.bytes
             if state.isStopped { return (nil, 0, 0, false) }
             if bytes > most || bytes > store.mostBytes {
@@ -127,7 +132,9 @@ final class SpillEngine<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         withExtendedLifetime(addition) { writing.unpark() }
     }
 
-    private func add(_ key: Key, _ work: SpillQueue<Key, Value>.Work, _ state: inout State, _ mostBytes: Int) -> SpillQueue<Key, Value>.Addition {
+    private func add(_ key: Key, _ work: SpillQueue<Key, Value>.Work, _ state: inout State, _ mostBytes: Int)
+        -> SpillQueue<Key, Value>.Addition
+    {
         if state.unsure.contains(key) { forget(&state) }
         let addition = state.queue.add(key, work, mostBytes: mostBytes, mostCount: limits.queuedCount)
         state.statistics.dropped += addition.dropped - (addition.hasLostRemoval ? 1 : 0)

@@ -29,12 +29,17 @@ public struct SpillLimits: Sendable, Hashable {
     var problem: String? {
         if queuedBytes < .zero { return "queuedBytes is \(queuedBytes), allowed is 0 or more" }
         if queuedCount < 1 { return "queuedCount is \(queuedCount), allowed is 1 or more" }
-        for (name, value) in [("readTimeout", readTimeout), ("writeTimeout", writeTimeout), ("age", age), ("shortestPause", shortestPause)]
+        for (name, value) in [
+            ("readTimeout", readTimeout), ("writeTimeout", writeTimeout), ("age", age),
+            ("shortestPause", shortestPause),
+        ]
         where value < .milliseconds(1) {
             return "\(name) is \(value), allowed is a millisecond or more"
         }
         if failures < 1 { return "failures is \(failures), allowed is 1 or more" }
-        if longestPause < shortestPause { return "longestPause is \(longestPause), allowed is shortestPause (\(shortestPause)) or more" }
+        if longestPause < shortestPause {
+            return "longestPause is \(longestPause), allowed is shortestPause (\(shortestPause)) or more"
+        }
         return nil
     }
 }

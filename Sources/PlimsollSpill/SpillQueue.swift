@@ -66,7 +66,9 @@ struct SpillQueue<Key: Hashable & Sendable, Value: Sendable> {
     /// Drops values, oldest first, until `target` bytes are freed or no value is left. Removals stay.
     mutating func dropValues(_ target: Int) -> [Value] {
         var gone: [Value] = [], freed = 0
-        while freed < target, let (_, work) = next(where: { if case .put = $0 { true } else { false } }), case .put(let value, let bytes) = work {
+        while freed < target, let (_, work) = next(where: { if case .put = $0 { true } else { false } }),
+            case .put(let value, let bytes) = work
+        {
             gone.append(value)
             freed += bytes
         }

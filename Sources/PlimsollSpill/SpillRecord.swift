@@ -46,15 +46,19 @@ struct SpillRecord {
     /// Returns the value in `bytes`. Checks that the bytes are complete, written with this secret, of this version
     /// and generation, and for `key`.
     func value(of key: [UInt8], in bytes: [UInt8]) throws(Problem) -> [UInt8] {
-        guard bytes.count >= Self.headerByteCount, bytes.starts(with: Self.mark), bytes[4] == Self.format else { throw .damaged }
-        let keyCount = Int(Self.number(UInt32.self, at: 17, bytes)), valueCount = Int(Self.number(UInt32.self, at: 21, bytes))
+        guard bytes.count >= Self.headerByteCount, bytes.starts(with: Self.mark), bytes[4] == Self.format else {
+            throw .damaged
+        }
+        let keyCount = Int(Self.number(UInt32.self, at: 17, bytes)),
+            valueCount = Int(Self.number(UInt32.self, at: 21, bytes))
         let body = bytes.dropFirst(Self.headerByteCount)
         guard body.count == keyCount + valueCount else { throw .damaged }
         let (foundKey, value) = (body.prefix(keyCount), body.dropFirst(keyCount))
         let code = Self.code(secret, prefix, bytes.prefix(Self.codeOffset), foundKey, value)
         // Constant-time comparison.
         guard code == bytes[Self.codeOffset..<Self.headerByteCount] else { throw .damaged }
-        guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation else { throw .otherVersion }
+        guard Self.number(UInt32.self, at: 5, bytes) == version, Self.number(UInt64.self, at: 9, bytes) == generation
+        else { throw .otherVersion }
         guard foundKey.elementsEqual(key) else { throw .otherKey }
         return Array(value)
     }
@@ -65,13 +69,15 @@ struct SpillRecord {
         // FNV-1a (Fowler, Noll, Vo).
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in key { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
-        return "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
+        return
+            "\(prefix):\(String(generation, radix: 36)):\(String(hash, radix: 36))\(String(CRC32C.checksum(key), radix: 36))"
     }
 
     /// Returns the authentication code. The header contains the lengths of key and value, so no two records with
     /// different parts yield the same bytes.
     private static func code(
-        _ secret: SymmetricKey, _ prefix: String, _ header: ArraySlice<UInt8>, _ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>
+        _ secret: SymmetricKey, _ prefix: String, _ header: ArraySlice<UInt8>, _ key: ArraySlice<UInt8>,
+        _ value: ArraySlice<UInt8>
     ) -> HMAC<SHA256>.MAC {
         var code = HMAC<SHA256>(key: secret)
         code.update(data: header)
@@ -85,7 +91,9 @@ struct SpillRecord {
         withUnsafeBytes(of: number.littleEndian) { bytes.append(contentsOf: $0) }
     }
 
-    private static func number<T: FixedWidthInteger & BitwiseCopyable>(_ type: T.Type, at offset: Int, _ bytes: [UInt8]) -> T {
+    private static func number<T: FixedWidthInteger & BitwiseCopyable>(_ type: T.Type, at offset: Int, _ bytes: [UInt8])
+        -> T
+    {
         T(littleEndian: bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: T.self) })
     }
 }

@@ -14,7 +14,8 @@ extension SpillEngine {
             noted(
                 SpillError(
                     .unreachable,
-                    "spill to \(store.name): no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"))
+                    "spill to \(store.name): no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+                ))
         }
     }
 
@@ -39,12 +40,15 @@ extension SpillEngine {
         var connection: (any SpillConnection)?
         while !isStopped {
             let now = time.elapsed()
-            let (work, pause, generation): ((key: Key, work: SpillQueue<Key, Value>.Work)?, Duration?, UInt64) = state.withLock { state in
-                if state.queue.isEmpty { return (nil, nil, 0) }
-                guard state.breaker.mayTry(at: now) else { return (nil, max(.milliseconds(1), state.breaker.retryIn(at: now)), 0) }
-                state.writing = state.queue.next()
-                return (state.writing, nil, state.generation)
-            }
+            let (work, pause, generation): ((key: Key, work: SpillQueue<Key, Value>.Work)?, Duration?, UInt64) =
+                state.withLock { state in
+                    if state.queue.isEmpty { return (nil, nil, 0) }
+                    guard state.breaker.mayTry(at: now) else {
+                        return (nil, max(.milliseconds(1), state.breaker.retryIn(at: now)), 0)
+                    }
+                    state.writing = state.queue.next()
+                    return (state.writing, nil, state.generation)
+                }
             if let work {
                 carryOut(work.key, work.work, generation, &connection)
                 // `work` still references the value, so no value is deallocated under the lock.
@@ -56,7 +60,10 @@ extension SpillEngine {
         }
     }
 
-    private func carryOut(_ key: Key, _ work: SpillQueue<Key, Value>.Work, _ generation: UInt64, _ connection: inout (any SpillConnection)?) {
+    private func carryOut(
+        _ key: Key, _ work: SpillQueue<Key, Value>.Work, _ generation: UInt64,
+        _ connection: inout (any SpillConnection)?
+    ) {
         let record = record(generation), keyBytes = encodeKey(key), name = record.name(of: keyBytes)
         var bytes: [UInt8]?
         if case .put(let value, _) = work {
@@ -77,7 +84,9 @@ extension SpillEngine {
             } else {
                 try open.remove(name, within: limits.writeTimeout)
             }
-            state.withLock { state in if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 } }
+            state.withLock { state in
+                if bytes == nil { state.statistics.removed += 1 } else { state.statistics.stored += 1 }
+            }
             succeeded()
         } catch {
             if error.kind != .refused { connection = nil }
@@ -126,7 +135,8 @@ extension SpillEngine {
                 state.withLock { $0.statistics.misses += 1 }
                 return .absent
             }
-            guard let encoded = try? record.value(of: keyBytes, in: bytes), let value = try? codec.decode(encoded) else {
+            guard let encoded = try? record.value(of: keyBytes, in: bytes), let value = try? codec.decode(encoded)
+            else {
                 state.withLock { state in
                     state.statistics.damaged += 1
                     state.statistics.lastProblem =
@@ -162,7 +172,8 @@ extension SpillEngine {
                 for number in late.keys { state.reads[number] = nil }
                 if !late.isEmpty {
                     state.statistics.unanswered += late.count
-                    state.statistics.lastProblem = "spill to \(store.name): no answer to a look-up within \(limits.readTimeout)"
+                    state.statistics.lastProblem =
+                        "spill to \(store.name): no answer to a look-up within \(limits.readTimeout)"
                     // One failure for any number of late look-ups: the store was slow once.
                     state.breaker.failed(at: now, share: share)
                 }

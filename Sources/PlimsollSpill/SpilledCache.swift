@@ -46,12 +46,14 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// - Precondition: The limits and the length of the secret are valid. The cache's name has at most 32 letters,
     ///   digits, `-` and `_`; otherwise the first 32 of these characters are unique to the cache.
     public init(
-        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, codec: SpillCodec<Value>, manager: ResourceManager,
+        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, codec: SpillCodec<Value>,
+        manager: ResourceManager,
         limits: SpillLimits = SpillLimits(),
         version: UInt32 = 1, generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
     ) {
         if let secret, secret.count < 16 {
-            preconditionFailure("SpilledCache \(cache.name): the secret has \(secret.count) bytes, allowed are 16 or more")
+            preconditionFailure(
+                "SpilledCache \(cache.name): the secret has \(secret.count) bytes, allowed are 16 or more")
         }
         if let problem = limits.problem { preconditionFailure("SpilledCache \(cache.name): \(problem)") }
         self.cache = cache
@@ -92,7 +94,9 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
     /// does not query the store.
     ///
     /// - Throws: Errors of `load` and of the cache's own method; never errors of the store.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value) async throws -> Value {
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @escaping @Sendable () async throws -> Value)
+        async throws -> Value
+    {
         try await cache.value(forKey: key, tags: tags) { [engine, cache] in
             // The key is present, so this call is a refresh.
             let found: SpillEngine<Key, Value>.Found = cache.contains(key) ? .unknown : await engine.find(key)
@@ -133,11 +137,14 @@ public final class SpilledCache<Key: Hashable & VolatileStorable, Value: Sendabl
 extension SpilledCache where Value: VolatileStorable {
     /// Creates a spilled cache that encodes values as in volatile memory.
     public convenience init(
-        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, manager: ResourceManager, limits: SpillLimits = SpillLimits(),
+        _ cache: PurgeableCache<Key, Value>, to store: any SpillStore, manager: ResourceManager,
+        limits: SpillLimits = SpillLimits(),
         version: UInt32 = 1,
         generation: UInt64 = .random(in: .min ... .max), secret: [UInt8]? = nil
     ) {
-        self.init(cache, to: store, codec: .storable, manager: manager, limits: limits, version: version, generation: generation, secret: secret)
+        self.init(
+            cache, to: store, codec: .storable, manager: manager, limits: limits, version: version,
+            generation: generation, secret: secret)
     }
 }
 

@@ -42,46 +42,61 @@ public final class MemoryTaskHandoff: TaskHandoff {
     /// Stored checkpoints by task name, in the order of the offers.
     public var checkpoints: [String: [[UInt8]]] {
         state.withLock { state in
-            Dictionary(grouping: state.rows.values.sorted { $0.number < $1.number }, by: \.offer.name).mapValues { $0.map(\.offer.checkpoint) }
+            Dictionary(grouping: state.rows.values.sorted { $0.number < $1.number }, by: \.offer.name).mapValues {
+                $0.map(\.offer.checkpoint)
+            }
         }
     }
 
-    private func with<Result>(_ body: (inout State) throws(TaskHandoffError) -> Result) throws(TaskHandoffError) -> Result {
+    private func with<Result>(_ body: (inout State) throws(TaskHandoffError) -> Result) throws(TaskHandoffError)
+        -> Result
+    {
         try state.withLock { state throws(TaskHandoffError) in
             if let failure = state.failure { throw failure }
             return try body(&state)
         }
     }
 
-    private func change(_ claim: TaskHandoffClaim, _ verb: String, _ body: (inout State) -> Void) throws(TaskHandoffError) {
+    private func change(_ claim: TaskHandoffClaim, _ verb: String, _ body: (inout State) -> Void)
+        throws(TaskHandoffError)
+    {
         try with { state throws(TaskHandoffError) in
-            guard let row = state.rows[claim.id], !row.isSetAside, row.owner == claim.owner, row.fence == claim.fence else {
+            guard let row = state.rows[claim.id], !row.isSetAside, row.owner == claim.owner, row.fence == claim.fence
+            else {
                 throw .lost(claim, verb, in: name)
             }
             body(&state)
         }
     }
 
-    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim {
+    public func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration)
+        async throws(TaskHandoffError) -> TaskHandoffClaim
+    {
         if let problem = limits.problem(offer, owner, in: name) { throw problem }
         let due = now() + lease
         return try with { state throws(TaskHandoffError) in
             if state.rows[offer.id] == nil {
                 guard state.rows.count < limits.count else {
                     throw TaskHandoffError(
-                        .refused, "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit")
+                        .refused,
+                        "offer of task \"\(offer.name)\" to \(name): \(limits.count) lie there already, which is the limit"
+                    )
                 }
                 state.last += 1
-                state.rows[offer.id] = Row(offer: offer, number: state.last, attempts: offer.attempts, owner: owner, due: due)
+                state.rows[offer.id] = Row(
+                    offer: offer, number: state.last, attempts: offer.attempts, owner: owner, due: due)
             }
             return TaskHandoffClaim(id: offer.id, name: offer.name, owner: owner, fence: 1)
         }
     }
 
-    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError) -> HandedOffTask? {
+    public func take(_ names: [String], by owner: String, for lease: Duration) async throws(TaskHandoffError)
+        -> HandedOffTask?
+    {
         let now = now()
         return try with { state throws(TaskHandoffError) in
-            let free = state.rows.values.filter { !$0.isSetAside && $0.due <= now && names.contains($0.offer.name) }.sorted { $0.number < $1.number }
+            let free = state.rows.values.filter { !$0.isSetAside && $0.due <= now && names.contains($0.offer.name) }
+                .sorted { $0.number < $1.number }
             for row in free where row.attempts >= limits.attempts { state.rows[row.offer.id]?.isSetAside = true }
             guard var row = free.first(where: { $0.attempts < limits.attempts }) else { return nil }
             row.fence += 1
@@ -89,11 +104,14 @@ public final class MemoryTaskHandoff: TaskHandoff {
             (row.owner, row.due) = (owner, now + lease)
             state.rows[row.offer.id] = row
             let claim = TaskHandoffClaim(id: row.offer.id, name: row.offer.name, owner: owner, fence: row.fence)
-            return HandedOffTask(claim: claim, checkpoint: row.offer.checkpoint, reason: row.offer.reason, attempt: row.attempts)
+            return HandedOffTask(
+                claim: claim, checkpoint: row.offer.checkpoint, reason: row.offer.reason, attempt: row.attempts)
         }
     }
 
-    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?) async throws(TaskHandoffError) {
+    public func renew(_ claim: TaskHandoffClaim, for lease: Duration, checkpoint: [UInt8]?)
+        async throws(TaskHandoffError)
+    {
         if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
         let due = now() + lease
         try change(claim, "renew") { state in
@@ -102,9 +120,13 @@ public final class MemoryTaskHandoff: TaskHandoff {
         }
     }
 
-    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) { try change(claim, "complete") { $0.rows[claim.id] = nil } }
+    public func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError) {
+        try change(claim, "complete") { $0.rows[claim.id] = nil }
+    }
 
-    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError) {
+    public func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+        async throws(TaskHandoffError)
+    {
         if let problem = limits.problem(checkpoint, of: claim.name, in: name) { throw problem }
         let now = now()
         try change(claim, "release") { state in

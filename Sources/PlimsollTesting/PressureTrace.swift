@@ -11,7 +11,8 @@ public struct PressureTrace: Sendable, Hashable, LosslessStringConvertible {
     ///   `Substring`.
     public init(_ drawing: String) {
         guard let trace = PressureTrace(drawing[...]) else {
-            preconditionFailure("a pressure trace is drawn with _ (normal), - (warning) and # (critical), not \"\(drawing)\"")
+            preconditionFailure(
+                "a pressure trace is drawn with _ (normal), - (warning) and # (critical), not \"\(drawing)\"")
         }
         self = trace
     }

@@ -33,7 +33,9 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
     /// The watched kinds.
     public var watched: Set<EnvironmentChange.Kind> { state.withLock { Set($0.watched.keys) } }
 
-    public func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) { state.withLock { $0.sink = sink } }
+    public func start(_ sink: @escaping @Sendable (EnvironmentChange.Kind, Int) -> Void) {
+        state.withLock { $0.sink = sink }
+    }
 
     public func watch(_ kind: EnvironmentChange.Kind) -> Bool {
         state.withLock { $0.watched[kind, default: 0] += 1 }
@@ -55,7 +57,9 @@ public final class ScriptedEnvironmentSource: EnvironmentSource {
         for (kind, events) in waiting { sink?(kind, events) }
     }
 
-    public func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? { state.withLock { $0.values[kind] ?? .absent } }
+    public func read(_ kind: EnvironmentChange.Kind) -> EnvironmentValue? {
+        state.withLock { $0.values[kind] ?? .absent }
+    }
 
     public var signals: [Capabilities.Signal] {
         watched.isEmpty ? [] : [Capabilities.Signal("environment", isLive: true, "set by a test")]

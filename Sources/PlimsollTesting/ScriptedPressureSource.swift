@@ -50,7 +50,9 @@ public final class ScriptedPressureSource: PressureSource {
 
     /// Pushes a reading with `usage` of `limit`, and `available` bytes to allocate; by default the rest of the limit.
     public func push(usage: ByteCount, limit: ByteCount, available: ByteCount? = nil) {
-        push(PressureReading(at: .zero, boundary: .maximum, limit: limit, usage: usage, available: available, resident: usage))
+        push(
+            PressureReading(
+                at: .zero, boundary: .maximum, limit: limit, usage: usage, available: available, resident: usage))
     }
 
     /// Pushes `reading`. Its time is replaced by the time of the manager's clock at the read.

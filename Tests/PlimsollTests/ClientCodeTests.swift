@@ -144,8 +144,8 @@ private struct Row: VolatileStorable, BitwiseCopyable {
     @Test func `policy`() throws {
         _ = ResourceManager(
             source: ScriptedPressureSource(),
-            policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false, terminate: .never))
-        _ = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(30)))
+            policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false))
+        _ = PressurePolicy(ladder: .standard.terminating(after: .seconds(30)))
         _ = PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(10)))
         let ladder = try EscalationLadder([
             Rung(at: .warning, .release), Rung(at: .critical, .quiesce),

@@ -25,8 +25,13 @@ final class LocalContender<Key: Sendable>: Contender {
     /// - Parameters:
     ///   - streams: one for each thread, in whole chunks.
     ///   - work: one pass over some of a stream's keys.
-    init(_ name: String, _ streams: [[Key]], _ work: @escaping @Sendable (UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int)) {
-        precondition(streams.allSatisfy { !$0.isEmpty && $0.count % Self.chunk == 0 }, "\(name): streams are not in whole chunks")
+    init(
+        _ name: String, _ streams: [[Key]],
+        _ work: @escaping @Sendable (UnsafeBufferPointer<Key>) -> (hits: Int, weight: Int)
+    ) {
+        precondition(
+            streams.allSatisfy { !$0.isEmpty && $0.count % Self.chunk == 0 }, "\(name): streams are not in whole chunks"
+        )
         self.name = name
         self.streams = streams
         self.work = work

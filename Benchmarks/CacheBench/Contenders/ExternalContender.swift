@@ -17,11 +17,14 @@ final class ExternalContender: Contender {
     func run(threads: Int, for length: Duration) throws -> Heat {
         process.tell("\(threads) \(Int(length.milliseconds))")
         let numbers = try answer().split(separator: " ").compactMap { Double($0) }
-        guard numbers.count == 5 * threads else { throw Failure.failed("\(name) answered \(numbers.count) numbers for \(threads) threads") }
+        guard numbers.count == 5 * threads else {
+            throw Failure.failed("\(name) answered \(numbers.count) numbers for \(threads) threads")
+        }
         return Heat(
             laps: (0..<threads).map { thread in
                 let lap = numbers[(5 * thread)...]
-                let times = ThreadTimes(processor: lap[lap.startIndex + 2], wall: lap[lap.startIndex + 3], waited: lap[lap.startIndex + 4])
+                let times = ThreadTimes(
+                    processor: lap[lap.startIndex + 2], wall: lap[lap.startIndex + 3], waited: lap[lap.startIndex + 4])
                 return Lap(operations: lap[lap.startIndex], hits: lap[lap.startIndex + 1], times: times)
             })
     }
@@ -30,7 +33,9 @@ final class ExternalContender: Contender {
         guard let output = process.output else { throw Failure.failed("\(name) has no output") }
         while true {
             if let line = output.lines().first { return line }
-            guard !output.isAtEnd else { throw Failure.failed("\(name) ended with status \(process.waitForEnd().status)") }
+            guard !output.isAtEnd else {
+                throw Failure.failed("\(name) ended with status \(process.waitForEnd().status)")
+            }
             var wanted = pollfd(fd: output.descriptor, events: Int16(POLLIN), revents: 0)
             poll(&wanted, 1, -1)
         }

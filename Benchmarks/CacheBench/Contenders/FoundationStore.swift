@@ -8,8 +8,12 @@ struct FoundationStore<KeyObject: NSObject, ValueObject: AnyObject>: KeyedStore,
 
     init(capacity: Int) { cache.countLimit = capacity }
 
-    func value(forKey key: Constant<KeyObject>) -> Constant<ValueObject>? { cache.object(forKey: key.object).map(Constant.init) }
-    func insert(_ value: Constant<ValueObject>, forKey key: Constant<KeyObject>) { cache.setObject(value.object, forKey: key.object) }
+    func value(forKey key: Constant<KeyObject>) -> Constant<ValueObject>? {
+        cache.object(forKey: key.object).map(Constant.init)
+    }
+    func insert(_ value: Constant<ValueObject>, forKey key: Constant<KeyObject>) {
+        cache.setObject(value.object, forKey: key.object)
+    }
 }
 
 /// An object that nobody changes, which its class can't promise: hence unchecked.

@@ -4,9 +4,12 @@ import Foundation
 /// Hit ratios on streams of requests.
 struct HitRatioCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "hit-ratio", abstract: "Hit ratios of PurgeableCache beside the best possible, exact LRU, and S3-FIFO by the book.")
+        commandName: "hit-ratio",
+        abstract: "Hit ratios of PurgeableCache beside the best possible, exact LRU, and S3-FIFO by the book.")
 
-    @Option(help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE. None: streams made from seeds.", completion: .directory)
+    @Option(
+        help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE. None: streams made from seeds.",
+        completion: .directory)
     var traces: String?
     @Option(help: "Only traces whose name contains this.") var only: String?
     @Option(help: "Where to write the results for charts.", completion: .file()) var results: String?
@@ -25,7 +28,9 @@ struct HitRatioCommand: ParsableCommand {
         try reportingFailure {
             var cells: [Cell] = []
             if let traces, !traces.isEmpty {
-                for path in try TraceFile.paths(in: traces) where only.map(path.contains) ?? true { cells += measure(try TraceFile(path)) }
+                for path in try TraceFile.paths(in: traces) where only.map(path.contains) ?? true {
+                    cells += measure(try TraceFile(path))
+                }
             } else {
                 for (trace, seed) in SyntheticTraces.all() where only.map(trace.name.contains) ?? true {
                     Output.line("# \(trace.name): seed \(seed)")
@@ -35,7 +40,8 @@ struct HitRatioCommand: ParsableCommand {
             guard !cells.isEmpty else { throw Failure.failed("no trace is named so") }
             for (name, peer) in [("s3fifo", \Replay.Result.s3fifo), ("lru", \.leastRecentlyUsed)] {
                 let differences = cells.map { $0.result.ours - $0.result[keyPath: peer] }
-                CacheBench.figure("cache.hit-ratio.mean-vs-\(name)", differences.reduce(0, +) / Double(cells.count), "points")
+                CacheBench.figure(
+                    "cache.hit-ratio.mean-vs-\(name)", differences.reduce(0, +) / Double(cells.count), "points")
                 CacheBench.figure("cache.hit-ratio.worst-vs-\(name)", differences.min() ?? .nan, "points")
             }
             if let results { try File.write(String(decoding: JSONEncoder().encode(cells), as: UTF8.self), to: results) }
@@ -60,7 +66,8 @@ struct HitRatioCommand: ParsableCommand {
     private func measureBytes(_ trace: TraceFile) {
         let bytes = trace.sizes.reduce(0) { $0 + Int($1) }
         for size in Self.sizes {
-            let (ours, lru) = Replay(trace: trace).run(budget: bytes * size / 100), name = "cache.hit-ratio.\(trace.name)-bytes.\(size)"
+            let (ours, lru) = Replay(trace: trace).run(budget: bytes * size / 100),
+                name = "cache.hit-ratio.\(trace.name)-bytes.\(size)"
             CacheBench.figure(name, ours.requests, "percent")
             CacheBench.figure(name + ".lru", lru.requests, "percent")
             CacheBench.figure(name + ".of-bytes", ours.bytes, "percent")

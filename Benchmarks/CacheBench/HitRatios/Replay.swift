@@ -27,7 +27,11 @@ struct Replay {
         let cache = PurgeableCache<UInt64, UInt64>("trace", limit: ByteCount(capacity), cost: { _, _ in 1 })
         var hits = 0
         for request in trace.requests {
-            if cache.value(forKey: UInt64(request)) != nil { hits += 1 } else { cache.insert(UInt64(request), forKey: UInt64(request)) }
+            if cache.value(forKey: UInt64(request)) != nil {
+                hits += 1
+            } else {
+                cache.insert(UInt64(request), forKey: UInt64(request))
+            }
         }
         return hits
     }
@@ -37,7 +41,8 @@ struct Replay {
     /// - Precondition: the trace has sizes.
     func run(budget: Int) -> (ours: Share, leastRecentlyUsed: Share) {
         let sizes = trace.sizes
-        let cache = PurgeableCache<UInt64, UInt64>("trace", limit: ByteCount(budget), cost: { key, _ in Int(sizes[Int(key)]) })
+        let cache = PurgeableCache<UInt64, UInt64>(
+            "trace", limit: ByteCount(budget), cost: { key, _ in Int(sizes[Int(key)]) })
         var lru = ExactLRU(budget: budget, keyCount: trace.keyCount) { Int(sizes[Int($0)]) }
         let ours = share { request in
             if cache.value(forKey: UInt64(request)) != nil { return true }

@@ -16,10 +16,14 @@ final class Crew: Sendable {
     /// Runs `work` over and over on so many threads for about `length`.
     ///
     /// - Parameter work: does some operations as that thread; returns their number and how many were hits.
-    static func run(_ size: Int, for length: Duration, _ work: @escaping @Sendable (_ thread: Int) -> (operations: Int, hits: Int)) throws -> Heat {
+    static func run(
+        _ size: Int, for length: Duration, _ work: @escaping @Sendable (_ thread: Int) -> (operations: Int, hits: Int)
+    ) throws -> Heat {
         let crew = Crew(size: size)
         let threads = try (0..<size).map { number in
-            guard let thread = PlainThread({ crew.member(number, work) }) else { throw Failure.failed("no thread could be started") }
+            guard let thread = PlainThread({ crew.member(number, work) }) else {
+                throw Failure.failed("no thread could be started")
+            }
             return thread
         }
         SteadyClock.sleep(length)

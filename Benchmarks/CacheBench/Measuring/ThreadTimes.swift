@@ -15,7 +15,8 @@ struct ThreadTimes: Codable {
     }
 
     static func - (end: ThreadTimes, start: ThreadTimes) -> ThreadTimes {
-        ThreadTimes(processor: end.processor - start.processor, wall: end.wall - start.wall, waited: end.waited - start.waited)
+        ThreadTimes(
+            processor: end.processor - start.processor, wall: end.wall - start.wall, waited: end.waited - start.waited)
     }
 
     /// A clock of the kernel's.
@@ -37,7 +38,8 @@ struct RunQueue: ~Copyable {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 128) { line in
             let length = pread(file, line.baseAddress, line.count, 0)
             guard length > 0, let space = line[..<length].firstIndex(of: UInt8(ascii: " ")) else { return 0 }
-            return Double(line[(space + 1)..<length].prefix { $0 >= 48 && $0 <= 57 }.reduce(0) { $0 * 10 + Int($1 - 48) })
+            return Double(
+                line[(space + 1)..<length].prefix { $0 >= 48 && $0 <= 57 }.reduce(0) { $0 * 10 + Int($1 - 48) })
         }
     }
 }

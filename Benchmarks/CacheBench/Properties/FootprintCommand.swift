@@ -57,7 +57,9 @@ struct FootprintCommand: ParsableCommand {
     /// Of this process: the second number of `/proc/self/statm`, in pages.
     private static func residentBytes() throws -> Int {
         let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
-        guard let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) else { throw Failure.failed("/proc/self/statm: \(text)") }
+        guard let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) else {
+            throw Failure.failed("/proc/self/statm: \(text)")
+        }
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 
@@ -83,7 +85,9 @@ struct IdleThreadsCommand: ParsableCommand {
         }
     }
 
-    private static func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count }
+    private static func threads() throws -> Int {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count
+    }
 }
 
 /// This program once more, for a part that needs a process of its own.
@@ -94,7 +98,8 @@ enum OwnPart {
     /// The numbers of the line that it prints.
     static func numbers(_ arguments: [String]) throws -> [Double] {
         let child = try ChildProcess(ChildProcess.itself, ["cache-bench"] + arguments, readsOutput: true)
-        let ending = child.waitForEnd(), numbers = child.output?.lines().first?.split(separator: " ").compactMap { Double($0) } ?? []
+        let ending = child.waitForEnd(),
+            numbers = child.output?.lines().first?.split(separator: " ").compactMap { Double($0) } ?? []
         guard ending == .exited(0), !numbers.isEmpty else {
             throw Failure.failed("\(arguments.joined(separator: " ")) ended with status \(ending.status)")
         }

@@ -30,7 +30,8 @@ final class OverLimit: Sendable {
     static func measure(for length: Duration) throws -> Result {
         let subject = OverLimit()
         let threads = try (0...Self.inserters).map { number in
-            guard let thread = PlainThread({ number == 0 ? subject.changeLimits() : subject.insert(UInt64(number)) }) else {
+            guard let thread = PlainThread({ number == 0 ? subject.changeLimits() : subject.insert(UInt64(number)) })
+            else {
                 throw Failure.failed("no thread could be started")
             }
             return thread
@@ -39,9 +40,12 @@ final class OverLimit: Sendable {
         subject.isOver.store(true, ordering: .relaxed)
         for thread in threads { thread.join() }
         let (looks, changes) = (subject.looks.load(ordering: .relaxed), subject.changes.load(ordering: .relaxed) / 2)
-        guard looks > 1000, changes > 10 else { throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes") }
+        guard looks > 1000, changes > 10 else {
+            throw Failure.failed("the limit was hardly put to the test: \(looks) looks, \(changes) changes")
+        }
         return Result(
-            afterInsert: subject.worstAfterInsert.load(ordering: .relaxed), afterChange: subject.worstAfterChange.load(ordering: .relaxed),
+            afterInsert: subject.worstAfterInsert.load(ordering: .relaxed),
+            afterChange: subject.worstAfterChange.load(ordering: .relaxed),
             looks: looks,
             changes: changes)
     }

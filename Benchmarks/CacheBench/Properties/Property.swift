@@ -25,7 +25,8 @@ enum Property: String, CaseIterable {
         let ratio = Specialization().ratio(rounds: rounds)
         CacheBench.figure("cache.specialized.ratio-to-generic", ratio, "times")
         guard ratio > Specialization.most else { return nil }
-        return "a hit takes \(Text.number(ratio, decimals: 2)) times as long as one left generic: it is not specialized in other modules"
+        return
+            "a hit takes \(Text.number(ratio, decimals: 2)) times as long as one left generic: it is not specialized in other modules"
     }
 
     private func insert(_ rounds: Int) -> BarPanels.Panel {
@@ -44,26 +45,36 @@ enum Property: String, CaseIterable {
         }
         // No more: its time grows with the number of entries.
         let few = InsertOrders(entries: 5000)
-        tell("NSCache", few.entries, Dictionary(uniqueKeysWithValues: InsertOrders.Order.allCases.map { ($0, few.measureFoundation($0)) }))
+        tell(
+            "NSCache", few.entries,
+            Dictionary(uniqueKeysWithValues: InsertOrders.Order.allCases.map { ($0, few.measureFoundation($0)) }))
         return panel
     }
 
     private func bytes() throws -> BarPanels.Panel {
         let entries = 1_000_000
-        let rows = try FootprintCommand.Subject.allCases.map { subject in (subject, try FootprintCommand.measure(subject, entries: entries)) }
-        Output.line("# bytes an entry, \(entries) of them: " + rows.map { "\($0.0.title) \(Text.number($0.1))" }.joined(separator: ", "))
+        let rows = try FootprintCommand.Subject.allCases.map { subject in
+            (subject, try FootprintCommand.measure(subject, entries: entries))
+        }
+        Output.line(
+            "# bytes an entry, \(entries) of them: "
+                + rows.map { "\($0.0.title) \(Text.number($0.1))" }.joined(separator: ", "))
         for case (.purgeableCache, let bytes) in rows { CacheBench.figure("cache.bytes-per-entry", bytes, "bytes") }
         return .init(
-            title: "resident memory of an entry", rows: rows.map { .init(name: $0.0.title, value: $0.1, unit: "B", isOurs: $0.0 == .purgeableCache) })
+            title: "resident memory of an entry",
+            rows: rows.map { .init(name: $0.0.title, value: $0.1, unit: "B", isOurs: $0.0 == .purgeableCache) })
     }
 
     private func purge(_ rounds: Int) throws -> BarPanels.Panel {
         let (middle, worst) = try PurgeStall.measure(rounds: rounds), foundation = PurgeStall.measureFoundation()
         func number(_ value: Double) -> String { Text.number(value) }
-        Output.line("# purge of 1 M objects, worst of \(rounds): caller \(number(worst.caller)) us, others \(number(worst.longest)) us")
+        Output.line(
+            "# purge of 1 M objects, worst of \(rounds): caller \(number(worst.caller)) us, others \(number(worst.longest)) us"
+        )
         Output.line("# others without a purge: \(number(middle.undisturbed)) us, worst \(number(worst.undisturbed)) us")
         Output.line("# NSCache's caller: \(number(foundation)) us")
-        Output.line("# alive when the caller went on: \(Int(middle.aliveAtReturn)); 300 ms later: \(Int(middle.aliveAtEnd))")
+        Output.line(
+            "# alive when the caller went on: \(Int(middle.aliveAtReturn)); 300 ms later: \(Int(middle.aliveAtEnd))")
         CacheBench.figure("cache.purge.caller", middle.caller, "us")
         CacheBench.figure("cache.purge.others", middle.others, "us")
         CacheBench.figure("cache.purge.others-longest", middle.longest, "us")

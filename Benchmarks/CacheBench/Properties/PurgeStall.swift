@@ -86,8 +86,10 @@ final class PurgeStall: Sendable {
         cache.removeAll()
         let machines = undisturbed.prefix { $0 > Self.most }.count
         return Result(
-            caller: caller / 1000, others: disturbed.dropFirst(machines).first ?? Self.least, longest: disturbed.first ?? Self.least,
-            undisturbed: undisturbed.first ?? Self.least, aliveAtReturn: Double(aliveAtReturn), aliveAtEnd: Double(aliveAtEnd))
+            caller: caller / 1000, others: disturbed.dropFirst(machines).first ?? Self.least,
+            longest: disturbed.first ?? Self.least,
+            undisturbed: undisturbed.first ?? Self.least, aliveAtReturn: Double(aliveAtReturn),
+            aliveAtEnd: Double(aliveAtEnd))
     }
 
     /// Microseconds of the long steps of the other thread that overlap `body`, longest first.

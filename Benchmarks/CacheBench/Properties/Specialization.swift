@@ -34,7 +34,9 @@ struct Specialization {
 
     @inline(never)
     @_semantics("optimize.sil.specialize.generic.never")
-    private static func genericWeight<Key, Value: Weighable>(_ cache: PurgeableCache<Key, Value>, _ keys: UnsafeBufferPointer<Key>) -> Int {
+    private static func genericWeight<Key, Value: Weighable>(
+        _ cache: PurgeableCache<Key, Value>, _ keys: UnsafeBufferPointer<Key>
+    ) -> Int {
         var weight = 0
         for key in keys { weight &+= cache.value(forKey: key)?.weight ?? 0 }
         return weight

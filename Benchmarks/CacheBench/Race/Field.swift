@@ -24,7 +24,8 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
     func lookers() -> [any Contender] {
         [
             looker(ourName, PlimsollStore(capacity: capacity)), dictionary(),
-            looker("LRU, linked by index", IndexLinkedLRU(capacity: capacity)), looker("LRU, class nodes", NodeLRU(capacity: capacity)),
+            looker("LRU, linked by index", IndexLinkedLRU(capacity: capacity)),
+            looker("LRU, class nodes", NodeLRU(capacity: capacity)),
         ]
     }
 
@@ -35,7 +36,8 @@ struct Field<Key: Hashable & Sendable, Value: Weighable & Sendable> {
         return LocalContender(ourLendingName, streams) { store.borrow($0) }
     }
 
-    func looker<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender where Store.Key == Key, Store.Value == Value {
+    func looker<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender
+    where Store.Key == Key, Store.Value == Value {
         fill(store)
         return LocalContender(name, streams) { store.look($0) }
     }
@@ -49,12 +51,14 @@ extension Field where Key == Value {
     /// Everybody who inserts what was missing.
     func inserters() -> [any Contender] {
         [
-            inserter(ourName, PlimsollStore(capacity: capacity)), inserter("LRU, linked by index", IndexLinkedLRU(capacity: capacity)),
+            inserter(ourName, PlimsollStore(capacity: capacity)),
+            inserter("LRU, linked by index", IndexLinkedLRU(capacity: capacity)),
             inserter("LRU, class nodes", NodeLRU(capacity: capacity)),
         ]
     }
 
-    func inserter<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender where Store.Key == Key, Store.Value == Value {
+    func inserter<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender
+    where Store.Key == Key, Store.Value == Value {
         fill(store)
         return LocalContender(name, streams) { store.lookOrInsert($0) }
     }
@@ -62,12 +66,14 @@ extension Field where Key == Value {
     /// Everybody who writes what is there, too.
     func writers() -> [any Contender] {
         [
-            writer(ourName, PlimsollStore(capacity: capacity)), writer("LRU, linked by index", IndexLinkedLRU(capacity: capacity)),
+            writer(ourName, PlimsollStore(capacity: capacity)),
+            writer("LRU, linked by index", IndexLinkedLRU(capacity: capacity)),
             writer("LRU, class nodes", NodeLRU(capacity: capacity)),
         ]
     }
 
-    func writer<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender where Store.Key == Key, Store.Value == Value {
+    func writer<Store: KeyedStore>(_ name: String, _ store: Store) -> any Contender
+    where Store.Key == Key, Store.Value == Value {
         fill(store)
         return LocalContender(name, streams) { store.lookAndWrite($0) }
     }

@@ -57,7 +57,8 @@ enum Keys {
         let paths: [String]
 
         init(_ streams: [[UInt64]]) throws {
-            let directory = FileManager.default.temporaryDirectory.appendingPathComponent("cache-bench-\(UUID().uuidString)")
+            let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+                "cache-bench-\(UUID().uuidString)")
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             let files = streams.indices.map { directory.appendingPathComponent("\($0)") }
             paths = files.map(\.path)
@@ -65,7 +66,9 @@ enum Keys {
         }
 
         deinit {
-            if let first = paths.first { try? FileManager.default.removeItem(at: URL(fileURLWithPath: first).deletingLastPathComponent()) }
+            if let first = paths.first {
+                try? FileManager.default.removeItem(at: URL(fileURLWithPath: first).deletingLastPathComponent())
+            }
         }
     }
 }

@@ -5,11 +5,14 @@ import Foundation
 struct PeersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "peers", abstract: "PurgeableCache beside its peers, all in one run, each in turn.",
-        discussion: "Times are medians of the rounds; each race has a process of its own. `Benchmarks/peers` finds the programs in other languages.")
+        discussion:
+            "Times are medians of the rounds; each race has a process of its own. `Benchmarks/peers` finds the programs in other languages."
+    )
 
     @OptionGroup var terms: RaceTerms
     @Option(help: "Which races, with commas between; `none` for none.") var workloads = Self.all(Workloads.names)
-    @Option(help: "Which properties besides, with commas between; `none` for none.") var properties = Self.all(Property.allCases.map(\.rawValue))
+    @Option(help: "Which properties besides, with commas between; `none` for none.") var properties = Self.all(
+        Property.allCases.map(\.rawValue))
     @Option(help: "Where to write the results for charts.", completion: .file()) var results: String?
 
     func run() throws {
@@ -22,7 +25,9 @@ struct PeersCommand: ParsableCommand {
             if !standings.isEmpty { Output.line(RaceTable(standings).text) }
             RaceFigures(standings).tell()
             let outcomes = try Self.list(properties).map { name in
-                guard let property = Property(rawValue: name) else { throw Failure.failed("no property is named \(name)") }
+                guard let property = Property(rawValue: name) else {
+                    throw Failure.failed("no property is named \(name)")
+                }
                 Output.error("# \(name)")
                 return try property.measure(rounds: terms.rounds)
             }
@@ -42,5 +47,7 @@ struct PeersCommand: ParsableCommand {
     }
 
     private static func all(_ names: [String]) -> String { names.joined(separator: ",") }
-    private static func list(_ names: String) -> [String] { names.split(separator: ",").map(String.init).filter { $0 != "none" } }
+    private static func list(_ names: String) -> [String] {
+        names.split(separator: ",").map(String.init).filter { $0 != "none" }
+    }
 }

@@ -58,6 +58,9 @@ struct Standings: Codable {
 extension Standings.Row {
     /// Throughput of two threads over that of one: the middle of the rounds.
     var scaling: Double? {
-        median(Self.most(Array(zip(two, one))) { $0.isUndisturbed && $1.isUndisturbed }.map { $0.throughput / $1.throughput })
+        median(
+            Self.most(Array(zip(two, one))) { $0.isUndisturbed && $1.isUndisturbed }.map {
+                $0.throughput / $1.throughput
+            })
     }
 }

@@ -21,11 +21,14 @@ struct RaceCommand: ParsableCommand {
 
     /// How a race on `terms` goes, by a new process of this program.
     static func run(_ workload: String, on terms: RaceTerms) throws -> Standings {
-        let file = FileManager.default.temporaryDirectory.appending(path: "cache-bench-\(ProcessInfo.processInfo.processIdentifier)-\(workload).json")
+        let file = FileManager.default.temporaryDirectory.appending(
+            path: "cache-bench-\(ProcessInfo.processInfo.processIdentifier)-\(workload).json")
         defer { try? FileManager.default.removeItem(at: file) }
         let arguments = ["cache-bench", "_race", "--workload", workload, "--into", file.path] + terms.arguments
         let ending = try ChildProcess(ChildProcess.itself, arguments).waitForEnd()
-        guard ending == .exited(0) else { throw Failure.failed("the race \(workload) ended with status \(ending.status)") }
+        guard ending == .exited(0) else {
+            throw Failure.failed("the race \(workload) ended with status \(ending.status)")
+        }
         return try JSONDecoder().decode(Standings.self, from: Data(contentsOf: file))
     }
 }
@@ -47,9 +50,15 @@ struct RaceTerms: ParsableArguments {
         if let caffeine {
             // As much memory as it likes and the collector that costs its threads least.
             let command = ["java", "-Xms1g", "-Xmx2g", "-XX:+UseParallelGC", "-cp", caffeine, "CaffeinePeer"]
-            peers.append(ExternalPeer(name: "Caffeine", command: command, works: [.look, .lookOrInsert, .lookAndWrite], kinds: [.number, .text]))
+            peers.append(
+                ExternalPeer(
+                    name: "Caffeine", command: command, works: [.look, .lookOrInsert, .lookAndWrite],
+                    kinds: [.number, .text]))
         }
-        if let tbb { peers.append(ExternalPeer(name: "TBB LRU", command: [tbb], works: [.look, .lookOrInsert], kinds: [.number])) }
+        if let tbb {
+            peers.append(
+                ExternalPeer(name: "TBB LRU", command: [tbb], works: [.look, .lookOrInsert], kinds: [.number]))
+        }
         return peers
     }
 }

@@ -5,10 +5,19 @@ struct RaceTable {
     init(_ standings: [Standings]) { self.standings = standings }
 
     var text: String {
-        let header = ["workload", "contender", "ns", "wall", "hit %", "M/s", "2 threads: ns", "wall", "M/s", "from", "to", "together"]
+        let header = [
+            "workload", "contender", "ns", "wall", "hit %", "M/s", "2 threads: ns", "wall", "M/s", "from", "to",
+            "together",
+        ]
         let rows = RaceRecord.all(standings).map { row in
-            [row.workload, row.contender, Self.number(row.processor), Self.number(row.wall), Text.fixed(row.hitShare * 100, decimals: 1)]
-                + [Self.number(row.throughput), Self.number(row.processor2), Self.number(row.wall2), Self.number(row.throughput2)]
+            [
+                row.workload, row.contender, Self.number(row.processor), Self.number(row.wall),
+                Text.fixed(row.hitShare * 100, decimals: 1),
+            ]
+                + [
+                    Self.number(row.throughput), Self.number(row.processor2), Self.number(row.wall2),
+                    Self.number(row.throughput2),
+                ]
                 + [Self.number(row.lowest2), Self.number(row.highest2), "\(row.together) of \(row.rounds)"]
         }
         return """
@@ -60,7 +69,9 @@ struct RaceRecord: Codable {
 struct RaceFigures {
     private let standings: [String: Standings]
 
-    init(_ standings: [Standings]) { self.standings = Dictionary(standings.map { ($0.workload, $0) }, uniquingKeysWith: { $1 }) }
+    init(_ standings: [Standings]) {
+        self.standings = Dictionary(standings.map { ($0.workload, $0) }, uniquingKeysWith: { $1 })
+    }
 
     func tell() {
         tell("cache.hit.ratio-to-dictionary", standings["hits"]?.ratio(of: "Dictionary").map { 1 / $0 })
@@ -76,9 +87,13 @@ struct RaceFigures {
         let races = ["objects", "string-values"].compactMap { standings[$0 + size] }
         guard races.count == 2 else { return }
         tell(name + ".nscache-ratio", races.compactMap { $0.ratio(of: "NSCache") }.min())
-        tell(name + ".ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
+        tell(
+            name + ".ratio-to-dictionary",
+            races.compactMap { $0.ratio(of: "Dictionary, handing out").map { 1 / $0 } }.max())
         tell(name + "-lent.nscache-ratio", races.compactMap { $0.ratio(of: "NSCache", to: ourLendingName) }.min())
-        tell(name + "-lent.ratio-to-dictionary", races.compactMap { $0.ratio(of: "Dictionary", to: ourLendingName).map { 1 / $0 } }.max())
+        tell(
+            name + "-lent.ratio-to-dictionary",
+            races.compactMap { $0.ratio(of: "Dictionary", to: ourLendingName).map { 1 / $0 } }.max())
     }
 
     private func tell(_ name: String, _ value: Double?) { if let value { CacheBench.figure(name, value, "times") } }

@@ -35,7 +35,8 @@ struct Workloads {
     /// All are there, each as likely.
     private func hits() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
-        return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)] + (try external(.look, keys, streams))
+        return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)]
+            + (try external(.look, keys, streams))
     }
 
     /// The usual life of a cache: a tenth of a million keys fits, few are wanted often.
@@ -43,7 +44,8 @@ struct Workloads {
         let keys = Keys.keys(Self.universe), streams = Keys.zipf(keys), first = Array(keys.prefix(Self.resident))
         let foundation = Self.foundationField(first, streams)
         return Field(entries: first.map { ($0, $0) }, capacity: Self.resident, streams: streams).inserters()
-            + [foundation.inserter("NSCache", FoundationStore(capacity: Self.resident))] + (try external(.lookOrInsert, first, streams))
+            + [foundation.inserter("NSCache", FoundationStore(capacity: Self.resident))]
+            + (try external(.lookOrInsert, first, streams))
     }
 
     /// Three look-ups and a write, of the same keys.
@@ -51,13 +53,16 @@ struct Workloads {
         let keys = Keys.keys(Self.universe), streams = Keys.zipf(keys), first = Array(keys.prefix(Self.resident))
         let foundation = Self.foundationField(first, streams)
         return Field(entries: first.map { ($0, $0) }, capacity: Self.resident, streams: streams).writers()
-            + [foundation.writer("NSCache", FoundationStore(capacity: Self.resident))] + (try external(.lookAndWrite, first, streams))
+            + [foundation.writer("NSCache", FoundationStore(capacity: Self.resident))]
+            + (try external(.lookAndWrite, first, streams))
     }
 
     private func stringKeys() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform(keys)
         // Asked for by other strings than they were inserted by, as in life.
-        let texts = Field(entries: keys.map { (Keys.text($0), $0) }, capacity: Self.room, streams: Keys.translated(streams, Keys.text))
+        let texts = Field(
+            entries: keys.map { (Keys.text($0), $0) }, capacity: Self.room, streams: Keys.translated(streams, Keys.text)
+        )
         let foundation = Field(
             entries: keys.map { (Self.object(Keys.text($0)), Constant(Item(1))) }, capacity: Self.room,
             streams: Keys.translated(streams) { Self.object(Keys.text($0)) })
@@ -68,7 +73,8 @@ struct Workloads {
     private func objects(_ count: Int) throws -> [any Contender] {
         let keys = Keys.keys(count), streams = Keys.uniform(keys)
         // Of different weights, so that each has to be looked into.
-        let field = Field(entries: keys.map { ($0, Item(Int(truncatingIfNeeded: $0 & 7))) }, capacity: Self.room, streams: streams)
+        let field = Field(
+            entries: keys.map { ($0, Item(Int(truncatingIfNeeded: $0 & 7))) }, capacity: Self.room, streams: streams)
         return field.lookers() + [field.handingDictionary(), field.borrower(), Self.foundationNumbers(keys, streams)]
             + (try external(.look, keys, streams))
     }
@@ -86,7 +92,8 @@ struct Workloads {
     /// All ask for the same one.
     private func hotKey() throws -> [any Contender] {
         let keys = Keys.keys(Self.resident), streams = Keys.uniform([keys[0]])
-        return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)] + (try external(.look, keys, streams))
+        return Self.numbers(keys, streams).lookers() + [Self.foundationNumbers(keys, streams)]
+            + (try external(.look, keys, streams))
     }
 
     private func sized(_ size: Int) -> [any Contender] {
@@ -107,18 +114,24 @@ struct Workloads {
     private static func object(_ number: UInt64) -> Constant<NSNumber> { Constant(NSNumber(value: number)) }
     private static func object(_ text: String) -> Constant<NSString> { Constant(NSString(string: text)) }
 
-    private static func foundationField(_ keys: [UInt64], _ streams: [[UInt64]]) -> Field<Constant<NSNumber>, Constant<NSNumber>> {
+    private static func foundationField(_ keys: [UInt64], _ streams: [[UInt64]]) -> Field<
+        Constant<NSNumber>, Constant<NSNumber>
+    > {
         let numbers = keys.map { Self.object($0) }
-        return Field(entries: numbers.map { ($0, $0) }, capacity: room, streams: Keys.translated(streams) { object($0) })
+        return Field(
+            entries: numbers.map { ($0, $0) }, capacity: room, streams: Keys.translated(streams) { object($0) })
     }
 
     private static func foundationNumbers(_ keys: [UInt64], _ streams: [[UInt64]]) -> any Contender {
         let field = Field(
-            entries: keys.map { (Self.object($0), Constant(Item(1))) }, capacity: room, streams: Keys.translated(streams) { object($0) })
+            entries: keys.map { (Self.object($0), Constant(Item(1))) }, capacity: room,
+            streams: Keys.translated(streams) { object($0) })
         return field.looker("NSCache", FoundationStore(capacity: room))
     }
 
-    private func external(_ work: Work, _ keys: [UInt64], _ streams: [[UInt64]], kind: KeyKind = .number) throws -> [any Contender] {
+    private func external(_ work: Work, _ keys: [UInt64], _ streams: [[UInt64]], kind: KeyKind = .number) throws
+        -> [any Contender]
+    {
         let able = externals.filter { $0.works.contains(work) && $0.kinds.contains(kind) }
         guard !able.isEmpty else { return [] }
         let files = try Keys.Files([keys] + streams), capacity = work == .look ? Self.room : Self.resident

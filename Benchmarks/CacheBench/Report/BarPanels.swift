@@ -23,7 +23,8 @@ struct BarPanels {
     let end: Double
     var isLogarithmic = false
 
-    private static let width = 1000.0, margin = 24.0, nameWidth = 160.0, labelWidth = 118.0, rowHeight = 20.0, top = 84.0
+    private static let width = 1000.0, margin = 24.0, nameWidth = 160.0, labelWidth = 118.0, rowHeight = 20.0,
+        top = 84.0
 
     var svg: String {
         var svg = SVG()
@@ -31,12 +32,17 @@ struct BarPanels {
         svg.text(subtitle, x: Self.margin, y: 52, "minor")
         var y = Self.top
         for pair in stride(from: 0, to: panels.count, by: 2).map({ panels[$0..<min($0 + 2, panels.count)] }) {
-            for (column, panel) in pair.enumerated() { draw(panel, x: Self.margin + Double(column) * Self.width / 2, y: y, &svg) }
+            for (column, panel) in pair.enumerated() {
+                draw(panel, x: Self.margin + Double(column) * Self.width / 2, y: y, &svg)
+            }
             y += Double(pair.map(\.rows.count).max() ?? 0) * Self.rowHeight + 60
         }
-        let summary = panels.map { panel in "\(panel.title): " + panel.rows.map { "\($0.name) \($0.label)" }.joined(separator: ", ") }
+        let summary = panels.map { panel in
+            "\(panel.title): " + panel.rows.map { "\($0.name) \($0.label)" }.joined(separator: ", ")
+        }
         return svg.document(
-            width: Int(Self.width), height: Int(y), title: title, description: summary.joined(separator: ". "), style: ChartStyle.css)
+            width: Int(Self.width), height: Int(y), title: title, description: summary.joined(separator: ". "),
+            style: ChartStyle.css)
     }
 
     private func draw(_ panel: Panel, x: Double, y: Double, _ svg: inout SVG) {
@@ -52,7 +58,8 @@ struct BarPanels {
             let isOurs = row.isOurs, middle = y + 12 + (Double(number) + 0.5) * Self.rowHeight
             svg.text(row.name, x: left - 8, y: middle + 4, isOurs ? "ourtext" : "", anchor: .end)
             svg.rectangle(
-                x: left, y: middle - 7, width: share(row.value) * length, height: 14, isOurs ? "ours" : "peer", title: "\(row.name): \(row.label)")
+                x: left, y: middle - 7, width: share(row.value) * length, height: 14, isOurs ? "ours" : "peer",
+                title: "\(row.name): \(row.label)")
             svg.text(row.label, x: left + share(row.value) * length + 6, y: middle + 4, isOurs ? "ourtext" : "minor")
         }
         svg.line((left, y + 8), (left, bottom), "axis")
@@ -67,10 +74,13 @@ struct BarPanels {
 
 extension BarPanels {
     private static let titles = [
-        ("hits", "hits, 100 k entries"), ("get-or-insert", "get or insert, zipf, 10 % fit"), ("mixed", "3 reads, 1 write, zipf"),
-        ("string-keys", "hits, String keys"), ("objects-10000", "hits, 10 k objects"), ("string-values-10000", "hits, 10 k Strings"),
+        ("hits", "hits, 100 k entries"), ("get-or-insert", "get or insert, zipf, 10 % fit"),
+        ("mixed", "3 reads, 1 write, zipf"),
+        ("string-keys", "hits, String keys"), ("objects-10000", "hits, 10 k objects"),
+        ("string-values-10000", "hits, 10 k Strings"),
         ("objects", "hits, 100 k objects"), ("string-values", "hits, 100 k Strings"),
-        ("hits-10000", "hits, 10 k entries"), ("hits-1000000", "hits, 1 M entries"), ("hits-10000000", "hits, 10 M entries"),
+        ("hits-10000", "hits, 10 k entries"), ("hits-1000000", "hits, 1 M entries"),
+        ("hits-10000000", "hits, 10 M entries"),
         ("hot-key", "hits, one hot key"),
     ]
 
@@ -83,11 +93,15 @@ extension BarPanels {
 
     /// Processor time of an operation.
     static func times(_ records: [RaceRecord]) -> String {
-        let workloads = ["hits", "get-or-insert", "mixed", "string-keys", "hot-key"] + Workloads.objects + Workloads.sized
+        let workloads =
+            ["hits", "get-or-insert", "mixed", "string-keys", "hot-key"] + Workloads.objects + Workloads.sized
         return BarPanels(
             title: "Processor time of an operation, one thread",
-            subtitle: "nanoseconds, logarithmic; medians of rounds in turn; shorter is better. The bare Dictionary has no lock and no bound.",
-            panels: panels(records, workloads) { Row(name: $0.contender, value: $0.processor, unit: "ns", isOurs: $0.contender.hasPrefix(ourName)) },
+            subtitle:
+                "nanoseconds, logarithmic; medians of rounds in turn; shorter is better. The bare Dictionary has no lock and no bound.",
+            panels: panels(records, workloads) {
+                Row(name: $0.contender, value: $0.processor, unit: "ns", isOurs: $0.contender.hasPrefix(ourName))
+            },
             ticks: [1, 10, 100, 1000], end: 3000, isLogarithmic: true
         ).svg
     }
@@ -96,7 +110,8 @@ extension BarPanels {
     static func scaling(_ records: [RaceRecord]) -> String {
         BarPanels(
             title: "Two threads at the same time: throughput over that of one",
-            subtitle: "operations in the threads' own time, medians of rounds in turn; beside the bars, millions a second of both threads",
+            subtitle:
+                "operations in the threads' own time, medians of rounds in turn; beside the bars, millions a second of both threads",
             panels: panels(records, ["hits", "get-or-insert", "mixed", "hot-key"]) {
                 let factor = $0.throughput2 / $0.throughput
                 let label = "\(Text.fixed(factor, decimals: 2)) (\(Row.number($0.throughput2)) M/s)"
@@ -111,7 +126,8 @@ extension BarPanels {
         let most = panels.flatMap(\.rows).map(\.value).max() ?? 1
         return BarPanels(
             title: "One service under a memory limit: requests answered well a second",
-            subtitle: "medians of runs in turn, the same requests for all; longer is better. A run that was killed counts what was answered before.",
+            subtitle:
+                "medians of runs in turn, the same requests for all; longer is better. A run that was killed counts what was answered before.",
             panels: panels, ticks: [0, 500, 1000], end: max(1, most)
         ).svg
     }
@@ -119,7 +135,8 @@ extension BarPanels {
     /// What is promised besides.
     static func properties(_ panels: [Panel]) -> String {
         BarPanels(
-            title: "Inserts, memory, purge", subtitle: "nanoseconds, bytes and microseconds, logarithmic; shorter is better; grey: others",
+            title: "Inserts, memory, purge",
+            subtitle: "nanoseconds, bytes and microseconds, logarithmic; shorter is better; grey: others",
             panels: panels, ticks: [1, 100, 10_000, 1_000_000], end: 3e6, isLogarithmic: true
         ).svg
     }

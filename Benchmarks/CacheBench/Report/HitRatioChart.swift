@@ -8,7 +8,9 @@ struct HitRatioChart {
         var svg = SVG()
         let title = "Hit ratios: LRU, PurgeableCache, and the best possible"
         svg.text(title, x: 24, y: 30, "title")
-        svg.text("percent of requests, with room for 1, 5 and 20 % of a trace's keys; S3-FIFO is the plain policy by the book", x: 24, y: 52, "minor")
+        svg.text(
+            "percent of requests, with room for 1, 5 and 20 % of a trace's keys; S3-FIFO is the plain policy by the book",
+            x: 24, y: 52, "minor")
         legend(&svg)
         let bottom = Self.top + Double(cells.count) * Self.rowHeight
         for percent in stride(from: 0.0, through: 100, by: 20) {
@@ -16,11 +18,14 @@ struct HitRatioChart {
             svg.text(Text.number(percent), x: x(percent), y: bottom + 18, "minor", anchor: .middle)
         }
         for (number, cell) in cells.enumerated() {
-            draw(cell, isFirst: number == 0 || cells[number - 1].trace != cell.trace, y: Self.top + (Double(number) + 0.5) * Self.rowHeight, &svg)
+            draw(
+                cell, isFirst: number == 0 || cells[number - 1].trace != cell.trace,
+                y: Self.top + (Double(number) + 0.5) * Self.rowHeight, &svg)
         }
         let summary = cells.map { "\($0.trace) \($0.size) %: \(text($0.result))" }
         return svg.document(
-            width: Int(Self.width), height: Int(bottom + 36), title: title, description: summary.joined(separator: ". "), style: ChartStyle.css)
+            width: Int(Self.width), height: Int(bottom + 36), title: title,
+            description: summary.joined(separator: ". "), style: ChartStyle.css)
     }
 
     private func x(_ percent: Double) -> Double { Self.left + percent / 100 * (Self.right - Self.left) }
@@ -40,18 +45,24 @@ struct HitRatioChart {
         svg.text(text(result), x: Self.right + 12, y: y + 4, "minor")
     }
 
-    private func mark(_ percent: Double, _ y: Double, _ width: Double, _ height: Double, _ style: String, _ name: String, _ svg: inout SVG) {
+    private func mark(
+        _ percent: Double, _ y: Double, _ width: Double, _ height: Double, _ style: String, _ name: String,
+        _ svg: inout SVG
+    ) {
         let title = "\(name) \(Text.number(percent)) %"
         svg.rectangle(x: x(percent) - width / 2, y: y - height / 2, width: width, height: height, style, title: title)
     }
 
     private func text(_ result: Replay.Result) -> String {
-        [result.leastRecentlyUsed, result.ours, result.optimal].map { Text.fixed($0, decimals: 1) }.joined(separator: " · ")
+        [result.leastRecentlyUsed, result.ours, result.optimal].map { Text.fixed($0, decimals: 1) }.joined(
+            separator: " · ")
     }
 
     private func legend(_ svg: inout SVG) {
         var place = 24.0
-        for (name, style, width) in [("LRU", "least", 2.0), (ourName, "ours", 8), ("S3-FIFO", "book", 3), ("best possible", "best", 4)] {
+        for (name, style, width) in [
+            ("LRU", "least", 2.0), (ourName, "ours", 8), ("S3-FIFO", "book", 3), ("best possible", "best", 4),
+        ] {
             svg.rectangle(x: place, y: 66, width: width, height: 12, style, title: name)
             svg.text(name, x: place + 14, y: 77, "minor")
             place += 40 + Double(name.count) * 7

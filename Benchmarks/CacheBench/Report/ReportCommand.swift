@@ -19,8 +19,14 @@ struct ReportCommand: ParsableCommand {
                 try write(BarPanels.scaling(results.races), "cache-scaling.svg")
                 try write(BarPanels.properties(results.properties), "cache-properties.svg")
             }
-            if let hitRatios { try write(HitRatioChart(cells: try Self.read([HitRatioCommand.Cell].self, hitRatios)).svg, "cache-hit-ratios.svg") }
-            if let endToEnd { try write(BarPanels.goodput(try Self.read([BarPanels.Panel].self, endToEnd)), "end-to-end.svg") }
+            if let hitRatios {
+                try write(
+                    HitRatioChart(cells: try Self.read([HitRatioCommand.Cell].self, hitRatios)).svg,
+                    "cache-hit-ratios.svg")
+            }
+            if let endToEnd {
+                try write(BarPanels.goodput(try Self.read([BarPanels.Panel].self, endToEnd)), "end-to-end.svg")
+            }
         }
     }
 

@@ -49,12 +49,16 @@ struct AlarmQueue<Payload> {
         var parent = index
         while true {
             var least = parent
-            for child in 2 * parent + 1..<2 * parent + 3 where child < heap.count && isBefore(child, least) { least = child }
+            for child in 2 * parent + 1..<2 * parent + 3 where child < heap.count && isBefore(child, least) {
+                least = child
+            }
             if least == parent { return }
             heap.swapAt(parent, least)
             parent = least
         }
     }
 
-    private func isBefore(_ left: Int, _ right: Int) -> Bool { (heap[left].due, heap[left].order) < (heap[right].due, heap[right].order) }
+    private func isBefore(_ left: Int, _ right: Int) -> Bool {
+        (heap[left].due, heap[left].order) < (heap[right].due, heap[right].order)
+    }
 }

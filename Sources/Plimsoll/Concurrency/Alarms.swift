@@ -211,7 +211,9 @@ final class Alarms: Sendable {
     private func look() -> Duration? {
         if let gap = heartbeat.beat(.alarms, next: nil) { noticed(gap) }
         let running = heartbeat.running, now = time.elapsed()
-        while let alarm = state.withLock({ $0.deadlines.popFirst(dueBy: running) ?? ($0.isHeld ? nil : $0.timers.popFirst(dueBy: now)) }) {
+        while let alarm = state.withLock({
+            $0.deadlines.popFirst(dueBy: running) ?? ($0.isHeld ? nil : $0.timers.popFirst(dueBy: now))
+        }) {
             if let body = alarm.take() { body() } else { cancelled.value.subtract(1, ordering: .relaxed) }
         }
         let wait = state.withLock { state in

@@ -44,7 +44,9 @@ final class BoundedCalls: Sendable {
     }
 
     /// Calls blocking bodies in the same way. Synchronous bodies never need a thread of the cooperative pool.
-    static func run(blocking bodies: [@Sendable () -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads) -> [Outcome] {
+    static func run(
+        blocking bodies: [@Sendable () -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads
+    ) -> [Outcome] {
         let calls = BoundedCalls(bodies.count)
         for (index, body) in bodies.enumerated() {
             threads.run { () -> Void in

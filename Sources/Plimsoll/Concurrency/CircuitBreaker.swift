@@ -81,5 +81,7 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    private mutating func open(_ pause: Duration, _ now: Duration, _ share: Double) { state = .open(until: now + pause * share, pause: pause) }
+    private mutating func open(_ pause: Duration, _ now: Duration, _ share: Double) {
+        state = .open(until: now + pause * share, pause: pause)
+    }
 }

@@ -73,7 +73,9 @@ final class FanOut: Sendable {
     /// Calls all handlers. Returns when all have returned, at `deadline` (running time) at the latest.
     ///
     /// In forward order, handlers have `leastBudget` even if the deadline has already passed.
-    static func call(_ handlers: [Handler], _ order: Order, until deadline: Duration, _ alarms: Alarms, _ threads: HandlerThreads) async -> Outcome {
+    static func call(
+        _ handlers: [Handler], _ order: Order, until deadline: Duration, _ alarms: Alarms, _ threads: HandlerThreads
+    ) async -> Outcome {
         guard !handlers.isEmpty else { return Outcome() }
         let fanOut = FanOut(handlers, order, alarms, threads)
         let left = max(order == .forward ? leastBudget : .zero, deadline - alarms.heartbeat.running)
@@ -174,16 +176,17 @@ final class FanOut: Sendable {
     /// Ends the call at the deadline. Names the handlers that still run, and cancels them in forward order.
     private func end() {
         let now = alarms.heartbeat.running
-        let (continuation, outcome, tasks): (CheckedContinuation<Outcome, Never>?, Outcome, [Task<Void, Never>]) = state.withLock { state in
-            guard let continuation = state.continuation else { return (nil, Outcome(), []) }
-            (state.continuation, state.alarm) = (nil, nil)
-            state.outcome.overran = state.running.sorted { $0.key < $1.key }.map { timing($0.key, now - $0.value) }
-            state.outcome.unreached = handlers[state.next...].map(\.name)
-            guard order == .forward else { return (continuation, state.outcome, []) }
-            state.next = handlers.count
-            state.isCancelled = true
-            return (continuation, state.outcome, state.tasks)
-        }
+        let (continuation, outcome, tasks): (CheckedContinuation<Outcome, Never>?, Outcome, [Task<Void, Never>]) =
+            state.withLock { state in
+                guard let continuation = state.continuation else { return (nil, Outcome(), []) }
+                (state.continuation, state.alarm) = (nil, nil)
+                state.outcome.overran = state.running.sorted { $0.key < $1.key }.map { timing($0.key, now - $0.value) }
+                state.outcome.unreached = handlers[state.next...].map(\.name)
+                guard order == .forward else { return (continuation, state.outcome, []) }
+                state.next = handlers.count
+                state.isCancelled = true
+                return (continuation, state.outcome, state.tasks)
+            }
         for task in tasks { task.cancel() }
         continuation?.resume(returning: outcome)
     }

@@ -5,7 +5,9 @@ public final class Registration: Sendable {
     private let close: @Sendable () -> Void
     private let remove: @Sendable () -> Void
 
-    convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) { self.init(close: gate.close, remove: remove) }
+    convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) {
+        self.init(close: gate.close, remove: remove)
+    }
 
     /// - Parameters:
     ///   - close: closes the gate to new calls and waits for calls inside, except from within such a call.

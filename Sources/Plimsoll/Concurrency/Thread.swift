@@ -10,7 +10,8 @@ package enum Thread {
     /// - Returns: false if the process may start no more threads.
     package static func start(_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
         let box = Unmanaged.passRetained(Body(body))
-        let result = plimsoll_thread_start(name, { Unmanaged<Body>.fromOpaque($0!).takeRetainedValue().run() }, box.toOpaque())
+        let result = plimsoll_thread_start(
+            name, { Unmanaged<Body>.fromOpaque($0!).takeRetainedValue().run() }, box.toOpaque())
         if result != 0 { box.release() }
         return result == 0
     }

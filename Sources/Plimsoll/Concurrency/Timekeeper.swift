@@ -19,7 +19,9 @@ public struct Timekeeper: Sendable {
     }
 
     /// Creates a timekeeper that reads `elapsed`.
-    public init(elapsed: @escaping @Sendable () -> Duration) { self.init(elapsed: elapsed, asleep: { .zero }, onStep: nil) }
+    public init(elapsed: @escaping @Sendable () -> Duration) {
+        self.init(elapsed: elapsed, asleep: { .zero }, onStep: nil)
+    }
 
     package init(
         elapsed: @escaping @Sendable () -> Duration, asleep: @escaping @Sendable () -> Duration,

@@ -25,7 +25,8 @@ final class Worker: Sendable {
     ///   - launch: starts each thread.
     ///   - job: the work. Calls application code only through the `Turn`, and returns when such a call returns
     ///     false.
-    init(_ threadName: String, launch: @escaping Thread.Starter = Thread.start, job: @escaping @Sendable (Turn) -> Void) {
+    init(_ threadName: String, launch: @escaping Thread.Starter = Thread.start, job: @escaping @Sendable (Turn) -> Void)
+    {
         self.threadName = threadName
         self.launch = launch
         self.job = job

@@ -21,7 +21,9 @@ struct KeepingStages: Sendable {
             await blocking {
                 var outcome = FanOut.Outcome()
                 let budget = max(Self.leastBudget, context.timeRemaining)
-                if let report = purgeMemory(budget), case .overran(let names) = report.outcome { outcome.add(overran: names, "holder", report.took) }
+                if let report = purgeMemory(budget), case .overran(let names) = report.outcome {
+                    outcome.add(overran: names, "holder", report.took)
+                }
                 return outcome
             }
         }
@@ -35,7 +37,8 @@ struct KeepingStages: Sendable {
         { [preservation] context in
             await blocking {
                 var outcome = FanOut.Outcome()
-                outcome.failures = preservation.checkpoint(within: max(Self.leastBudget, context.timeRemaining)).map(\.description)
+                outcome.failures = preservation.checkpoint(within: max(Self.leastBudget, context.timeRemaining)).map(
+                    \.description)
                 if outcome.failures.isEmpty { preservation.relinquish() }
                 return outcome
             }
@@ -82,7 +85,8 @@ struct KeepingStages: Sendable {
     private func scrub(_ reason: ScrubReport.Reason) -> LifecycleEngine.Stage {
         { [scrub] context in
             await blocking {
-                let report = scrub.run(reason, within: min(ScrubSet.budget, max(Self.leastBudget, context.timeRemaining)))
+                let report = scrub.run(
+                    reason, within: min(ScrubSet.budget, max(Self.leastBudget, context.timeRemaining)))
                 var outcome = FanOut.Outcome()
                 outcome.add(overran: report.overran, "scrub", report.took)
                 outcome.add(overran: report.inUse, "secret in use", report.took)
@@ -127,7 +131,8 @@ extension ExclusiveReport {
     fileprivate var outcome: FanOut.Outcome {
         var outcome = FanOut.Outcome()
         outcome.add(overran: overran, "exclusive resource", took)
-        outcome.failures = failed.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } + stillHeld.map { "\($0): still held" }
+        outcome.failures =
+            failed.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } + stillHeld.map { "\($0): still held" }
         return outcome
     }
 }
@@ -146,7 +151,9 @@ final class EndingSaves: Sendable {
     /// Returns a stage that waits until saving is done, within the remaining time.
     func stage(_ alarms: Alarms) -> LifecycleEngine.Stage {
         { [self] context in
-            if let pause = pause.withLock({ $0 }) { _ = await pause.wait(context.timeRemaining, on: alarms, heedsCancellation: false) }
+            if let pause = pause.withLock({ $0 }) {
+                _ = await pause.wait(context.timeRemaining, on: alarms, heedsCancellation: false)
+            }
             return FanOut.Outcome()
         }
     }

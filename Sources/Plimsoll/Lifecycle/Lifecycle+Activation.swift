@@ -63,7 +63,9 @@ final class ActivationInbox: Sendable {
         }
         return waiting.flatMap { request in
             handlers.map { handler in
-                FanOut.Handler(name: "\(handler.name) (\(request.name))") { try await handler.gate.call { try await handler.body(request) } }
+                FanOut.Handler(name: "\(handler.name) (\(request.name))") {
+                    try await handler.gate.call { try await handler.body(request) }
+                }
             }
         }
     }
@@ -74,7 +76,9 @@ extension Lifecycle {
     ///
     /// Each request is delivered once, as soon as the process is active.
     @discardableResult
-    public func onActivation(_ name: String, _ body: @escaping @Sendable (ActivationRequest) async throws -> Void) -> Registration {
+    public func onActivation(_ name: String, _ body: @escaping @Sendable (ActivationRequest) async throws -> Void)
+        -> Registration
+    {
         let registration = activations.add(name, body)
         if state == .active { threads.run { await self.deliverActivations() } }
         return registration
@@ -95,7 +99,8 @@ extension Lifecycle {
 
     /// Activates the process for a thread that waits for the outcome. Needs no cooperative pool, which such threads
     /// may have filled.
-    package func activate(_ request: ActivationRequest, whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void) {
+    package func activate(_ request: ActivationRequest, whenDone: @escaping @Sendable (Result<Void, any Error>) -> Void)
+    {
         threads.run {
             let outcome: Result<Void, any Error>
             do { outcome = .success(try await self.activate(request)) } catch { outcome = .failure(error) }

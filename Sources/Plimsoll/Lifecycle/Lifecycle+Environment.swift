@@ -39,7 +39,9 @@ extension Lifecycle {
     public func post(_ change: EnvironmentChange) { environment.post(change) }
 
     /// Posts a change of `kind`, to `value` if there is one.
-    public func post(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue? = nil) { environment.post(EnvironmentChange(kind, to: value)) }
+    public func post(_ kind: EnvironmentChange.Kind, _ value: EnvironmentValue? = nil) {
+        environment.post(EnvironmentChange(kind, to: value))
+    }
 
     /// Watches the file at `path`, and the links and directories on the way there (C66). The file need not exist.
     /// Detects rewriting, replacement by renaming or by exchanging a link (as ConfigMaps do), removal and re-creation.
@@ -67,13 +69,17 @@ extension Lifecycle {
 
     /// The current locale: the last one set, or named by the machine's locale file; `nil` if there is none.
     public var locale: String? {
-        guard case .text(let name) = environment.known(.locale) ?? environment.watch.value(of: .locale) else { return nil }
+        guard case .text(let name) = environment.known(.locale) ?? environment.watch.value(of: .locale) else {
+            return nil
+        }
         return name
     }
 
     /// The current time zone, for formatting dates; `nil` if unknown. Read anew at each use unless changes are watched.
     public var timeZone: TimeZoneVersion? {
-        guard case .timeZone(let zone) = environment.known(.timeZone) ?? environment.watch.value(of: .timeZone) else { return nil }
+        guard case .timeZone(let zone) = environment.known(.timeZone) ?? environment.watch.value(of: .timeZone) else {
+            return nil
+        }
         return zone
     }
 

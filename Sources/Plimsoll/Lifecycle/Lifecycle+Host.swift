@@ -19,7 +19,9 @@ extension Lifecycle {
     ///
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
-    public func hostDidWake() async throws -> LifecycleReport { try await settle(.hostSleep) { $0.isHostAsleep = false } }
+    public func hostDidWake() async throws -> LifecycleReport {
+        try await settle(.hostSleep) { $0.isHostAsleep = false }
+    }
 
     /// Expires all background tasks, off the cooperative pool, within the background deadline.
     private func expireTasks(_ reason: ExpirationReason) async {

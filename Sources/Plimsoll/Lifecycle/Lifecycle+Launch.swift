@@ -44,7 +44,9 @@ extension Lifecycle {
             defer { launching.isExplicit = true }
             return launching.isExplicit
         }
-        if isSecond { throw LifecycleError("launch(into: \(target)) was called a second time; a process launches once") }
+        if isSecond {
+            throw LifecycleError("launch(into: \(target)) was called a second time; a process launches once")
+        }
         let wasBegun = launching.withLock { $0.hasBegun }
         await beginLaunch(into: target).value
         if wasBegun { return try await settle(.launch) { $0.isInBackground = target == .background } }
@@ -56,7 +58,8 @@ extension Lifecycle {
     /// `willRestore` is called when the process is up and its state is not yet restored. `didRestore` is called with
     /// the result for each state when the process is nearly ready.
     public func observeLaunch(
-        _ name: String, file: StaticString = #fileID, line: UInt = #line, willRestore: (@Sendable () async throws -> Void)? = nil,
+        _ name: String, file: StaticString = #fileID, line: UInt = #line,
+        willRestore: (@Sendable () async throws -> Void)? = nil,
         didRestore: (@Sendable (RestoreOutcome) async throws -> Void)? = nil
     ) {
         let hook = LaunchHook(name: name, origin: "\(file):\(line)", willRestore: willRestore, didRestore: didRestore)
@@ -69,7 +72,9 @@ extension Lifecycle {
     /// - Parameters:
     ///   - name: name of the load in `readiness`.
     ///   - body: the work, given a function that takes the progress from 0 to 1.
-    public func warmUp(_ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void) {
+    public func warmUp(
+        _ name: String, _ body: @escaping @Sendable (_ progress: @Sendable (Double) -> Void) async -> Void
+    ) {
         launching.withLock { $0.warming[name] = 0 }
         Task(priority: .background) { @concurrent [self] in
             await body { done in
@@ -127,12 +132,18 @@ extension Lifecycle {
             return launching.hooks
         }
         var own = LifecycleReport(target: target == .active ? .active : .background)
-        own.add(await FanOut.call(hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))
+        own.add(
+            await FanOut.call(
+                hooks.compactMap { $0.handler($0.willRestore) }, .forward, until: deadline, alarms, threads))
         let restored = preservation.restore()
         own.failures +=
             restored.problems
             + restored.items.compactMap { item in
-                if case .cleanStart(let reason) = item.result { "the state \"\(item.name)\" starts clean: \(reason)" } else { nil }
+                if case .cleanStart(let reason) = item.result {
+                    "the state \"\(item.name)\" starts clean: \(reason)"
+                } else {
+                    nil
+                }
             }
         let told = hooks.compactMap { hook -> FanOut.Handler? in
             guard let body = hook.didRestore else { return nil }
@@ -141,7 +152,9 @@ extension Lifecycle {
         own.add(await FanOut.call(told, .forward, until: deadline, alarms, threads))
 
         wish.withLock { $0.isInBackground = target == .background }
-        let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) { self.wish.withLock { $0.process } }
+        let steps = try? await unit.engine.request(.launch, within: policy.backgroundDeadline) {
+            self.wish.withLock { $0.process }
+        }
         if let steps { own.add(steps) }
         if let problem = preservation.launched() { own.failures.append(problem) }
         own.took = alarms.heartbeat.running - began

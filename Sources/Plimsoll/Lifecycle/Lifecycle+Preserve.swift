@@ -22,7 +22,8 @@ extension Lifecycle {
         reset: (@Sendable () -> Void)? = nil
     ) -> Preserved {
         let change = apply.map { apply in { @Sendable (bytes: [UInt8], _: Int) in try apply(bytes) } }
-        let closures = PreservedItem.Closures(snapshot: snapshot, restore: { bytes, _ in try restore(bytes) }, apply: change, reset: reset)
+        let closures = PreservedItem.Closures(
+            snapshot: snapshot, restore: { bytes, _ in try restore(bytes) }, apply: change, reset: reset)
         return preservation.add(name, in: store, version: 1, closures)
     }
 
@@ -42,9 +43,12 @@ extension Lifecycle {
     public func preserve(
         _ name: String, in store: any StateStore, version: Int, snapshot: @escaping @Sendable () throws -> [UInt8],
         restore: @escaping @Sendable (_ bytes: [UInt8], _ version: Int) throws -> Void,
-        apply: (@Sendable (_ delta: [UInt8], _ version: Int) throws -> Void)? = nil, reset: (@Sendable () -> Void)? = nil
+        apply: (@Sendable (_ delta: [UInt8], _ version: Int) throws -> Void)? = nil,
+        reset: (@Sendable () -> Void)? = nil
     ) -> Preserved {
-        precondition(version >= 0 && version <= Int(UInt32.max), "the version of a preserved state is \(version), which does not fit 32 bits")
+        precondition(
+            version >= 0 && version <= Int(UInt32.max),
+            "the version of a preserved state is \(version), which does not fit 32 bits")
         let closures = PreservedItem.Closures(snapshot: snapshot, restore: restore, apply: apply, reset: reset)
         return preservation.add(name, in: store, version: version, closures)
     }

@@ -14,7 +14,9 @@ extension Lifecycle {
     ///
     /// - Complexity: O(1); cancelling is O(hooks).
     @discardableResult
-    public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration { self.scrub.add(name, scrub) }
+    public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration {
+        self.scrub.add(name, scrub)
+    }
 
     /// Wipes `secret` on the way to the background unless the secret `keepsInBackground`, before every snapshot, and
     /// when one of its tags is revoked.
@@ -32,13 +34,17 @@ extension Lifecycle {
     /// before the memory of this process is copied: a core dump on demand, CRIU, a snapshot of the virtual machine.
     ///
     /// Blocks the calling thread, at most for about `budget` of running time. Do not call on the cooperative pool.
-    public func prepareForSnapshot(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.snapshot, within: budget) }
+    public func prepareForSnapshot(within budget: Duration = .seconds(1)) -> ScrubReport {
+        scrub.run(.snapshot, within: budget)
+    }
 
     /// Erases the data that a wake-up in the background has brought back. Call before freezing this process (C46).
     /// Secrets kept in the background stay.
     ///
     /// Blocks as `prepareForSnapshot(within:)` does.
-    public func prepareForFreeze(within budget: Duration = .seconds(1)) -> ScrubReport { scrub.run(.freeze, within: budget) }
+    public func prepareForFreeze(within budget: Duration = .seconds(1)) -> ScrubReport {
+        scrub.run(.freeze, within: budget)
+    }
 
     /// The report of the last scrub; `nil` before the first.
     public var lastScrub: ScrubReport? { scrub.last }

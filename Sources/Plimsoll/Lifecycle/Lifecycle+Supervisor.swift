@@ -15,7 +15,8 @@ extension Lifecycle {
     /// Saves what has changed since the process entered the background, and erases secrets that came back since.
     private func standStillAgain(_ cause: LifecycleCause, until end: Duration) async {
         await unit.engine.arriveAgain { [keeping] in
-            let transition = LifecycleTransition(from: .background, to: .background, cause: cause, sequence: 0, at: alarms.heartbeat.running)
+            let transition = LifecycleTransition(
+                from: .background, to: .background, cause: cause, sequence: 0, at: alarms.heartbeat.running)
             let context = LifecycleContext(transition, deadline: end, heartbeat: alarms.heartbeat)
             var report = LifecycleReport(target: .background)
             for stage in keeping.afterWake { report.add(await stage(context)) }

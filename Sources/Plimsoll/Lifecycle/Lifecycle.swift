@@ -51,7 +51,8 @@ public final class Lifecycle: Sendable {
         makeTasks: @escaping @Sendable () -> BackgroundTaskRegistry,
         observeWarnings: @escaping @Sendable (String, @escaping @Sendable (PressureEvent) -> Void) -> Registration,
         registrar: @escaping @Sendable (any Purgeable) -> Registration,
-        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry, environment: Environment
+        exit: @escaping @Sendable (Int32, String) -> Void, time: Timekeeper, purgeables: PurgeableRegistry,
+        environment: Environment
     ) {
         self.environment = environment
         exclusive = ExclusiveResources(time: time, alarms: alarms, threads: threads)
@@ -70,12 +71,16 @@ public final class Lifecycle: Sendable {
         let pausables = QuiesceSet(alarms: alarms)
         self.pausables = pausables
         let keeping = KeepingStages(
-            exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads, purgeMemory: backgroundPurge.callAsFunction)
+            exclusive: exclusive, scrub: scrub, preservation: preservation, threads: threads,
+            purgeMemory: backgroundPurge.callAsFunction)
         self.keeping = keeping
         let stages = LifecycleStages(
-            alarms: alarms, tasks: tasks, pausables: pausables, environment: environment, keeping: keeping, endingSaves: endingSaves)
+            alarms: alarms, tasks: tasks, pausables: pausables, environment: environment, keeping: keeping,
+            endingSaves: endingSaves)
         revocation.connect(
-            .init(close: pausables.beginRevocation, open: pausables.endRevocation, post: { environment.post(EnvironmentChange(.credentials($0))) }))
+            .init(
+                close: pausables.beginRevocation, open: pausables.endRevocation,
+                post: { environment.post(EnvironmentChange(.credentials($0))) }))
         protectedData.observe { environment.post(EnvironmentChange(.protectedData, to: .flag($0))) }
         let (transitionFeed, reportFeed) = (transitionFeed, reportFeed)
         unit = LifecycleUnit(
@@ -124,14 +129,16 @@ public final class Lifecycle: Sendable {
         onForeground: (@Sendable (LifecycleContext) async throws -> Void)? = nil
     ) -> Registration {
         unit.observe(
-            name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground, onForeground: onForeground)
+            name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground,
+            onForeground: onForeground)
     }
 
     /// Registers a handler that is called once the process runs again after a freeze, a stop or a host sleep. The
     /// handler runs before any timer and any request (C17).
     @discardableResult
     public func onResume(
-        _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
+        _ name: String, file: StaticString = #fileID, line: UInt = #line,
+        _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
     ) -> Registration {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .resume)
     }
@@ -140,7 +147,8 @@ public final class Lifecycle: Sendable {
     /// and state saved. Not called when the process is killed (C22, C24).
     @discardableResult
     public func onTerminate(
-        _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
+        _ name: String, file: StaticString = #fileID, line: UInt = #line,
+        _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
     ) -> Registration {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .terminate)
     }
@@ -152,20 +160,26 @@ public final class Lifecycle: Sendable {
     /// - Returns: The report of the change; `isSuperseded` is true if another state was requested before.
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
-    public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport { try await settle(cause) { $0.isInBackground = true } }
+    public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport {
+        try await settle(cause) { $0.isInBackground = true }
+    }
 
     /// Takes the process out of the background, and then the scenes that were in front.
     ///
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
-    public func enterForeground(cause: LifecycleCause) async throws -> LifecycleReport { try await settle(cause) { $0.isInBackground = false } }
+    public func enterForeground(cause: LifecycleCause) async throws -> LifecycleReport {
+        try await settle(cause) { $0.isInBackground = false }
+    }
 
     /// Begins an interruption: a temporary condition keeps the process inactive until the interruption has ended
     /// (C8). Interruptions add up.
     ///
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
-    public func interrupt(cause: LifecycleCause = .interruption) async throws -> LifecycleReport { try await settle(cause) { $0.interruptions += 1 } }
+    public func interrupt(cause: LifecycleCause = .interruption) async throws -> LifecycleReport {
+        try await settle(cause) { $0.interruptions += 1 }
+    }
 
     /// Ends an interruption. After the last one the process is active again, unless
     /// `LifecyclePolicy.resumesManually`.
@@ -185,7 +199,9 @@ public final class Lifecycle: Sendable {
     ///
     /// - Throws: `LifecycleError` once the process has terminated.
     @discardableResult
-    public func resume(cause: LifecycleCause = .operator) async throws -> LifecycleReport { try await settle(cause) { $0.awaitsResume = false } }
+    public func resume(cause: LifecycleCause = .operator) async throws -> LifecycleReport {
+        try await settle(cause) { $0.awaitsResume = false }
+    }
 
     /// Terminates in good order: all work stops, state is saved, then the `onTerminate` handlers clean up (C22).
     /// `ResourceManager.run` calls this method when cancelled.
@@ -194,7 +210,9 @@ public final class Lifecycle: Sendable {
         // Without a launch there is nothing to do. During a launch the caller waits too: the process may end when
         // this method returns.
         guard launching.withLock({ $0.hasBegun }) else { return LifecycleReport(target: .notRunning) }
-        let report = try? await settle(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) { $0.isTerminating = true }
+        let report = try? await settle(cause, within: budget ?? policy.terminationDeadline, endsTheLife: true) {
+            $0.isTerminating = true
+        }
         return report ?? LifecycleReport(target: .notRunning)
     }
 
@@ -206,7 +224,11 @@ public final class Lifecycle: Sendable {
     ) async throws -> LifecycleReport {
         if AsyncCallGate.isInside {
             // A handler that waited for its own step would wait until the deadline.
-            threads.run { await AsyncCallGate.outside { _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change) } }
+            threads.run {
+                await AsyncCallGate.outside {
+                    _ = try? await self.settle(cause, within: budget, endsTheLife: endsTheLife, change)
+                }
+            }
             return LifecycleReport(target: wish.withLock { $0.process }, isSuperseded: true)
         }
         await launchIfNeeded()
@@ -215,7 +237,9 @@ public final class Lifecycle: Sendable {
             return wish.isTerminating
         }
         if isOver, !endsTheLife {
-            throw LifecycleError("a change (\(cause.rawValue)) was asked for after termination; a process that has terminated does not come back")
+            throw LifecycleError(
+                "a change (\(cause.rawValue)) was asked for after termination; a process that has terminated does not come back"
+            )
         }
         let budget = budget ?? policy.backgroundDeadline
         let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }

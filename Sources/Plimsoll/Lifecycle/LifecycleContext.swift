@@ -63,7 +63,11 @@ extension LifecycleReport: CustomStringConvertible {
     public var description: String {
         var text = transitions.isEmpty ? "\(target)" : transitions.map(\.description).joined(separator: ", ")
         text += ", \(took.inSeconds * 1000) ms"
-        if !overran.isEmpty { text += ", overran: " + overran.map { "\($0.name) (\($0.origin), \($0.took.inSeconds) s)" }.joined(separator: ", ") }
+        if !overran.isEmpty {
+            text +=
+                ", overran: "
+                + overran.map { "\($0.name) (\($0.origin), \($0.took.inSeconds) s)" }.joined(separator: ", ")
+        }
         if !unreached.isEmpty { text += ", not reached: " + unreached.joined(separator: ", ") }
         if !failures.isEmpty { text += ", failed: " + failures.joined(separator: ", ") }
         return isSuperseded ? text + ", superseded" : text

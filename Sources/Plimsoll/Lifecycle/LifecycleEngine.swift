@@ -56,7 +56,8 @@ final class LifecycleEngine: Sendable {
     ///   - onStep: called with each step when complete.
     init(
         _ alarms: Alarms, _ threads: HandlerThreads, stages: @escaping @Sendable (LifecycleTransition) -> [Stage],
-        afterGap: @escaping @Sendable (LifecycleContext) async -> Bool, onStep: @escaping @Sendable (LifecycleTransition) -> Void
+        afterGap: @escaping @Sendable (LifecycleContext) async -> Bool,
+        onStep: @escaping @Sendable (LifecycleTransition) -> Void
     ) {
         self.alarms = alarms
         self.threads = threads
@@ -103,11 +104,14 @@ final class LifecycleEngine: Sendable {
     ///   - aim: returns the desired state. Called under the lock, so that of two simultaneous requests the better
     ///     informed one wins.
     /// - Throws: `LifecycleError` once the unit has terminated.
-    func request(_ cause: LifecycleCause, within budget: Duration, _ aim: @Sendable () -> LifecycleState) async throws -> LifecycleReport {
+    func request(_ cause: LifecycleCause, within budget: Duration, _ aim: @Sendable () -> LifecycleState) async throws
+        -> LifecycleReport
+    {
         let began = alarms.heartbeat.running
         if state.withLock({ $0.isTerminated && aim() != .notRunning }) {
             throw LifecycleError(
-                "\(aim()) was asked for (\(cause.rawValue)) after termination; a process or scene that has terminated does not come back")
+                "\(aim()) was asked for (\(cause.rawValue)) after termination; a process or scene that has terminated does not come back"
+            )
         }
         return await withCheckedContinuation { continuation in
             let starts = state.withLock { state in
@@ -115,7 +119,8 @@ final class LifecycleEngine: Sendable {
                 if state.target != target || !state.isBusy {
                     (state.target, state.cause, state.budget, state.deadline) = (target, cause, budget, nil)
                 }
-                state.waiters.append(Waiter(report: LifecycleReport(target: target), began: began, continuation: continuation))
+                state.waiters.append(
+                    Waiter(report: LifecycleReport(target: target), began: began, continuation: continuation))
                 defer { state.isBusy = true }
                 return !state.isBusy
             }
@@ -218,13 +223,18 @@ final class LifecycleEngine: Sendable {
             arrival = state.arrival
             state.arrival = nil
             let cause = gap.kind == .hostSleep ? LifecycleCause.hostSleep : .thaw
-            return [LifecycleState.suspended, .background].compactMap { try? state.machine.take($0, cause: cause, at: now) }
+            return [LifecycleState.suspended, .background].compactMap {
+                try? state.machine.take($0, cause: cause, at: now)
+            }
         }
         for step in steps { onStep(step) }
         let here = current
         let transition =
-            steps.last ?? LifecycleTransition(from: here, to: here, cause: .thaw, sequence: state.withLock { $0.machine.sequence }, at: now)
-        let isClean = await afterGap(LifecycleContext(transition, deadline: now + Self.gapBudget, heartbeat: alarms.heartbeat, gap: gap))
+            steps.last
+            ?? LifecycleTransition(
+                from: here, to: here, cause: .thaw, sequence: state.withLock { $0.machine.sequence }, at: now)
+        let isClean = await afterGap(
+            LifecycleContext(transition, deadline: now + Self.gapBudget, heartbeat: alarms.heartbeat, gap: gap))
         if !steps.isEmpty { state.withLock { $0.arrival = (arrival ?? false) && isClean } }
     }
 }

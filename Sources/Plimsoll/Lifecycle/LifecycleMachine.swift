@@ -37,9 +37,13 @@ struct LifecycleMachine: Sendable, Hashable {
     /// Takes a step.
     ///
     /// - Throws: `LifecycleError` if the step is not legal; the machine is unchanged then.
-    mutating func take(_ to: LifecycleState, cause: LifecycleCause, at now: Duration) throws(LifecycleError) -> LifecycleTransition {
+    mutating func take(_ to: LifecycleState, cause: LifecycleCause, at now: Duration) throws(LifecycleError)
+        -> LifecycleTransition
+    {
         guard Self.isLegal(state, to) else {
-            throw LifecycleError("a step from \(state) to \(to) (\(cause.rawValue)) does not exist; it would have to go by way of others")
+            throw LifecycleError(
+                "a step from \(state) to \(to) (\(cause.rawValue)) does not exist; it would have to go by way of others"
+            )
         }
         sequence += 1
         defer { state = to }

@@ -60,14 +60,17 @@ final class LifecycleObservers: Sendable {
         state.withLock { $0.hooks[occasion.rawValue].append(hook) }
         return Registration(close: hook.gate.close) { [weak self] in
             let removed = self?.state.withLock { state in
-                state.hooks[occasion.rawValue].firstIndex { $0 === hook }.map { state.hooks[occasion.rawValue].remove(at: $0) }
+                state.hooks[occasion.rawValue].firstIndex { $0 === hook }.map {
+                    state.hooks[occasion.rawValue].remove(at: $0)
+                }
             }
             withExtendedLifetime(removed) {}
         }
     }
 
     /// Returns the handlers to call for `transition`, and their order.
-    func handlers(for transition: LifecycleTransition, _ context: LifecycleContext) -> (FanOut.Order, [FanOut.Handler]) {
+    func handlers(for transition: LifecycleTransition, _ context: LifecycleContext) -> (FanOut.Order, [FanOut.Handler])
+    {
         switch (transition.from, transition.to) {
         case (.active, .inactive): return (.forward, pairs(\.resign, to: true, context))
         case (.inactive, .background): return (.forward, pairs(\.retreat, to: true, context))
@@ -85,11 +88,15 @@ final class LifecycleObservers: Sendable {
 
     func hooks(_ occasion: Occasion, _ context: LifecycleContext) -> [FanOut.Handler] {
         state.withLock { $0.hooks[occasion.rawValue] }.map { hook in
-            FanOut.Handler(name: hook.name, origin: hook.origin) { try await hook.gate.call { try await hook.body(context) } }
+            FanOut.Handler(name: hook.name, origin: hook.origin) {
+                try await hook.gate.call { try await hook.body(context) }
+            }
         }
     }
 
-    private func pairs(_ pair: any KeyPath<Observer, UndoPair> & Sendable, to isWanted: Bool, _ context: LifecycleContext) -> [FanOut.Handler] {
+    private func pairs(
+        _ pair: any KeyPath<Observer, UndoPair> & Sendable, to isWanted: Bool, _ context: LifecycleContext
+    ) -> [FanOut.Handler] {
         state.withLock { $0.observers }.filter { !$0[keyPath: pair].isEmpty }.map { observer in
             FanOut.Handler(name: observer.name, origin: observer.origin) {
                 try await observer.gate.call { try await observer[keyPath: pair].move(to: isWanted, context) }

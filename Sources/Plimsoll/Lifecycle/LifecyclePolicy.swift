@@ -15,7 +15,8 @@ public struct LifecyclePolicy: Sendable, Hashable {
 
     /// Creates a policy; the defaults are those of `standard`.
     public init(
-        backgroundDeadline: Duration = .seconds(5), terminationDeadline: Duration = .seconds(5), overrun: Overrun = .report,
+        backgroundDeadline: Duration = .seconds(5), terminationDeadline: Duration = .seconds(5),
+        overrun: Overrun = .report,
         resumesManually: Bool = false, sceneSuspendsAfter: Duration? = .seconds(10)
     ) {
         self.backgroundDeadline = backgroundDeadline

@@ -32,7 +32,11 @@ struct LifecycleStages: Sendable {
         switch (transition.from, transition.to) {
         case (.active, .inactive): [pause(.inactive)]
         case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
-        case (_, .notRunning): [pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save, endingSaves.stage(alarms)]
+        case (_, .notRunning):
+            [
+                pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save,
+                endingSaves.stage(alarms),
+            ]
         default: []
         }
     }
@@ -40,7 +44,10 @@ struct LifecycleStages: Sendable {
     private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
         switch (transition.from, transition.to) {
         case (.inactive, .background):
-            [keeping.release, keeping.purge, drain, keeping.save, keeping.scrubLast, stage { tasks.enterBackground() }, pause(.background)]
+            [
+                keeping.release, keeping.purge, drain, keeping.save, keeping.scrubLast,
+                stage { tasks.enterBackground() }, pause(.background),
+            ]
         case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
         case (.active, .inactive): [pause(.inactive), keeping.saveOnLeaving]
         case (_, .inactive): [pause(.inactive)]
@@ -73,7 +80,9 @@ struct LifecycleStages: Sendable {
         let settlement = await environment.settle(within: context.timeRemaining)
         var outcome = FanOut.Outcome()
         outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
-        outcome.overran = settlement.late.map { HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining) }
+        outcome.overran = settlement.late.map {
+            HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining)
+        }
         return outcome
     }
 

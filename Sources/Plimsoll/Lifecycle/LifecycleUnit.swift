@@ -16,7 +16,8 @@ final class LifecycleUnit: Sendable {
     }
 
     init(
-        _ alarms: Alarms, _ threads: HandlerThreads, _ surroundings: Surroundings, onStep: @escaping @Sendable (LifecycleTransition) -> Void,
+        _ alarms: Alarms, _ threads: HandlerThreads, _ surroundings: Surroundings,
+        onStep: @escaping @Sendable (LifecycleTransition) -> Void,
         onGap: @escaping @Sendable (LifecycleReport) -> Void = { _ in }
     ) {
         let observers = LifecycleObservers()
@@ -29,15 +30,19 @@ final class LifecycleUnit: Sendable {
                     return await FanOut.call(handlers, order, until: context.deadline, alarms, threads)
                 }
                 let first: LifecycleEngine.Stage = { context in
-                    await FanOut.call(observers.hooks(.comeBack, context), .forward, until: context.deadline, alarms, threads)
+                    await FanOut.call(
+                        observers.hooks(.comeBack, context), .forward, until: context.deadline, alarms, threads)
                 }
                 let comesBack = transition.from == .background && transition.to == .inactive
-                return (comesBack ? [first] : []) + surroundings.before(transition) + [own] + surroundings.after(transition)
+                return (comesBack ? [first] : []) + surroundings.before(transition) + [own]
+                    + surroundings.after(transition)
             },
             afterGap: { context in
                 var report = LifecycleReport(target: context.to)
                 let began = alarms.heartbeat.running
-                report.add(await FanOut.call(observers.hooks(.resume, context), .forward, until: context.deadline, alarms, threads))
+                report.add(
+                    await FanOut.call(
+                        observers.hooks(.resume, context), .forward, until: context.deadline, alarms, threads))
                 for stage in surroundings.afterResume { report.add(await stage(context)) }
                 report.took = alarms.heartbeat.running - began
                 onGap(report)
@@ -48,7 +53,8 @@ final class LifecycleUnit: Sendable {
 
     /// Adds action and inverse pairs. A late observer counts as having taken the steps that led to the current state.
     func observe(
-        _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?, onBackground: UndoPair.Step?,
+        _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?,
+        onBackground: UndoPair.Step?,
         onForeground: UndoPair.Step?
     ) -> Registration {
         let state = engine.current

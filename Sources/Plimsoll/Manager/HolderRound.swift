@@ -44,7 +44,8 @@ struct HolderRound {
     ///   - includesPrecious: true to ask purgeables with precious contents as well.
     ///   - released: running total of released bytes.
     func ask(
-        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool, target: ByteCount,
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, for part: Part, includesPrecious: Bool,
+        target: ByteCount,
         released: inout ByteCount
     ) -> End {
         var position = range.lowerBound
@@ -64,7 +65,8 @@ struct HolderRound {
     /// Asks the purgeables of one class, starting with the quickest to rebuild. Among equals, each is asked in
     /// proportion to the memory on offer. A shortfall of one purgeable is passed on to the next.
     private func askClass(
-        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ part: Part, _ target: ByteCount, _ released: inout ByteCount
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ part: Part, _ target: ByteCount,
+        _ released: inout ByteCount
     ) -> End {
         // By index: iterating an array allocates a coroutine frame in debug builds, and the tests count
         // allocations.
@@ -85,10 +87,13 @@ struct HolderRound {
     }
 
     private func askAlike(
-        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ order: RebuildOrder, _ target: ByteCount, _ released: inout ByteCount
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ order: RebuildOrder, _ target: ByteCount,
+        _ released: inout ByteCount
     ) -> End {
         var offeredLeft = 0
-        for index in range where order.includes(entries[index].lastRate) { offeredLeft += entries[index].offered.load(ordering: .relaxed) }
+        for index in range where order.includes(entries[index].lastRate) {
+            offeredLeft += entries[index].offered.load(ordering: .relaxed)
+        }
         for index in range where order.includes(entries[index].lastRate) {
             let offered = entries[index].offered.load(ordering: .relaxed)
             let wanted = (target - released).bytes
@@ -96,7 +101,9 @@ struct HolderRound {
             guard offered > 0 else { continue }
             let share = offeredLeft > 0 ? Double(offered) / Double(offeredLeft) : 1
             offeredLeft -= offered
-            let ended = ask(entries[index], for: min(offered, Int((Double(wanted) * min(1, share)).rounded(.up))), of: offered, &released)
+            let ended = ask(
+                entries[index], for: min(offered, Int((Double(wanted) * min(1, share)).rounded(.up))), of: offered,
+                &released)
             guard ended == .done else { return ended }
         }
         return .done
@@ -115,13 +122,16 @@ struct HolderRound {
                 let volatile = min(max(0, entry.volatile?.volatileBytes ?? 0), held)
                 entry.held.store(held, ordering: .relaxed)
                 guard entry.isReleasable else { return }
-                entry.offered.store(part == .volatile ? volatile : part == .ordinary && volatile > 0 ? 0 : held, ordering: .relaxed)
+                entry.offered.store(
+                    part == .volatile ? volatile : part == .ordinary && volatile > 0 ? 0 : held, ordering: .relaxed)
             }
         }
     }
 
     /// Asks one purgeable for `ask` bytes of the `offered`, a stride at a time.
-    private func ask(_ entry: PurgeableRegistry.Entry, for ask: Int, of offered: Int, _ released: inout ByteCount) -> End {
+    private func ask(_ entry: PurgeableRegistry.Entry, for ask: Int, of offered: Int, _ released: inout ByteCount)
+        -> End
+    {
         var left = ask, offered = offered
         while left > 0 {
             let stride = min(left, Self.stride)

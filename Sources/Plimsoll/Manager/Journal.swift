@@ -49,7 +49,9 @@ final class Journal: Sendable {
 
     private func next() -> (ActionReport, Listener)? {
         state.withLock { state in
-            if state.served.report < state.written, state.served.listener >= state.listeners.count { state.served = (state.served.report + 1, 0) }
+            if state.served.report < state.written, state.served.listener >= state.listeners.count {
+                state.served = (state.served.report + 1, 0)
+            }
             let oldest = state.written - state.ring.count
             if state.served.report < oldest {
                 state.overwritten += oldest - state.served.report

@@ -47,7 +47,10 @@ final class ManagerParts: Sendable {
     let room = PublishedRoom()
     let deferred: DeferredTasks
 
-    init(source: any PressureSource, policy: PressurePolicy, time: Timekeeper, exit: @escaping @Sendable (Int32, String) -> Void) {
+    init(
+        source: any PressureSource, policy: PressurePolicy, time: Timekeeper,
+        exit: @escaping @Sendable (Int32, String) -> Void
+    ) {
         (self.source, self.time) = (source, time)
         heartbeat = Heartbeat(time: time)
         alarms = Alarms(time: time, heartbeat: heartbeat)
@@ -64,7 +67,8 @@ final class ManagerParts: Sendable {
         // Where volatile memory is unsupported, volatile purgeables use ordinary memory, bounded like that of other
         // caches.
         let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
-            let entry = PurgeableRegistry.Entry(purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
+            let entry = PurgeableRegistry.Entry(
+                purgeable, place, meter: meter, volatileMeter: VolatileMemory.isSupported ? volatileMeter : meter)
             purgeables.add(entry)
             source.wake()
             return Registration(entry.gate) { purgeables.remove(entry) }
@@ -75,14 +79,16 @@ final class ManagerParts: Sendable {
             policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
             makeTasks: { [tasks] in
                 BackgroundTaskRegistry(
-                    time: time, alarms: alarms, threads: threads, limits: tasks.limits, handovers: tasks.handovers, width: 4)
+                    time: time, alarms: alarms, threads: threads, limits: tasks.limits, handovers: tasks.handovers,
+                    width: 4)
             },
             observeWarnings: { name, body in
                 let observer = ObserverRegistry.Observer(name, .warning, body)
                 observers.add(observer)
                 return Registration(observer.gate) { observers.remove(observer) }
             }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
-            time: time, purgeables: purgeables, environment: Environment(source: source, alarms: alarms, threads: threads))
+            time: time, purgeables: purgeables,
+            environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
@@ -113,7 +119,8 @@ final class ManagerParts: Sendable {
                 shutdown.givenUp(names)
                 guard reason != .pressure else { return }
                 var report = ActionReport(
-                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [], began: time.elapsed())
+                    eventID: 0, action: .expireBackgroundTasks(grace: .zero), level: published.level, evidence: [],
+                    began: time.elapsed())
                 report.outcome = .overran(names)
                 if journal.add(report) { courier.request() }
             }
@@ -142,7 +149,9 @@ final class ManagerParts: Sendable {
 
     /// Time until a handler has overrun its budget.
     func timeUntilAttention(at now: Duration, budget: Duration) -> Duration {
-        min(hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600), courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+        min(
+            hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600),
+            courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
     }
 }
 

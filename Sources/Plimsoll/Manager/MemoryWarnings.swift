@@ -44,7 +44,8 @@ public struct LevelSource: AsyncSequence, Sendable {
     @discardableResult
     public func handle(_ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
         let mask = mask
-        return manager.observe(from: mask.contains(.normal as PressureLevel) ? .normal : .warning, "level source") { event in
+        return manager.observe(from: mask.contains(.normal as PressureLevel) ? .normal : .warning, "level source") {
+            event in
             if mask.contains(event.level) { body(event) }
         }
     }
@@ -65,7 +66,9 @@ extension ResourceManager {
     /// `levelSource(mask:)`. The event has the same `id` on all four routes. Code that listens on several routes
     /// can use `OncePerEvent` to do its work once.
     @discardableResult
-    public func onMemoryWarning(_ name: String = "memory warning", _ body: @escaping @Sendable (PressureEvent) -> Void) -> Registration {
+    public func onMemoryWarning(_ name: String = "memory warning", _ body: @escaping @Sendable (PressureEvent) -> Void)
+        -> Registration
+    {
         let observer = ObserverRegistry.Observer(name, .warning, body)
         let observers = parts.observers
         observers.add(observer, first: true)
@@ -93,7 +96,8 @@ public final class OncePerEvent: Sendable {
     ///
     /// - Returns: true if `work` ran.
     @discardableResult
-    public func run<Problem: Error>(_ event: PressureEvent, _ work: () throws(Problem) -> Void) throws(Problem) -> Bool {
+    public func run<Problem: Error>(_ event: PressureEvent, _ work: () throws(Problem) -> Void) throws(Problem) -> Bool
+    {
         guard last.max(event.id, ordering: .relaxed).oldValue < event.id else { return false }
         try work()
         return true

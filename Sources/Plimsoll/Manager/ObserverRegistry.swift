@@ -93,7 +93,9 @@ final class ObserverRegistry: Sendable {
                 state.current = state.waiting.map { ($0, state.observers, 0) }
                 state.waiting = nil
             }
-            guard let current = state.current, current.next < current.to.count else { return (nil as (Observer, PressureEvent)?, finished) }
+            guard let current = state.current, current.next < current.to.count else {
+                return (nil as (Observer, PressureEvent)?, finished)
+            }
             state.current?.next += 1
             return ((current.to[current.next], current.event), finished)
         }

@@ -57,7 +57,8 @@ struct PressureLoop {
             // A level falls only at a reading, so read at the earliest time at which the level may fall. `min` in
             // pairs: `min` of four arguments allocates an array, and the loop allocates nothing.
             let soonest = min(pace, assessment.level > .normal ? recovery : pace)
-            let wait = min(soonest, min(response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
+            let wait = min(
+                soonest, min(response.lookWithin, parts.timeUntilAttention(at: ended, budget: policy.handlerBudget)))
             comeBy(next: wait)
             endFirst(&isFirst)
             source.wait(atMost: wait)

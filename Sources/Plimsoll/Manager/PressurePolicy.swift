@@ -1,7 +1,7 @@
 /// An application's response to memory pressure.
 public struct PressurePolicy: Sendable, Hashable {
-    /// The actions in order. The process ends itself only at a rung `PressureAction.terminate`; without such a rung,
-    /// never.
+    /// The actions in order. The process ends itself only at a rung `PressureAction.terminate`
+    /// (`EscalationLadder.terminating(after:grace:)`); without such a rung, never.
     public var ladder: EscalationLadder
     /// Thresholds of the pressure levels.
     public var thresholds: PressureThresholds
@@ -28,7 +28,6 @@ public struct PressurePolicy: Sendable, Hashable {
     ///   - ladder: the actions in order.
     ///   - thresholds: thresholds of the pressure levels.
     ///   - isDryRun: true to decide and report only.
-    ///   - terminate: if not `nil`, replaces the ladder's rung that ends the process, as setting `terminate` does.
     ///   - handlerBudget: time limit of a handler.
     ///   - shutdownBudget: time for background tasks at the end.
     ///   - lifecycle: time limits of the steps of the life cycle.
@@ -37,9 +36,10 @@ public struct PressurePolicy: Sendable, Hashable {
     ///   - mostBackgroundTasks: maximum number of background tasks at once.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
-        terminate: Termination? = nil, handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
+        handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
         lifecycle: LifecyclePolicy = .standard,
-        backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5), mostBackgroundTasks: Int = 1 << 20
+        backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5),
+        mostBackgroundTasks: Int = 1 << 20
     ) {
         self.ladder = ladder
         self.thresholds = thresholds
@@ -50,38 +50,10 @@ public struct PressurePolicy: Sendable, Hashable {
         self.backgroundAllowance = backgroundAllowance
         self.expirationGrace = expirationGrace
         self.mostBackgroundTasks = mostBackgroundTasks
-        if let terminate { self.terminate = terminate }
-    }
-
-    /// Condition under which the process ends itself: the ladder's rung `PressureAction.terminate`, the first if there
-    /// are several. Setting this property changes the ladder (`EscalationLadder.terminating(after:grace:)`), and
-    /// setting the ladder changes this property.
-    public var terminate: Termination {
-        get {
-            for rung in ladder.rungs {
-                if let grace = rung.action.endingGrace { return .afterContinuousSaturation(rung.patience, grace: grace) }
-            }
-            return .never
-        }
-        set {
-            switch newValue {
-            case .never: ladder = ladder.unending
-            case .afterContinuousSaturation(let patience, let grace): ladder = ladder.terminating(after: patience, grace: grace)
-            }
-        }
     }
 
     /// The standard ladder and thresholds. Never ends the process.
     public static let standard = PressurePolicy()
-
-    /// The condition under which a process ends itself before the kernel kills it.
-    public enum Termination: Sendable, Hashable {
-        /// Never: the kernel decides.
-        case never
-        /// After readings were critical this long without a break and purging proved useless: save within `grace`, then
-        /// exit with status 75.
-        case afterContinuousSaturation(Duration, grace: Duration = .seconds(10))
-    }
 
     var taskLimits: BackgroundTaskRegistry.Limits {
         .init(allowance: backgroundAllowance, grace: expirationGrace, capacity: mostBackgroundTasks)

@@ -52,10 +52,13 @@ struct PressureResponse {
         saturatedSince = assessment.observed == .critical ? saturatedSince ?? assessment.at : nil
 
         for action in climb.climb(assessment) { perform(action, assessment, reading) }
-        volatile.respond(to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
+        volatile.respond(
+            to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
         // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
-        if parts.throttle.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) { parts.courier.request() }
+        if parts.throttle.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {
+            parts.courier.request()
+        }
         announce(assessment)
         if assessment.level == .normal { calmDown(assessment) }
         if assessment.present == .normal, assessment.room ?? .max > .zero { lift(assessment) }
@@ -64,7 +67,9 @@ struct PressureResponse {
 
     // MARK: One action
 
-    private mutating func perform(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
+    private mutating func perform(
+        _ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading
+    ) {
         switch action {
         case .warn: announce(assessment)
         case .release: release(action, assessment, reading)
@@ -86,9 +91,13 @@ struct PressureResponse {
         parts.courier.request()
     }
 
-    private mutating func release(_ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading) {
+    private mutating func release(
+        _ action: PressureAction, _ assessment: PressureAssessment, _ reading: PressureReading
+    ) {
         let shortfall = bytesToRelease(assessment)
-        guard shortfall > .zero, governor.start(at: assessment.at, level: assessment.level, available: reading.available) else { return }
+        guard shortfall > .zero,
+            governor.start(at: assessment.at, level: assessment.level, available: reading.available)
+        else { return }
         var report = report(action, assessment)
         // A smaller pass costs as much, and its effect could not be told from noise.
         report.asked = max(shortfall, Self.leastAsked)
@@ -103,19 +112,25 @@ struct PressureResponse {
         // Spare purgeables that would yield next to nothing, until nothing else has helped for a while.
         let hasLasted = saturatedSince.map { assessment.at - $0 >= Self.sparing } ?? false
         parts.purger.post(
-            .init(report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical, sparesSmall: !hasLasted))
+            .init(
+                report: report, askedVolatile: askedVolatile, includesPrecious: assessment.observed == .critical,
+                sparesSmall: !hasLasted))
         parts.hands.request()
     }
 
     /// Returns the shortfall. An announcement or a simulation has no byte count; the result is then a share of the
     /// held bytes.
     private func bytesToRelease(_ assessment: PressureAssessment) -> ByteCount {
-        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else { return assessment.shortfall }
+        guard assessment.shortfall == .zero, !assessment.evidence.isDisjoint(with: .ofLevel) else {
+            return assessment.shortfall
+        }
         return max(Self.leastAsked, parts.meter.heldBytes * assessment.unknownShare)
     }
 
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
-        guard !parts.lifecycle.pausables.isEmpty else { return refuse(action, assessment, "nothing is registered that could be paused") }
+        guard !parts.lifecycle.pausables.isEmpty else {
+            return refuse(action, assessment, "nothing is registered that could be paused")
+        }
         var report = report(action, assessment)
         if isDryRun { report.outcome = .dryRun } else { isQuiescing = true }
         parts.report(report)
@@ -138,7 +153,9 @@ struct PressureResponse {
     }
 
     private func suspend(_ action: PressureAction, _ assessment: PressureAssessment) {
-        if assessment.evidence.contains(.simulated) { return refuse(action, assessment, "a simulation makes no process stand still") }
+        if assessment.evidence.contains(.simulated) {
+            return refuse(action, assessment, "a simulation makes no process stand still")
+        }
         var report = report(action, assessment)
         if isDryRun {
             report.outcome = .dryRun
@@ -167,7 +184,8 @@ struct PressureResponse {
         // While purging helps, there is a better option than ending the process.
         guard !governor.isRunning, governor.lastWasUseless || !holdsAnything else { return }
         // Do not act on a stale reading: read again.
-        guard let again = try? source.read(at: time.elapsed()), let limit = again.limit, let available = again.available,
+        guard let again = try? source.read(at: time.elapsed()), let limit = again.limit,
+            let available = again.available,
             available < policy.thresholds.criticalMargin.below(limit)
         else { return }
         let since = assessment.at - (saturatedSince ?? assessment.at)
@@ -205,7 +223,9 @@ struct PressureResponse {
             parts.keeper.abandoned()
             overran(.release, name, assessment)
         }
-        if let name = parts.courier.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) { overran(.warn, name, assessment) }
+        if let name = parts.courier.replaceIfStuck(at: assessment.at, budget: policy.handlerBudget) {
+            overran(.warn, name, assessment)
+        }
     }
 
     private func overran(_ action: PressureAction, _ name: String, _ assessment: PressureAssessment) {
@@ -217,7 +237,8 @@ struct PressureResponse {
 
     private func report(_ action: PressureAction, _ assessment: PressureAssessment) -> ActionReport {
         var report = ActionReport(
-            eventID: announcer.lastID, action: action, level: assessment.level, evidence: assessment.evidence, began: assessment.at)
+            eventID: announcer.lastID, action: action, level: assessment.level, evidence: assessment.evidence,
+            began: assessment.at)
         report.isDryRun = isDryRun
         return report
     }

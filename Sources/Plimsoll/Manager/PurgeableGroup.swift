@@ -27,7 +27,9 @@ public final class PurgeableGroup: Sendable {
 
     /// Registers `purgeable` in this group, like `ResourceManager.register(_:purgesOnBackground:tags:)`.
     @discardableResult
-    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = []) -> Registration {
+    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = [])
+        -> Registration
+    {
         manager.register(purgeable, PurgeablePlace(group: path, tags: tags, purgesOnBackground: purgesOnBackground))
     }
 

@@ -73,7 +73,9 @@ final class Purger: Sendable {
         guard release(request, &report, turn) else { return false }
         // Only the thread in charge reaches this line, so no other thread uses the copy meanwhile.
         var heap = state.withLock { $0.heap }
-        report.trim = heap.giveBack(after: report.released, of: report.asked, time: time) { source.footprint().resident }
+        report.trim = heap.giveBack(after: report.released, of: report.asked, time: time) {
+            source.footprint().resident
+        }
         report.after = source.footprint()
         report.took = time.elapsed() - report.began
         state.withLock {
@@ -90,12 +92,14 @@ final class Purger: Sendable {
         let entries = registry.snapshot
         let round = HolderRound(turn: turn, time: time, purger: self, isUpkeep: false, sparesSmall: request.sparesSmall)
         var end = round.ask(
-            entries, registry.volatileRange(of: entries), for: .volatile, includesPrecious: request.includesPrecious, target: request.askedVolatile,
+            entries, registry.volatileRange(of: entries), for: .volatile, includesPrecious: request.includesPrecious,
+            target: request.askedVolatile,
             released: &report.releasedVolatile)
         if report.releasedVolatile > .zero { report.between = source.footprint() }
         guard end == .done else { return end == .noLongerNeeded }
         end = round.ask(
-            entries, entries.indices, for: .ordinary, includesPrecious: request.includesPrecious, target: report.asked, released: &report.released)
+            entries, entries.indices, for: .ordinary, includesPrecious: request.includesPrecious, target: report.asked,
+            released: &report.released)
         return end != .replaced
     }
 
@@ -103,7 +107,9 @@ final class Purger: Sendable {
         for entry in registry.snapshot {
             let now = time.elapsed()
             let inCharge = turn.call(entry.name, at: now) {
-                _ = entry.gate.call(at: now) { entry.purgeable.restrict(to: lift ? nil : ByteCount(entry.purgeable.heldBytes)) }
+                _ = entry.gate.call(at: now) {
+                    entry.purgeable.restrict(to: lift ? nil : ByteCount(entry.purgeable.heldBytes))
+                }
             }
             guard inCharge else { return false }
         }

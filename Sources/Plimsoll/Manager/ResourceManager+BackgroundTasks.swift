@@ -87,7 +87,9 @@ extension ResourceManager {
 extension ResourceManager {
     /// Offers handed-over work of expiring tasks to `sink`. If `sink` returns, the work is accepted, and never
     /// offered again. If `sink` throws, the work is kept for `claimHandovers`.
-    public func onHandover(_ sink: @escaping @Sendable (Handover) async throws -> Void) { parts.tasks.handovers.setSink(sink) }
+    public func onHandover(_ sink: @escaping @Sendable (Handover) async throws -> Void) {
+        parts.tasks.handovers.setSink(sink)
+    }
 
     /// Keeps handed-over work in `store` until accepted.
     ///

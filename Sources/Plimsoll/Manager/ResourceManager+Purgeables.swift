@@ -10,7 +10,8 @@ extension ResourceManager {
     /// also among `reports`. A purgeable inside a call from another thread is skipped, and named as overrun.
     @discardableResult
     public func release(_ target: Int = .max, from selection: PurgeableSelection = .all) -> ActionReport {
-        let report = parts.selectedRelease(.operator).run(parts.purgeables.snapshot.filter(selection.mayAsk), ByteCount(target))
+        let report = parts.selectedRelease(.operator).run(
+            parts.purgeables.snapshot.filter(selection.mayAsk), ByteCount(target))
         parts.report(report)
         return report
     }
@@ -29,7 +30,9 @@ extension ResourceManager {
     /// Returns the bytes held by the selection. Asks each purgeable.
     public func heldBytes(in selection: PurgeableSelection = .all) -> Int {
         // Saturating: a purgeable may return any number.
-        parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) { $0 + ByteCount($1.purgeable.heldBytes) }.bytes
+        parts.purgeables.snapshot.filter(selection.includes).reduce(ByteCount.zero) {
+            $0 + ByteCount($1.purgeable.heldBytes)
+        }.bytes
     }
 }
 
@@ -41,16 +44,21 @@ extension ResourceManager {
         let entries = parts.purgeables.snapshot
         let named = entries.filter { $0.name == name }
         guard let entry = named.first else {
-            let names = entries.filter { $0.purgeable is any ResizablePurgeable }.prefix(20).map(\.name).joined(separator: ", ")
+            let names = entries.filter { $0.purgeable is any ResizablePurgeable }.prefix(20).map(\.name).joined(
+                separator: ", ")
             throw ResourceManagerError(
-                description: "no cache \"\(name)\" is registered; caches with a limit to set are \(names.isEmpty ? "none" : names)")
+                description:
+                    "no cache \"\(name)\" is registered; caches with a limit to set are \(names.isEmpty ? "none" : names)"
+            )
         }
         guard named.count == 1 else {
             throw ResourceManagerError(
-                description: "\(named.count) holders are named \"\(name)\"; give each cache a name of its own to set its limit")
+                description:
+                    "\(named.count) holders are named \"\(name)\"; give each cache a name of its own to set its limit")
         }
         guard let cache = entry.purgeable as? any ResizablePurgeable else {
-            throw ResourceManagerError(description: "the limit of \"\(name)\" can't be set: it is no ResizablePurgeable")
+            throw ResourceManagerError(
+                description: "the limit of \"\(name)\" can't be set: it is no ResizablePurgeable")
         }
         cache.resize(to: limit)
     }

@@ -31,7 +31,9 @@ public final class ResourceManager: Sendable {
         onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         exit: @escaping @Sendable (Int32, String) -> Void = { status, line in
             var line = line
-            line.withUTF8 { plimsoll_exit(status, UnsafeRawPointer($0.baseAddress!).assumingMemoryBound(to: CChar.self), $0.count) }
+            line.withUTF8 {
+                plimsoll_exit(status, UnsafeRawPointer($0.baseAddress!).assumingMemoryBound(to: CChar.self), $0.count)
+            }
         }, environment: @escaping @Sendable (String) -> String? = { SimulationRequest.environment($0) }
     ) {
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
@@ -60,12 +62,15 @@ public final class ResourceManager: Sendable {
     package func run(isEnabled: Bool) async throws {
         let isEnabled = try ManagerSwitch.enabled.value(environment) ?? isEnabled
         if let isDryRun = try ManagerSwitch.dryRun.value(environment) { self.isDryRun = isDryRun }
-        let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in try SimulationRequest(text) }
+        let rehearsal = try environment(SimulationRequest.variable).map { text throws(ResourceManagerError) in
+            try SimulationRequest(text)
+        }
         // Relaxed: one caller wins the exchange; no other memory access depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
             throw ResourceManagerError(description: "this ResourceManager has run already; make another to run again")
         }
-        let loop = PressureLoop(source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
+        let loop = PressureLoop(
+            source: source, policy: policy, time: time, parts: parts, isEnabled: isEnabled, onTurn: onTurn)
         let parts = parts, source = source
         if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
         parts.hands.start()
@@ -86,7 +91,9 @@ public final class ResourceManager: Sendable {
         await shutDown()
         if !started {
             throw ResourceManagerError(
-                description: "no thread could be started for the pressure loop; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+                description:
+                    "no thread could be started for the pressure loop; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
         }
     }
 
@@ -148,7 +155,8 @@ public final class ResourceManager: Sendable {
     /// meanwhile. When the slow body returns, its observer receives the newest missed event.
     @discardableResult
     public func observe(
-        from threshold: PressureLevel = .warning, _ name: String = "observer", _ body: @escaping @Sendable (PressureEvent) -> Void
+        from threshold: PressureLevel = .warning, _ name: String = "observer",
+        _ body: @escaping @Sendable (PressureEvent) -> Void
     ) -> Registration {
         let observer = ObserverRegistry.Observer(name, threshold, body)
         let observers = parts.observers
@@ -184,11 +192,15 @@ public final class ResourceManager: Sendable {
     ///     speed (C87).
     ///   - tags: names under which `release(_:from:)` selects the object.
     @discardableResult
-    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = []) -> Registration {
+    public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false, tags: [String] = [])
+        -> Registration
+    {
         parts.registrar(purgeable, PurgeablePlace(tags: tags, purgesOnBackground: purgesOnBackground))
     }
 
-    func register(_ purgeable: any Purgeable, _ place: PurgeablePlace) -> Registration { parts.registrar(purgeable, place) }
+    func register(_ purgeable: any Purgeable, _ place: PurgeablePlace) -> Registration {
+        parts.registrar(purgeable, place)
+    }
 
     /// Registers two closures for release under pressure: one returns the held bytes, the other releases at least
     /// the given bytes.
@@ -202,14 +214,15 @@ public final class ResourceManager: Sendable {
     ///   - release: takes the bytes to release, returns the released bytes.
     @discardableResult
     public func register(
-        _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false, byteCount: @escaping @Sendable () -> Int,
+        _ name: String, rebuildCost: RebuildCost = .cheap, purgesOnBackground: Bool = false,
+        byteCount: @escaping @Sendable () -> Int,
         release: @escaping @Sendable (Int) -> Int
     ) -> Registration {
         let purgeable = ClosurePurgeable(name, rebuildCost: rebuildCost, held: byteCount, release: release)
         return register(purgeable, purgesOnBackground: purgesOnBackground)
     }
 
-    /// Registers `save` to run before the process ends itself (`PressurePolicy.terminate`), in parallel with other
+    /// Registers `save` to run before the process ends itself (a rung `terminate` of the ladder), in parallel with other
     /// saves, on a thread of its own.
     ///
     /// - Parameters:

@@ -39,7 +39,10 @@ struct SelectedRelease: Sendable {
     }
 
     /// - Parameter inside: receives the name of each entry before that entry is asked.
-    func ask(_ entries: [PurgeableRegistry.Entry], _ target: ByteCount, _ report: inout ActionReport, inside: (String) -> Void) {
+    func ask(
+        _ entries: [PurgeableRegistry.Entry], _ target: ByteCount, _ report: inout ActionReport,
+        inside: (String) -> Void
+    ) {
         var left = target, busy: [String] = []
         for entry in entries where left > .zero {
             inside(entry.name)
@@ -79,7 +82,8 @@ extension ManagerParts {
         let entries = purgeables.snapshot, release = selectedRelease(.background)
         let progress = BackgroundPurge(release.begin(.max))
         let outcome = BoundedCalls.run(
-            blocking: [{ @Sendable () -> Void in progress.run(entries, release) }], within: budget, alarms: alarms, threads: threads)
+            blocking: [{ @Sendable () -> Void in progress.run(entries, release) }], within: budget, alarms: alarms,
+            threads: threads)
         let finished = progress.report(isLate: outcome != [.done])
         report(finished)
         return finished

@@ -67,7 +67,9 @@ final class ShutdownPlan: Sendable {
 
     /// Names of the tasks asked to stop as far as recorded, the number of those tasks, and the tasks given up so
     /// far.
-    var overdue: (asked: [String], count: Int, givenUp: [String]) { state.withLock { ($0.asked.names, $0.asked.count, $0.givenUp) } }
+    var overdue: (asked: [String], count: Int, givenUp: [String]) {
+        state.withLock { ($0.asked.names, $0.asked.count, $0.givenUp) }
+    }
 
     /// - Parameter others: handlers, besides background tasks, that did not end in time.
     func ended(turn: Duration, others: [String]) {
@@ -75,7 +77,8 @@ final class ShutdownPlan: Sendable {
         state.withLock { state in
             guard let began = state.began else { return }
             state.report = ShutdownReport(
-                budget: began.budget, drain: turn - began.at, expiry: now - turn, asked: state.asked.count, stragglers: state.givenUp + others)
+                budget: began.budget, drain: turn - began.at, expiry: now - turn, asked: state.asked.count,
+                stragglers: state.givenUp + others)
         }
     }
 
@@ -117,7 +120,9 @@ extension ResourceManager {
     ///
     /// - Returns: a closure that cancels the call.
     package func call(after delay: Duration, _ body: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
-        let alarm = parts.alarms.set(.deadline, after: delay) { [threads = parts.threads] in threads.run { () -> Void in body() } }
+        let alarm = parts.alarms.set(.deadline, after: delay) { [threads = parts.threads] in
+            threads.run { () -> Void in body() }
+        }
         return { alarm.cancel() }
     }
 
@@ -139,7 +144,8 @@ extension ResourceManager {
             await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
                 parts.threads.run {
                     parts.tasks.close()
-                    _ = parts.tasks.expireAndWait(.shutdown, within: parts.shutdown.timeLeft, isExtended: true, allowsOwnEnd: true)
+                    _ = parts.tasks.expireAndWait(
+                        .shutdown, within: parts.shutdown.timeLeft, isExtended: true, allowsOwnEnd: true)
                     done.resume()
                 }
             }

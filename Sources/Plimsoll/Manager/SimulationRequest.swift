@@ -40,7 +40,8 @@ enum ManagerSwitch: String {
     func value(_ environment: (String) -> String?) throws(ResourceManagerError) -> Bool? {
         guard let text = environment(rawValue), !text.isEmpty else { return nil }
         if let value = Bool(plimsoll: text) { return value }
-        throw ResourceManagerError(description: "\(rawValue) is \"\(text)\"; allowed are true, yes, on, 1, and false, no, off, 0")
+        throw ResourceManagerError(
+            description: "\(rawValue) is \"\(text)\"; allowed are true, yes, on, 1, and false, no, off, 0")
     }
 }
 

@@ -44,5 +44,7 @@ extension ResourceManager {
     /// Passes a ladder's `suspend` action to `ask`, until the registration is cancelled. `ask` returns `nil` if a
     /// supervisor was asked, else the reason why none can be asked. The pressure loop calls `ask`, which must
     /// neither block nor allocate.
-    package func carryStandstill(_ ask: @escaping @Sendable () -> String?) -> Registration { parts.standstill.connect(ask) }
+    package func carryStandstill(_ ask: @escaping @Sendable () -> String?) -> Registration {
+        parts.standstill.connect(ask)
+    }
 }

@@ -48,7 +48,10 @@ final class VolatileKeeper: Sendable {
     private let source: any PressureSource
     private let time: Timekeeper
 
-    init(registry: PurgeableRegistry, purger: Purger, source: any PressureSource, time: Timekeeper, allocator: any GiveBack = HeapAllocator.current) {
+    init(
+        registry: PurgeableRegistry, purger: Purger, source: any PressureSource, time: Timekeeper,
+        allocator: any GiveBack = HeapAllocator.current
+    ) {
         self.registry = registry
         self.allocator = allocator
         self.purger = purger
@@ -118,7 +121,9 @@ final class VolatileKeeper: Sendable {
         if request.givesBackIdle {
             for index in range {
                 let entry = entries[index], now = time.elapsed()
-                guard turn.call(entry.name, at: now, { _ = entry.gate.call(at: now) { entry.volatile?.giveBackIdle() } }) else { return }
+                guard
+                    turn.call(entry.name, at: now, { _ = entry.gate.call(at: now) { entry.volatile?.giveBackIdle() } })
+                else { return }
             }
         }
         var trim: Trim?
@@ -141,7 +146,9 @@ final class VolatileKeeper: Sendable {
         if request.excess > .zero || findings.taken > .zero { source.wake() }
     }
 
-    private func noticeDrops(_ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ findings: inout Findings, _ turn: Worker.Turn) -> Bool {
+    private func noticeDrops(
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ findings: inout Findings, _ turn: Worker.Turn
+    ) -> Bool {
         for index in range {
             let entry = entries[index], now = time.elapsed()
             var taken = 0
@@ -155,15 +162,18 @@ final class VolatileKeeper: Sendable {
     }
 
     private func makeRoom(
-        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ excess: ByteCount, _ findings: inout Findings, _ turn: Worker.Turn
+        _ entries: [PurgeableRegistry.Entry], _ range: Range<Int>, _ excess: ByteCount, _ findings: inout Findings,
+        _ turn: Worker.Turn
     ) -> Bool {
         let began = time.elapsed(), before = source.footprint()
         let round = HolderRound(turn: turn, time: time, purger: purger, isUpkeep: true)
         findings.asked = excess
         // Precious contents go last, but they go: the kernel, which would reclaim instead, does not spare them.
-        let end = round.ask(entries, range, for: .all, includesPrecious: true, target: excess, released: &findings.released)
+        let end = round.ask(
+            entries, range, for: .all, includesPrecious: true, target: excess, released: &findings.released)
         findings.after = source.footprint()
-        findings.fall = Footprint(resident: before.resident - findings.after.resident, usage: before.usage - findings.after.usage)
+        findings.fall = Footprint(
+            resident: before.resident - findings.after.resident, usage: before.usage - findings.after.usage)
         findings.took = time.elapsed() - began
         return end != .replaced
     }

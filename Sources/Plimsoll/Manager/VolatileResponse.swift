@@ -32,7 +32,8 @@ struct VolatileResponse {
     ///   - isPurging: true while a pass for a shortage is under way, which frees more than the margin.
     ///   - blank: a report to fill in.
     mutating func respond(
-        to assessment: PressureAssessment, _ reading: PressureReading, ramp: RefillRamp, isPurging: Bool, blank: ActionReport
+        to assessment: PressureAssessment, _ reading: PressureReading, ramp: RefillRamp, isPurging: Bool,
+        blank: ActionReport
     ) {
         let verdict = room.judge(reading, growth: assessment.surge)
         let allowance = verdict.allowance == .max ? .max : ramp.portion(of: verdict.allowance)
@@ -51,8 +52,11 @@ struct VolatileResponse {
             request.givesBackIdle = true
         }
         // A shortage has passes of its own, which trim. During a burst, freed memory is about to be used again.
-        if !isPurging, assessment.present == .normal, assessment.surge < .mebibytes(4), parts.keeper.canTrim, let pinned = reading.pinned {
-            let isHeldBack = assessment.room == .zero && reading.charged > .zero || allowance == .zero && reading.volatile > .zero
+        if !isPurging, assessment.present == .normal, assessment.surge < .mebibytes(4), parts.keeper.canTrim,
+            let pinned = reading.pinned
+        {
+            let isHeldBack =
+                assessment.room == .zero && reading.charged > .zero || allowance == .zero && reading.volatile > .zero
             request.trimsHeap = trim.isDue(at: assessment.at, pinned: pinned, isHeldBack: isHeldBack)
         }
         if parts.keeper.post(request, for: reading) { parts.hands.request() }
@@ -61,7 +65,9 @@ struct VolatileResponse {
     /// Returns the volatile memory to release before other purgeables are asked for `asked` bytes. As many bytes
     /// become free, so that no thread must reclaim in a page fault. Volatile memory counted as available before, so
     /// this release does not reduce the shortage.
-    static func bytesToRelease(_ assessment: PressureAssessment, _ reading: PressureReading, asked: ByteCount) -> ByteCount {
+    static func bytesToRelease(_ assessment: PressureAssessment, _ reading: PressureReading, asked: ByteCount)
+        -> ByteCount
+    {
         if assessment.shortfall == .zero { return reading.volatile * assessment.unknownShare }
         let free = min(reading.idle?.free ?? .max, reading.machineIdle?.free ?? .max)
         let margin = reading.limit.map { VolatileRoom.margin(below: $0) } ?? .zero
@@ -70,7 +76,9 @@ struct VolatileResponse {
 
     /// Returns half of the time in which the observed growth uses up the free memory.
     private func timeToLook(_ assessment: PressureAssessment, _ reading: PressureReading) -> Duration {
-        guard reading.volatile > .zero, assessment.surge > .mebibytes(1), let free = reading.idle?.free else { return .seconds(3600) }
+        guard reading.volatile > .zero, assessment.surge > .mebibytes(1), let free = reading.idle?.free else {
+            return .seconds(3600)
+        }
         return max(Self.shortestLook, .seconds(Double(free.bytes) / Double(assessment.surge.bytes) / 2))
     }
 
@@ -91,7 +99,9 @@ struct VolatileResponse {
             room.asked = findings.asked
             room.releasedVolatile = findings.released
             room.after = findings.after
-            room.before = Footprint(resident: findings.after.resident + findings.fall.resident, usage: findings.after.usage + findings.fall.usage)
+            room.before = Footprint(
+                resident: findings.after.resident + findings.fall.resident,
+                usage: findings.after.usage + findings.fall.usage)
             room.took = findings.took
             parts.report(room)
         }

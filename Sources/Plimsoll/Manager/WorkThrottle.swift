@@ -29,6 +29,9 @@ final class WorkThrottle: Sendable {
             defer { applied = state }
             return applied != state
         }
-        return !isNews || turn.call("quiesce", at: time.elapsed()) { pausables.setPressure(state.level, isQuiescing: state.isQuiescing) }
+        return !isNews
+            || turn.call("quiesce", at: time.elapsed()) {
+                pausables.setPressure(state.level, isQuiescing: state.isQuiescing)
+            }
     }
 }

@@ -44,7 +44,9 @@ public struct ActionReport: Sendable, Hashable {
     /// Measured fall of the group's usage; negative if the usage grew meanwhile.
     public var usageFall: ByteCount { before.usage - after.usage }
     /// The greater of both falls that followed from the `released` bytes and from trimming the heap.
-    var heapFall: ByteCount { max((between ?? before).resident - after.resident, (between ?? before).usage - after.usage) }
+    var heapFall: ByteCount {
+        max((between ?? before).resident - after.resident, (between ?? before).usage - after.usage)
+    }
     /// True if the action belongs to a simulation.
     public var isSimulated: Bool { evidence.contains(.simulated) }
 

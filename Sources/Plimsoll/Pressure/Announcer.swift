@@ -32,7 +32,8 @@ struct Announcer: Sendable {
         lastID += 1
         defer { announced = level }
         return PressureEvent(
-            id: lastID, level: level, previous: announced, shortfall: assessment.shortfall.bytes, timeLeft: assessment.timeLeft,
+            id: lastID, level: level, previous: announced, shortfall: assessment.shortfall.bytes,
+            timeLeft: assessment.timeLeft,
             evidence: assessment.evidence)
     }
 }

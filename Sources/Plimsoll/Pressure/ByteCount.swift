@@ -71,7 +71,9 @@ extension ByteCount: CustomStringConvertible, LosslessStringConvertible {
         }
         let sign = bytes < 0 ? "-" : ""
         let tenths = Int((magnitude * 10).rounded())
-        let number = unit == 0 || tenths >= 100 || tenths % 10 == 0 ? "\(Int(magnitude.rounded()))" : "\(tenths / 10).\(tenths % 10)"
+        let number =
+            unit == 0 || tenths >= 100 || tenths % 10 == 0
+            ? "\(Int(magnitude.rounded()))" : "\(tenths / 10).\(tenths % 10)"
         return "\(sign)\(number) \(units[unit])"
     }
 

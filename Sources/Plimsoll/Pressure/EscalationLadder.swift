@@ -29,20 +29,34 @@ public struct EscalationLadder: Sendable, Hashable {
     public init(_ rungs: [Rung]) throws(Mistake) {
         if rungs.count > 64 { throw Mistake(rung: 64, reason: "a ladder has at most 64 rungs") }
         for (index, rung) in rungs.enumerated() {
-            if rung.level == .normal { throw Mistake(rung: index, reason: "\(rung.action) at level normal: normal is never pressure") }
-            if rung.action.endingGrace != nil, rung.level < .critical {
-                throw Mistake(rung: index, reason: "\(rung.action) at level \(rung.level): a process ends itself at critical only")
+            if rung.level == .normal {
+                throw Mistake(rung: index, reason: "\(rung.action) at level normal: normal is never pressure")
             }
-            if rung.action.isUpkeep { throw Mistake(rung: index, reason: "\(rung.action): the manager does this by itself, at any level") }
-            if rung.patience < .zero { throw Mistake(rung: index, reason: "\(rung.action) after \(rung.patience): patience cannot be negative") }
+            if rung.action.endingGrace != nil, rung.level < .critical {
+                throw Mistake(
+                    rung: index, reason: "\(rung.action) at level \(rung.level): a process ends itself at critical only"
+                )
+            }
+            if rung.action.isUpkeep {
+                throw Mistake(rung: index, reason: "\(rung.action): the manager does this by itself, at any level")
+            }
+            if rung.patience < .zero {
+                throw Mistake(rung: index, reason: "\(rung.action) after \(rung.patience): patience cannot be negative")
+            }
             if rung.action.isDestructive, rung.patience == .zero {
                 throw Mistake(rung: index, reason: "\(rung.action) destroys work, so it needs patience (after:)")
             }
             guard index > 0 else { continue }
             let before = rungs[index - 1]
-            if rung.level < before.level { throw Mistake(rung: index, reason: "level \(rung.level) below \(before.level): a ladder only climbs") }
+            if rung.level < before.level {
+                throw Mistake(rung: index, reason: "level \(rung.level) below \(before.level): a ladder only climbs")
+            }
             if rung.level == before.level, rung.patience < before.patience {
-                throw Mistake(rung: index, reason: "\(rung.action) after \(rung.patience) comes below a rung with more patience, \(before.patience)")
+                throw Mistake(
+                    rung: index,
+                    reason:
+                        "\(rung.action) after \(rung.patience) comes below a rung with more patience, \(before.patience)"
+                )
             }
             if rung.level == before.level, rung.action.severity < before.action.severity {
                 throw Mistake(rung: index, reason: "\(rung.action) comes after the harsher \(before.action)")
@@ -76,13 +90,22 @@ public struct EscalationLadder: Sendable, Hashable {
     ///     lost. May be less than that of earlier rungs.
     ///   - grace: time limit for saving; not negative.
     public func terminating(after patience: Duration, grace: Duration = .seconds(10)) -> EscalationLadder {
-        precondition(patience > .zero, "a ladder that terminates after \(patience): ending the process destroys work, so it needs patience")
+        precondition(
+            patience > .zero,
+            "a ladder that terminates after \(patience): ending the process destroys work, so it needs patience")
         precondition(grace >= .zero, "a ladder that terminates with a grace of \(grace): a grace cannot be negative")
-        return EscalationLadder(trusted: unending.rungs + [Rung(at: .critical, after: patience, .terminate(grace: grace))])
+        return EscalationLadder(
+            trusted: unending.rungs + [Rung(at: .critical, after: patience, .terminate(grace: grace))])
+    }
+
+    /// The patience and the grace of the first rung that ends the process; `nil` without such a rung.
+    package var ending: (after: Duration, grace: Duration)? {
+        for rung in rungs { if let grace = rung.action.endingGrace { return (rung.patience, grace) } }
+        return nil
     }
 
     /// This ladder without the rungs that end the process.
-    var unending: EscalationLadder { EscalationLadder(trusted: rungs.filter { $0.action.endingGrace == nil }) }
+    package var unending: EscalationLadder { EscalationLadder(trusted: rungs.filter { $0.action.endingGrace == nil }) }
 
     init(trusted rungs: [Rung]) { self.rungs = rungs }
 

@@ -26,7 +26,9 @@ struct IdleTrim: Sendable {
     mutating func isDue(at now: Duration, pinned: ByteCount, isHeldBack: Bool) -> Bool {
         guard isHeldBack else { return false }
         // Memory that has grown since may have been freed since.
-        if let pinnedThen, pinned - pinnedThen >= Self.leastGain, pause > Self.leastPause { (pause, next) = (Self.leastPause, min(next, now)) }
+        if let pinnedThen, pinned - pinnedThen >= Self.leastGain, pause > Self.leastPause {
+            (pause, next) = (Self.leastPause, min(next, now))
+        }
         guard now >= next else { return false }
         (next, pinnedThen) = (now + pause, pinned)
         return true

@@ -34,8 +34,10 @@ public struct PressureAssessment: Sendable, Hashable, Codable {
 
     /// Creates an assessment; calm by default.
     public init(
-        at: Duration, level: PressureLevel = .normal, observed: PressureLevel? = nil, present: PressureLevel? = nil, shortfall: ByteCount = .zero,
-        room: ByteCount? = nil, timeLeft: Duration? = nil, growth: ByteCount = .zero, surge: ByteCount? = nil, burst: ByteCount = .zero,
+        at: Duration, level: PressureLevel = .normal, observed: PressureLevel? = nil, present: PressureLevel? = nil,
+        shortfall: ByteCount = .zero,
+        room: ByteCount? = nil, timeLeft: Duration? = nil, growth: ByteCount = .zero, surge: ByteCount? = nil,
+        burst: ByteCount = .zero,
         stallShare: Double = 0, evidence: PressureEvidence = []
     ) {
         self.at = at

@@ -43,7 +43,8 @@ public struct PressureAssessor: Sendable {
         // A burst larger than the recent ones is growth that may last; of a usual burst only the growth afterwards
         // counts.
         let growth = burst.isUnusual ? max(surge.perSecond, burst.lasting.perSecond) : burst.lasting.perSecond
-        var result = PressureAssessment(at: reading.at, growth: growth, surge: surge.perSecond, burst: burst.usual, stallShare: stall.share)
+        var result = PressureAssessment(
+            at: reading.at, growth: growth, surge: surge.perSecond, burst: burst.usual, stallShare: stall.share)
         observe(reading, into: &result)
         hold(reading, into: &result)
         previous = reading
@@ -90,7 +91,8 @@ public struct PressureAssessor: Sendable {
             if available < thresholds.growthFloor.below(limit) {
                 // Growth that has not lasted may still end. Release memory, but let work go on while the margin is
                 // whole.
-                let lasting = Duration.seconds(Double(max(available, .zero).bytes) / Double(max(1, burst.lasting.perSecond.bytes)))
+                let lasting = Duration.seconds(
+                    Double(max(available, .zero).bytes) / Double(max(1, burst.lasting.perSecond.bytes)))
                 if timeLeft < thresholds.criticalTimeLeft, short || lasting < thresholds.criticalTimeLeft {
                     raise(to: .critical, because: .growth)
                 } else if timeLeft < thresholds.warningTimeLeft {
@@ -102,7 +104,9 @@ public struct PressureAssessor: Sendable {
         if short {
             if stall.share >= thresholds.stallCritical { raise(to: .critical, because: .stall) }
             // Counted while little is available; with page cache to reclaim the same counts are harmless (K24).
-            if let now = reading.events, let before = previous?.events, now.max > before.max || now.high > before.high || now.oom > before.oom {
+            if let now = reading.events, let before = previous?.events,
+                now.max > before.max || now.high > before.high || now.oom > before.oom
+            {
                 raise(to: .warning, because: .limitEvents)
             }
             if let before = previous?.limit, limit < before { raise(to: .warning, because: .limitLowered) }
@@ -113,7 +117,8 @@ public struct PressureAssessor: Sendable {
         let line = line(below: limit)
         // In or before a usual burst: keep the rest of the burst free, above the margin. The end of the burst frees the
         // other memory.
-        let toCome = min(burst.toCome, limit * thresholds.burstReserve), forBursts = warningMargin * Self.burstClearance + toCome
+        let toCome = min(burst.toCome, limit * thresholds.burstReserve),
+            forBursts = warningMargin * Self.burstClearance + toCome
         if result.observed > .normal, !result.evidence.isDisjoint(with: .ofBytes) {
             let isUsual = !burst.isUnusual && burst.rise > burst.usual * 0.25
             let reserve = min(result.growth * 0.25, warningMargin)
@@ -123,7 +128,9 @@ public struct PressureAssessor: Sendable {
     }
 
     /// Returns the memory that caches leave free of a limit.
-    private func line(below limit: ByteCount) -> ByteCount { thresholds.warningMargin.below(limit) * (thresholds.fallFactor * Self.clearance) }
+    private func line(below limit: ByteCount) -> ByteCount {
+        thresholds.warningMargin.below(limit) * (thresholds.fallFactor * Self.clearance)
+    }
 
     /// Factor of the warning margin that stays free at the height of a usual burst, so that no level rises.
     static let burstClearance = 1.1
@@ -136,7 +143,9 @@ public struct PressureAssessor: Sendable {
         result.present = present
 
         if result.observed >= level || !isClear(of: level, reading) { lastSupported = reading.at }
-        if let limit = reading.limit, let available = reading.available, available < line(below: limit) { lastTight = reading.at }
+        if let limit = reading.limit, let available = reading.available, available < line(below: limit) {
+            lastTight = reading.at
+        }
         // Stall and announcements involve no bytes, so no reading of bytes ends them. The sender of an announcement can
         // take it back.
         if result.observed >= level { support = result.evidence }
@@ -157,7 +166,9 @@ public struct PressureAssessor: Sendable {
     /// no more free.
     private func earliestFall(by reading: PressureReading) -> Duration {
         let late = lastSupported + thresholds.fallHold
-        guard support.isDisjoint(with: .withoutBytes), level > present, lastTight < reading.at || thresholds.recoveryHold == .zero else {
+        guard support.isDisjoint(with: .withoutBytes), level > present,
+            lastTight < reading.at || thresholds.recoveryHold == .zero
+        else {
             return late
         }
         return min(late, max(lastSupported + thresholds.recoveryHold, lastTight + thresholds.recoveryHold))

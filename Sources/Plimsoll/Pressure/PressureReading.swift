@@ -40,7 +40,8 @@ public struct PressureReading: Sendable, Hashable, Codable {
 
     /// Creates a reading; omitted values are unknown or zero.
     public init(
-        at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero, workingSet: ByteCount? = nil,
+        at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero,
+        workingSet: ByteCount? = nil,
         available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
         charged: ByteCount = .zero, volatile: ByteCount = .zero, lazyFreed: ByteCount? = nil, idle: IdleMemory? = nil,
         machineIdle: IdleMemory? = nil, announced: PressureLevel? = nil
@@ -57,7 +58,13 @@ public struct PressureReading: Sendable, Hashable, Codable {
         self.charged = charged
         self.volatile = volatile
         self.lazyFreed = lazyFreed
-        self.idle = idle ?? limit.map { .init(total: $0, free: Swift.max(.zero, $0 - usage), file: Swift.max(.zero, usage - (workingSet ?? usage))) }
+        self.idle =
+            idle
+            ?? limit.map {
+                .init(
+                    total: $0, free: Swift.max(.zero, $0 - usage), file: Swift.max(.zero, usage - (workingSet ?? usage))
+                )
+            }
         self.machineIdle = machineIdle
         self.announced = announced
     }

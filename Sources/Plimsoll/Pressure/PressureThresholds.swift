@@ -73,15 +73,22 @@ public struct PressureThresholds: Sendable, Hashable, Codable {
     /// Description of a mistake in these numbers; `nil` if there is none.
     public var problem: String? {
         if criticalMargin.share > warningMargin.share || criticalMargin.atMost > warningMargin.atMost {
-            return "criticalMargin must not exceed warningMargin: a critical level that comes before the warning would never be reached through it"
+            return
+                "criticalMargin must not exceed warningMargin: a critical level that comes before the warning would never be reached through it"
         }
-        if !(0...1).contains(warningMargin.share) || !(0...1).contains(criticalMargin.share) || !(0...1).contains(growthFloor.share) {
+        if !(0...1).contains(warningMargin.share) || !(0...1).contains(criticalMargin.share)
+            || !(0...1).contains(growthFloor.share)
+        {
             return "margins are shares of the limit, in 0...1"
         }
         if fallFactor < 1 { return "fallFactor is \(fallFactor); below 1 a level would fall before it rose" }
         if burstHalfLife < .seconds(1) { return "burstHalfLife is \(burstHalfLife); allowed is a second and more" }
-        if !(0...1).contains(burstReserve) { return "burstReserve is \(burstReserve), a share of the limit; allowed is 0 to 1" }
-        if stallWarning <= 0 || stallCritical < stallWarning { return "stall shares must satisfy 0 < stallWarning <= stallCritical" }
+        if !(0...1).contains(burstReserve) {
+            return "burstReserve is \(burstReserve), a share of the limit; allowed is 0 to 1"
+        }
+        if stallWarning <= 0 || stallCritical < stallWarning {
+            return "stall shares must satisfy 0 < stallWarning <= stallCritical"
+        }
         return nil
     }
 

@@ -57,5 +57,7 @@ struct RebuildOrder: Sendable {
     /// Returns the sort key of a purgeable with that rate.
     func place(of rate: Double?) -> Double { Self.valid(rate) ?? middle }
 
-    private static func valid(_ rate: Double?) -> Double? { rate.flatMap { $0.isFinite && $0 >= 0 && $0 < 1e300 ? $0 : nil } }
+    private static func valid(_ rate: Double?) -> Double? {
+        rate.flatMap { $0.isFinite && $0 >= 0 && $0 < 1e300 ? $0 : nil }
+    }
 }

@@ -63,11 +63,15 @@ package struct VolatileRoom: Sendable {
         var verdict = Verdict()
         if let idle = reading.idle {
             let margin = Self.margin(below: idle.total, growth: growth)
-            verdict.take(idle, margin: margin, held: reading.volatile, unheld: group.add(idle.free + reading.volatile, at: reading.at))
+            verdict.take(
+                idle, margin: margin, held: reading.volatile,
+                unheld: group.add(idle.free + reading.volatile, at: reading.at))
         }
         if let idle = reading.machineIdle {
             let margin = Self.margin(ofMachine: idle.total, growth: growth)
-            verdict.take(idle, margin: margin, held: reading.volatile, unheld: machine.add(idle.free + reading.volatile, at: reading.at))
+            verdict.take(
+                idle, margin: margin, held: reading.volatile,
+                unheld: machine.add(idle.free + reading.volatile, at: reading.at))
         }
         return verdict
     }
@@ -80,7 +84,9 @@ extension VolatileRoom.Verdict {
     ///   - held: bytes that volatile purgeables have mapped.
     ///   - unheld: recent minimum of the memory that would be free without volatile purgeables: memory that comes and
     ///     goes every second is not room.
-    fileprivate mutating func take(_ idle: PressureReading.IdleMemory, margin: ByteCount, held: ByteCount, unheld: ByteCount) {
+    fileprivate mutating func take(
+        _ idle: PressureReading.IdleMemory, margin: ByteCount, held: ByteCount, unheld: ByteCount
+    ) {
         // Volatile pages are on this list as well. If part of `held` is not on the list, the cache looks smaller, which
         // errs on the safe side.
         let cache = max(.zero, idle.file - held)

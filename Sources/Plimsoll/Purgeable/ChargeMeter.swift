@@ -58,7 +58,8 @@ public final class ChargeMeter: Sendable {
 
     /// Bytes that may be taken now without releasing any.
     var room: Int {
-        let (room, overflow) = ceiling.load(ordering: .relaxed).subtractingReportingOverflow(held.load(ordering: .relaxed))
+        let (room, overflow) = ceiling.load(ordering: .relaxed).subtractingReportingOverflow(
+            held.load(ordering: .relaxed))
         return overflow ? Int.max : max(0, room)
     }
 

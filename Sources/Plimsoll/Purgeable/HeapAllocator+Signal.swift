@@ -9,7 +9,8 @@ extension HeapAllocator {
         switch (kind, ownership) {
         case (_, .split):
             return signal(
-                false, "split heap: malloc is \(kind), libc's own is glibc; this process crashes when it frees what strdup or getline returned",
+                false,
+                "split heap: malloc is \(kind), libc's own is glibc; this process crashes when it frees what strdup or getline returned",
                 remedy: "link libjemalloc.so instead of libjemalloc.a")
         case (.unknown, _):
             return signal(false, "malloc is not the C library's\(home)")
@@ -20,9 +21,12 @@ extension HeapAllocator {
                 ? signal(true, "\(title) owns malloc and was told to return freed pages at once")
                 : signal(
                     false, "\(title) owns malloc, keeps freed pages, and returns next to none when asked",
-                    remedy: "start the process with MIMALLOC_PURGE_DELAY=0 (MIMALLOC_DECOMMIT_DELAY=0 before version 2.1)")
+                    remedy:
+                        "start the process with MIMALLOC_PURGE_DELAY=0 (MIMALLOC_DECOMMIT_DELAY=0 before version 2.1)")
         case (.tcmalloc, .owned):
-            return signal(false, "\(title) owns malloc; asking it to release stops other threads' allocations, so it is left alone")
+            return signal(
+                false,
+                "\(title) owns malloc; asking it to release stops other threads' allocations, so it is left alone")
         case (.glibc, .owned), (.jemalloc, .owned):
             return signal(true, "\(title) owns malloc")
         }

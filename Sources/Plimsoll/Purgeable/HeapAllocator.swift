@@ -30,7 +30,8 @@ public struct HeapAllocator: Sendable, Hashable {
     /// True if the environment told the allocator to return freed pages at once (mimalloc).
     let returnsAtOnce: Bool
 
-    init(_ kind: Kind, _ ownership: Ownership, version: String? = nil, file: String? = nil, returnsAtOnce: Bool = false) {
+    init(_ kind: Kind, _ ownership: Ownership, version: String? = nil, file: String? = nil, returnsAtOnce: Bool = false)
+    {
         self.kind = kind
         self.ownership = ownership
         self.version = version
@@ -58,7 +59,9 @@ public struct HeapAllocator: Sendable, Hashable {
             }
         // jemalloc's own version string is "5.3.0-0-g54ea...".
         let version = found.version.flatMap { String(cString: $0).split(separator: "-").first.map(String.init) }
-        self.init(kind, ownership, version: version, file: found.file.map { String(cString: $0) }, returnsAtOnce: found.returns_at_once)
+        self.init(
+            kind, ownership, version: version, file: found.file.map { String(cString: $0) },
+            returnsAtOnce: found.returns_at_once)
     }
 
     /// Returns the allocator's own figures; jemalloc only, `nil` elsewhere.
@@ -69,7 +72,8 @@ public struct HeapAllocator: Sendable, Hashable {
         var sample = plimsoll_heap_sample()
         guard plimsoll_heap_sample(&sample) else { return nil }
         return HeapSample(
-            allocated: ByteCount(sample.allocated), active: ByteCount(sample.active), resident: ByteCount(sample.resident),
+            allocated: ByteCount(sample.allocated), active: ByteCount(sample.active),
+            resident: ByteCount(sample.resident),
             retained: ByteCount(sample.retained))
     }
 }

@@ -25,7 +25,9 @@ struct HeapGiveBack: Sendable {
     ///   - asked: the bytes that the pass was asked for.
     ///   - resident: a closure that reads this process's resident memory.
     /// - Returns: the time for which other threads' allocations may have been blocked; zero if they were not.
-    mutating func giveBack(after released: ByteCount, of asked: ByteCount, time: Timekeeper, resident: () -> ByteCount) -> Duration {
+    mutating func giveBack(after released: ByteCount, of asked: ByteCount, time: Timekeeper, resident: () -> ByteCount)
+        -> Duration
+    {
         guard allocator.canGiveBack else { return .zero }
         guard released >= Self.leastReleased || released < asked else {
             allocator.giveBack(.light)

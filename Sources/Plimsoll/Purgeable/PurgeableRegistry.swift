@@ -27,7 +27,10 @@ final class PurgeableRegistry: Sendable {
         /// workers and status queries store a number on its own; the last one stays.
         private let rate = Atomic<UInt64>(Double.nan.bitPattern)
 
-        init(_ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter, volatileMeter: ChargeMeter) {
+        init(
+            _ purgeable: any Purgeable, _ place: PurgeablePlace = PurgeablePlace(), meter: ChargeMeter,
+            volatileMeter: ChargeMeter
+        ) {
             self.purgeable = purgeable
             self.place = place
             volatile = purgeable as? any VolatilePurgeable
@@ -50,7 +53,9 @@ final class PurgeableRegistry: Sendable {
         }
 
         /// Returns true if both belong to the same class, within which `RebuildOrder` decides the order.
-        func isSameClass(as other: Entry) -> Bool { rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil) }
+        func isSameClass(as other: Entry) -> Bool {
+            rebuildCost == other.rebuildCost && (volatile == nil) == (other.volatile == nil)
+        }
 
         fileprivate func isAskedBefore(_ other: Entry) -> Bool {
             if (volatile == nil) != (other.volatile == nil) { return volatile != nil }

@@ -46,7 +46,8 @@ public struct PurgeableSelection: Sendable, Hashable {
     func mayAsk(_ entry: PurgeableRegistry.Entry) -> Bool { includes(entry) && (entry.isReleasable || name != nil) }
 
     func includes(_ entry: PurgeableRegistry.Entry) -> Bool {
-        entry.rebuildCost <= highestCost && entry.place.group.starts(with: group) && (name.map { entry.name == $0 } ?? true)
+        entry.rebuildCost <= highestCost && entry.place.group.starts(with: group)
+            && (name.map { entry.name == $0 } ?? true)
             && (tag.map { entry.place.tags.contains($0) } ?? true)
     }
 }

@@ -20,10 +20,14 @@ public enum VolatileMemory {
     /// The line `volatile memory` of the capabilities.
     package static var signal: Capabilities.Signal {
         switch support {
-        case .live: .init("volatile memory", isLive: true, "MADV_FREE: pages that the kernel takes by itself when memory is short, before it kills")
+        case .live:
+            .init(
+                "volatile memory", isLive: true,
+                "MADV_FREE: pages that the kernel takes by itself when memory is short, before it kills")
         case .dead(let reason):
             .init(
-                "volatile memory", isLive: false, "\(reason); volatile caches use ordinary memory and give way when asked",
+                "volatile memory", isLive: false,
+                "\(reason); volatile caches use ordinary memory and give way when asked",
                 remedy: "run on Linux 4.14 or newer, without mlockall")
         }
     }
@@ -49,10 +53,13 @@ public enum VolatileMemory {
         guard mapped == 0, let address else { return .dead("no page could be mapped: errno \(mapped)") }
         defer { _ = plimsoll_unmap(address, size) }
         let opened = plimsoll_open(address, size)
-        guard opened == 0 else { return .dead("pages can't be kept from a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)") }
+        guard opened == 0 else {
+            return .dead("pages can't be kept from a forked child (MADV_WIPEONFORK, since Linux 4.14): errno \(opened)")
+        }
         address.storeBytes(of: 1, as: UInt8.self)
         return verdict(
-            marked: plimsoll_mark_volatile(address, size), isKept: { plimsoll_peek(address) == 1 }, isLocked: { plimsoll_drop(address, size) != 0 })
+            marked: plimsoll_mark_volatile(address, size), isKept: { plimsoll_peek(address) == 1 },
+            isLocked: { plimsoll_drop(address, size) != 0 })
     }
 
     /// Returns the conclusion from the kernel's answers.
@@ -65,7 +72,8 @@ public enum VolatileMemory {
     static func verdict(marked: Int32, isKept: () -> Bool, isLocked: () -> Bool) -> Support {
         if marked != 0 {
             return isLocked()
-                ? .dead("this process locks its memory (mlockall)") : .dead("the kernel has no MADV_FREE (since Linux 4.5): errno \(marked)")
+                ? .dead("this process locks its memory (mlockall)")
+                : .dead("the kernel has no MADV_FREE (since Linux 4.5): errno \(marked)")
         }
         return isKept() ? .live : .droppedAtOnce
     }

@@ -51,12 +51,16 @@ public struct Capabilities: Sendable, Hashable, Codable {
     public subscript(name: String) -> Signal? { signals.first { $0.name == name } }
 
     /// Returns these capabilities and one more signal, unknown to the source.
-    package func adding(_ signal: Signal) -> Capabilities { Capabilities(footing: footing, signals: signals + [signal]) }
+    package func adding(_ signal: Signal) -> Capabilities {
+        Capabilities(footing: footing, signals: signals + [signal])
+    }
 }
 
 extension Capabilities: CustomStringConvertible {
     /// One line per signal: name, live or dead, and the file or the reason.
     public var description: String {
-        signals.reduce("footing: \(footing.rawValue)") { $0 + "\n\($1.isLive ? "live" : "dead")  \($1.name): \($1.detail)" }
+        signals.reduce("footing: \(footing.rawValue)") {
+            $0 + "\n\($1.isLive ? "live" : "dead")  \($1.name): \($1.detail)"
+        }
     }
 }

@@ -103,7 +103,8 @@ public struct PowerState: Sendable, Hashable {
     }
 
     func over(_ older: PowerState) -> PowerState {
-        PowerState(isOnMains: isOnMains ?? older.isOnMains, percent: percent ?? older.percent, notice: notice ?? older.notice)
+        PowerState(
+            isOnMains: isOnMains ?? older.isOnMains, percent: percent ?? older.percent, notice: notice ?? older.notice)
     }
 }
 
@@ -116,7 +117,8 @@ extension EnvironmentValue: CustomStringConvertible {
         case .clock(let offset): "\(offset.inSeconds) s"
         case .day(let day): "day \(day)"
         case .timeZone(let zone): "\(zone.name ?? "unnamed") (\(zone.secondsFromUTC) s)"
-        case .file(let file): "\(ByteCount(file.size))\(file.contentHash.map { " " + String($0, radix: 16) } ?? ", not readable")"
+        case .file(let file):
+            "\(ByteCount(file.size))\(file.contentHash.map { " " + String($0, radix: 16) } ?? ", not readable")"
         case .size(let size): "\(size)"
         case .devices(let names): names.isEmpty ? "none" : names.joined(separator: " ")
         case .power(let power): "\(power)"

@@ -13,7 +13,9 @@ package struct CRC32C {
             for _ in 0..<8 { value = value & 1 == 1 ? value >> 1 ^ 0x82f6_3b78 : value >> 1 }
             tables[byte] = value
         }
-        for index in 256..<tables.count { tables[index] = tables[index - 256] >> 8 ^ tables[Int(tables[index - 256] & 255)] }
+        for index in 256..<tables.count {
+            tables[index] = tables[index - 256] >> 8 ^ tables[Int(tables[index - 256] & 255)]
+        }
         return tables
     }()
 
@@ -27,9 +29,13 @@ package struct CRC32C {
         var offset = 0
         Self.tables.withUnsafeBufferPointer { tables in
             while offset + 8 <= bytes.count {
-                let word = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) ^ UInt64(register)
+                let word =
+                    UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+                    ^ UInt64(register)
                 register = 0
-                for step in 0..<8 { register ^= tables[256 * (7 - step) + Int(truncatingIfNeeded: word >> UInt64(8 * step) & 255)] }
+                for step in 0..<8 {
+                    register ^= tables[256 * (7 - step) + Int(truncatingIfNeeded: word >> UInt64(8 * step) & 255)]
+                }
                 offset += 8
             }
             while offset < bytes.count {

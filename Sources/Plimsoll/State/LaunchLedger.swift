@@ -36,7 +36,9 @@ final class LaunchLedger: Sendable {
             problems.append("the count of launches was not readable: \(error)")
         }
         var isMarked = false
-        do { isMarked = try store.isMarkedKilledByOperator() } catch { problems.append("an operator's mark could not be looked for: \(error)") }
+        do { isMarked = try store.isMarkedKilledByOperator() } catch {
+            problems.append("an operator's mark could not be looked for: \(error)")
+        }
 
         var beginning = LaunchRecord.begin(after: previous, isMarked: isMarked, limit: limit)
         if isUnreadable, !isMarked { beginning.previousRun = .unknown }

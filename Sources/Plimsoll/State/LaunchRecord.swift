@@ -35,7 +35,9 @@ struct LaunchRecord: Hashable {
         }
         if isMarked {
             record.isClean = true
-            return Beginning(record: record, previousRun: .killedByOperator, cleanStartReason: "an operator ended the run before by hand")
+            return Beginning(
+                record: record, previousRun: .killedByOperator,
+                cleanStartReason: "an operator ended the run before by hand")
         }
         let run: PreviousRun =
             switch previous?.phase {
@@ -46,7 +48,9 @@ struct LaunchRecord: Hashable {
             }
         var reason: String?
         if record.failures >= max(1, limit) {
-            reason = record.failures == 1 ? "the last launch did not come up" : "the last \(record.failures) launches did not come up"
+            reason =
+                record.failures == 1
+                ? "the last launch did not come up" : "the last \(record.failures) launches did not come up"
         } else if record.isClean {
             reason = "an operator had ended a run by hand, and no launch has come up since"
         }
@@ -54,7 +58,9 @@ struct LaunchRecord: Hashable {
     }
 
     /// Layout: version 1, phase, clean or not, zero, failures (4 bytes, little-endian).
-    var bytes: [UInt8] { [1, phase.rawValue, isClean ? 1 : 0, 0] + (0..<4).map { UInt8(truncatingIfNeeded: failures >> (8 * $0)) } }
+    var bytes: [UInt8] {
+        [1, phase.rawValue, isClean ? 1 : 0, 0] + (0..<4).map { UInt8(truncatingIfNeeded: failures >> (8 * $0)) }
+    }
 
     init(phase: Phase, failures: UInt32 = 0, isClean: Bool = false) {
         self.phase = phase
@@ -64,6 +70,8 @@ struct LaunchRecord: Hashable {
 
     init?(_ bytes: [UInt8]) {
         guard bytes.count == 8, bytes[0] == 1, let phase = Phase(rawValue: bytes[1]), bytes[2] <= 1 else { return nil }
-        self.init(phase: phase, failures: (0..<4).reduce(0) { $0 | UInt32(bytes[4 + $1]) << UInt32(8 * $1) }, isClean: bytes[2] == 1)
+        self.init(
+            phase: phase, failures: (0..<4).reduce(0) { $0 | UInt32(bytes[4 + $1]) << UInt32(8 * $1) },
+            isClean: bytes[2] == 1)
     }
 }

@@ -39,7 +39,10 @@ final class Preservation: Sendable {
         }
         replaced?.cancel()
         let preserved = Preserved(
-            item, restoreNow: { [weak self] item in item.restore(cleanStartReason: self?.state.withLock { $0.launch?.cleanStartReason }) },
+            item,
+            restoreNow: { [weak self] item in
+                item.restore(cleanStartReason: self?.state.withLock { $0.launch?.cleanStartReason })
+            },
             remove: { [weak self] item in self?.state.withLock { $0.items.removeAll { $0 === item } } })
         if hasLaunched { preserved.restore() }
         return preserved
@@ -50,7 +53,9 @@ final class Preservation: Sendable {
 
     /// Removes the item of a scene that has ended, or that preserves its state elsewhere.
     func remove(scene item: PreservedItem) {
-        let removed = state.withLock { state in state.scenes.firstIndex { $0 === item }.map { state.scenes.remove(at: $0) } }
+        let removed = state.withLock { state in
+            state.scenes.firstIndex { $0 === item }.map { state.scenes.remove(at: $0) }
+        }
         withExtendedLifetime(removed) {}
     }
 
@@ -71,13 +76,21 @@ final class Preservation: Sendable {
     /// process.
     func restore() -> RestoreOutcome {
         let (ledger, items) = state.withLock { ($0.ledger, $0.items) }
-        let (beginning, problems) = ledger?.begin() ?? (LaunchRecord.Beginning(record: LaunchRecord(phase: .launching), previousRun: .unknown), [])
-        state.withLock { $0.launch = Launch(cleanStartReason: beginning.cleanStartReason, previousRun: beginning.previousRun) }
+        let (beginning, problems) =
+            ledger?.begin() ?? (
+                LaunchRecord.Beginning(record: LaunchRecord(phase: .launching), previousRun: .unknown), []
+            )
+        state.withLock {
+            $0.launch = Launch(cleanStartReason: beginning.cleanStartReason, previousRun: beginning.previousRun)
+        }
         let results = items.compactMap { item in
-            item.restore(cleanStartReason: beginning.cleanStartReason).map { RestoreOutcome.Item(name: item.name, result: $0) }
+            item.restore(cleanStartReason: beginning.cleanStartReason).map {
+                RestoreOutcome.Item(name: item.name, result: $0)
+            }
         }
         return RestoreOutcome(
-            previousRun: beginning.previousRun, cleanStartReason: beginning.cleanStartReason, items: results, problems: problems)
+            previousRun: beginning.previousRun, cleanStartReason: beginning.cleanStartReason, items: results,
+            problems: problems)
     }
 
     /// Records that the process is up: state is restored, and a life-cycle state is reached. Blocks for a write.
@@ -128,13 +141,17 @@ final class Preservation: Sendable {
             case .saved: nil
             case .failed(let failure as PreservationFailure): failure
             case .failed(let error): PreservationFailure(name: item.name, reason: "\(error)")
-            case nil: PreservationFailure(name: item.name, reason: "it was not done within \(limit); what was saved before holds until it is")
+            case nil:
+                PreservationFailure(
+                    name: item.name, reason: "it was not done within \(limit); what was saved before holds until it is")
             }
         }
     }
 
     /// Saves all changed state by a deadline in running time, as given by `Heartbeat.running`.
-    func checkpoint(by deadline: Duration) -> [PreservationFailure] { checkpoint(within: deadline - alarms.heartbeat.running) }
+    func checkpoint(by deadline: Duration) -> [PreservationFailure] {
+        checkpoint(within: deadline - alarms.heartbeat.running)
+    }
 
     /// Releases from all stores the resources that a frozen process must not hold (C48). Call after the last
     /// checkpoint.

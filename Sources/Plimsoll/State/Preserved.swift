@@ -31,7 +31,8 @@ public final class Preserved: Sendable {
     /// - Throws: The error of the snapshot or the store. The state saved before is then still there.
     public func checkpoint() throws {
         guard !item.isWithin else {
-            throw PreservationFailure(name: name, reason: "checkpoint() was called from within its own snapshot; call it elsewhere")
+            throw PreservationFailure(
+                name: name, reason: "checkpoint() was called from within its own snapshot; call it elsewhere")
         }
         let parker = Parker()
         let ending = SavedEnd()

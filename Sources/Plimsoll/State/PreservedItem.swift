@@ -66,7 +66,10 @@ final class PreservedItem: Sendable {
     /// cost as much.
     private static let mostPending = 1 << 20
 
-    init(name: String, store: any StateStore, version: Int, form: Form = .versioned, closures: Closures, threads: HandlerThreads) {
+    init(
+        name: String, store: any StateStore, version: Int, form: Form = .versioned, closures: Closures,
+        threads: HandlerThreads
+    ) {
         self.name = name
         self.store = store
         self.version = version
@@ -121,13 +124,17 @@ final class PreservedItem: Sendable {
             return .none
         }
         let changes = joined.compactMap(PreservedState.split)
-        guard let (bytes, version) = form == .plain ? (base, version) : PreservedState.unwrap(base), changes.count == joined.count else {
+        guard let (bytes, version) = form == .plain ? (base, version) : PreservedState.unwrap(base),
+            changes.count == joined.count
+        else {
             return startClean("it was not saved by `preserve`")
         }
         guard version <= self.version else {
             return startClean("it is from a newer version: \(version), and this program reads up to \(self.version)")
         }
-        if closures.apply == nil, !changes.isEmpty { return startClean("changes were added to it, and this program gives no `apply`") }
+        if closures.apply == nil, !changes.isEmpty {
+            return startClean("changes were added to it, and this program gives no `apply`")
+        }
         var failure: (any Error)?
         let wasCalled = gate.call {
             do {
@@ -209,7 +216,9 @@ final class PreservedItem: Sendable {
 
     private func write() throws {
         guard state.withLock({ $0.restoring == .done }) else {
-            throw PreservationFailure(name: name, reason: "what an earlier run left has not been restored yet, and would be lost; launch first")
+            throw PreservationFailure(
+                name: name,
+                reason: "what an earlier run left has not been restored yet, and would be lost; launch first")
         }
         if let reason = state.withLock({ $0.asideReason }) {
             try store.setAside(name, reason: reason)

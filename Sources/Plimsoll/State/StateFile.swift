@@ -49,7 +49,9 @@ package struct StateFile: Equatable {
         return sum.value
     }
 
-    private static func bytes(_ number: some FixedWidthInteger) -> [UInt8] { withUnsafeBytes(of: number.littleEndian) { Array($0) } }
+    private static func bytes(_ number: some FixedWidthInteger) -> [UInt8] {
+        withUnsafeBytes(of: number.littleEndian) { Array($0) }
+    }
 
     // MARK: - Reading
 
@@ -68,10 +70,14 @@ package struct StateFile: Equatable {
     package init(parsing file: [UInt8]) throws(Damage) {
         guard file.count >= 8 else { throw Damage(description: "it was cut short to \(file.count) bytes") }
         guard Array(file[..<8]) == Self.magic else { throw Damage(description: "it is no state file") }
-        guard file.count >= Self.headerLength else { throw Damage(description: "it was cut short to \(file.count) bytes") }
+        guard file.count >= Self.headerLength else {
+            throw Damage(description: "it was cut short to \(file.count) bytes")
+        }
         let version: UInt32 = Self.number(file, 8)
         guard version <= Self.version else {
-            throw Damage(description: "it is from a newer version: format \(version), and this program reads up to \(Self.version)")
+            throw Damage(
+                description:
+                    "it is from a newer version: format \(version), and this program reads up to \(Self.version)")
         }
         nonce = Self.number(file, 16)
         guard Self.header(nonce: nonce, version: version) == Array(file[..<Self.headerLength]) else {
@@ -83,9 +89,11 @@ package struct StateFile: Equatable {
             case .whole(let range, let number) where number == records.count:
                 records.append(range)
                 end = range.upperBound
-            case .whole(_, let number): throw Damage(description: "record \(number) stands in the place of record \(records.count)")
+            case .whole(_, let number):
+                throw Damage(description: "record \(number) stands in the place of record \(records.count)")
             case .cutShort(let length) where records.isEmpty:
-                throw Damage(description: "it was cut short to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
+                throw Damage(
+                    description: "it was cut short to \(file.count) bytes of \(end + Self.recordHeaderLength + length)")
             case .wrong where records.isEmpty: throw Damage(description: "its checksum is wrong")
             case .cutShort, .wrong:
                 guard !Self.hasRecord(file, after: end, nonce: nonce) else {
@@ -116,7 +124,8 @@ package struct StateFile: Equatable {
 
     private static func hasHeader(_ file: [UInt8], at offset: Int, nonce: UInt64) -> Bool {
         guard offset + recordHeaderLength <= file.count, number(file, offset) == marker else { return false }
-        return number(file, offset + 4) == headerChecksum(file[(offset + 8)..<(offset + recordHeaderLength)], at: offset, nonce: nonce)
+        return number(file, offset + 4)
+            == headerChecksum(file[(offset + 8)..<(offset + recordHeaderLength)], at: offset, nonce: nonce)
     }
 
     /// Returns true if a record begins after `offset`. Then the record at `offset` was once complete, since only one

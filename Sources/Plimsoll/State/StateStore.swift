@@ -56,7 +56,9 @@ extension StateStore {
     public func append(_ delta: [UInt8], to name: String) throws -> Bool { false }
 
     /// Returns the bytes of `read`, without changes.
-    public func load(_ name: String) throws -> StoredState { try read(name).map { .state(base: $0, deltas: []) } ?? .absent }
+    public func load(_ name: String) throws -> StoredState {
+        try read(name).map { .state(base: $0, deltas: []) } ?? .absent
+    }
 
     /// Keeps a copy under `name` followed by `.aside`, and replaces an earlier copy.
     public func setAside(_ name: String, reason: String) throws {

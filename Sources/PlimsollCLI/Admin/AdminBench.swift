@@ -28,7 +28,9 @@ struct AdminBenchCommand: ParsableCommand {
             let file = try Churn.makeFile(limit * 1.5, in: directory)
             defer { unlink(file) }
             try ScratchDirectory.with("admin") { scratch in
-                let service = try group.startPart(["_admin-service", "--socket", scratch + "/s", "--limit", "\(limit.bytes)"])
+                let service = try group.startPart([
+                    "_admin-service", "--socket", scratch + "/s", "--limit", "\(limit.bytes)",
+                ])
                 defer { service.end(within: .zero) }
                 let churn = try group.startPart(["_churn", "--file", file, "--seconds", "600"])
                 defer { churn.end(within: .zero) }
@@ -37,10 +39,13 @@ struct AdminBenchCommand: ParsableCommand {
         }
     }
 
-    private func measure(_ path: String, _ service: ChildProcess, _ group: LimitedGroup, _ signals: SignalQueue) throws {
+    private func measure(_ path: String, _ service: ChildProcess, _ group: LimitedGroup, _ signals: SignalQueue) throws
+    {
         func ask() throws -> (took: Double, level: String) {
             let began = SteadyClock.now
-            let answer = try AdminOptions.failing { () throws(AdminError) in try AdminClient(path: path).answer(to: AdminRequest(.status)) }
+            let answer = try AdminOptions.failing { () throws(AdminError) in
+                try AdminClient(path: path).answer(to: AdminRequest(.status))
+            }
             return ((SteadyClock.now - began).milliseconds, answer.status?.level ?? "")
         }
         func check() throws {
@@ -52,7 +57,9 @@ struct AdminBenchCommand: ParsableCommand {
         var calm = 0
         while calm < 20 {
             try check()
-            guard SteadyClock.now < deadline else { throw Failure.failed("the service did not get to the critical level and stay there") }
+            guard SteadyClock.now < deadline else {
+                throw Failure.failed("the service did not get to the critical level and stay there")
+            }
             SteadyClock.sleep(.milliseconds(100))
             calm = (try? ask())?.level == "critical" ? calm + 1 : 0
         }
@@ -73,13 +80,16 @@ struct AdminBenchCommand: ParsableCommand {
         Bench.figure("service.admin-at-critical.critical", Double(critical) / Double(count) * 100, "percent")
         Bench.figure("service.admin-at-critical.usage", median(usage) ?? .nan, "percent")
         Bench.figure("service.admin-at-critical.limit-hits", Double(group.limitHits - hits), "count")
-        if group.limitHits == hits { throw Failure.failed("the group did not meet its limit: the figure proves nothing") }
+        if group.limitHits == hits {
+            throw Failure.failed("the group did not meet its limit: the figure proves nothing")
+        }
     }
 }
 
 /// A service that is kept at the critical level, in a separate process.
 struct AdminServiceCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_admin-service", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_admin-service", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var socket: String
     @Option var limit: ByteCount
@@ -107,7 +117,9 @@ struct AdminServiceCommand: AsyncParsableCommand {
     }
 
     /// Inserts and looks up until `isOver`, at some 20 MB/s.
-    private static func fill(_ pages: VolatileCache<UInt64, [UInt8]>, _ rows: PurgeableCache<UInt64, [UInt8]>, until isOver: SharedFlag) {
+    private static func fill(
+        _ pages: VolatileCache<UInt64, [UInt8]>, _ rows: PurgeableCache<UInt64, [UInt8]>, until isOver: SharedFlag
+    ) {
         var key: UInt64 = 0
         while !isOver.isRaised {
             for _ in 0..<20 {
@@ -141,7 +153,8 @@ struct Ballast {
         var chunks: [UnsafeMutableRawPointer] = []
         while !isOver.isRaised {
             let available = (try? source.read(at: SteadyClock.now))?.available ?? .zero
-            if available > limit * 0.08, let chunk = mmap(nil, Self.chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            if available > limit * 0.08,
+                let chunk = mmap(nil, Self.chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
                 chunk != MAP_FAILED
             {
                 memset(chunk, 1, Self.chunk)

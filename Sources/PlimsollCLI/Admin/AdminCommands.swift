@@ -14,7 +14,8 @@ struct StatusCommand: ParsableCommand {
 /// Lists the purgeables of a running service.
 struct CachesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "caches", abstract: "List what a running service holds, in the order in which it is asked to let go.")
+        commandName: "caches",
+        abstract: "List what a running service holds, in the order in which it is asked to let go.")
     @OptionGroup var admin: AdminOptions
 
     func run() throws { try admin.ask(AdminRequest(.caches)) { AdminText.caches($0.caches ?? []) } }
@@ -22,7 +23,8 @@ struct CachesCommand: ParsableCommand {
 
 /// Lists the background tasks of a running service.
 struct TasksCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "tasks", abstract: "List the background tasks of a running service.")
+    static let configuration = CommandConfiguration(
+        commandName: "tasks", abstract: "List the background tasks of a running service.")
     @OptionGroup var admin: AdminOptions
 
     func run() throws { try admin.ask(AdminRequest(.tasks)) { $0.tasks.map { AdminText.tasks($0) } ?? "" } }
@@ -44,14 +46,22 @@ struct PurgeCommand: ParsableCommand {
 
     func validate() throws {
         try Allowed.size(bytes, "--bytes", in: .bytes(1)...ByteCount.max)
-        guard [name, group, tag].count(where: { $0 != nil }) <= 1 else { throw ValidationError("Allowed is one of --name, --group and --tag.") }
+        guard [name, group, tag].count(where: { $0 != nil }) <= 1 else {
+            throw ValidationError("Allowed is one of --name, --group and --tag.")
+        }
         let isNarrowed = name != nil || group != nil || tag != nil
         guard isNarrowed || bytes != nil || upTo != nil || all else {
-            throw ValidationError("Everything is purged with --all; otherwise give --bytes, --up-to, or one of --name, --group and --tag.")
+            throw ValidationError(
+                "Everything is purged with --all; otherwise give --bytes, --up-to, or one of --name, --group and --tag."
+            )
         }
-        guard !all || !isNarrowed else { throw ValidationError("--all is everything: leave it out, or --name, --group and --tag.") }
+        guard !all || !isNarrowed else {
+            throw ValidationError("--all is everything: leave it out, or --name, --group and --tag.")
+        }
         if let upTo, !RebuildCost.allCases.contains(where: { "\($0)" == upTo }) {
-            throw ValidationError("--up-to is \"\(printable(upTo))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", ")).")
+            throw ValidationError(
+                "--up-to is \"\(printable(upTo))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", "))."
+            )
         }
     }
 

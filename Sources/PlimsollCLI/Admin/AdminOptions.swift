@@ -4,7 +4,9 @@ import PlimsollService
 
 /// Options of all commands that connect to a running service.
 struct AdminOptions: ParsableArguments {
-    @Option(help: "The service's admin socket. (default: $PLIMSOLL_SOCKET, else the one that lies in a usual place)", completion: .file())
+    @Option(
+        help: "The service's admin socket. (default: $PLIMSOLL_SOCKET, else the one that lies in a usual place)",
+        completion: .file())
     var socket: String?
     @Flag(help: "Print the service's answer, a line of JSON.") var json = false
 

@@ -36,10 +36,12 @@ struct AdminSockets {
     private static func sentence(_ found: [Found], looked: [String]) -> String {
         let advice = "name one with --socket PATH or $\(variable)"
         guard !found.isEmpty else {
-            return "no admin socket was found (\(looked.joined(separator: ", "))): \(advice); a service has one once it starts an AdminEndpoint"
+            return
+                "no admin socket was found (\(looked.joined(separator: ", "))): \(advice); a service has one once it starts an AdminEndpoint"
         }
         let count = found.count { $0.problem == nil }
-        let list = found.map { "\n  \(printable($0.path))" + ($0.problem.map { "  (\(printable($0)))" } ?? "") }.joined()
+        let list = found.map { "\n  \(printable($0.path))" + ($0.problem.map { "  (\(printable($0)))" } ?? "") }
+            .joined()
         return "\(count == 0 ? "no admin socket answers" : "\(count) admin sockets answer"): \(advice)\(list)"
     }
 
@@ -48,11 +50,15 @@ struct AdminSockets {
         var places: [(String, () -> [String])] = []
         if let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first {
             places.append(
-                ("\(directory)/\(AdminPath.name)", { names(String(directory)).filter { $0 == AdminPath.name }.map { "\(directory)/\($0)" } }))
+                (
+                    "\(directory)/\(AdminPath.name)",
+                    { names(String(directory)).filter { $0 == AdminPath.name }.map { "\(directory)/\($0)" } }
+                ))
         }
         if let directory = environment("XDG_RUNTIME_DIR"), !directory.isEmpty {
             let isOurs = { (name: String) in name.hasPrefix("plimsoll-") && name.hasSuffix(".sock") }
-            places.append(("\(directory)/plimsoll-*.sock", { names(directory).filter(isOurs).map { "\(directory)/\($0)" } }))
+            places.append(
+                ("\(directory)/plimsoll-*.sock", { names(directory).filter(isOurs).map { "\(directory)/\($0)" } }))
             places.append(("\(directory)/*/\(AdminPath.name)", { below(directory) }))
         }
         places.append(("/run/*/\(AdminPath.name)", { below("/run") }))
@@ -60,7 +66,9 @@ struct AdminSockets {
     }
 
     private func below(_ directory: String) -> [String] {
-        names(directory).filter { names("\(directory)/\($0)").contains(AdminPath.name) }.map { "\(directory)/\($0)/\(AdminPath.name)" }
+        names(directory).filter { names("\(directory)/\($0)").contains(AdminPath.name) }.map {
+            "\(directory)/\($0)/\(AdminPath.name)"
+        }
     }
 
     private func candidates() -> [String] {

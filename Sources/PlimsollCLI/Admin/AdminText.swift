@@ -5,17 +5,32 @@ import PlimsollService
 /// to a terminal.
 enum AdminText {
     static func status(_ status: ManagerStatus) -> String {
-        var rows = [["level", status.level + held(status) + (status.isDryRun ? ", dry run: the policy only decides and reports" : "")]]
+        var rows = [
+            [
+                "level",
+                status.level + held(status) + (status.isDryRun ? ", dry run: the policy only decides and reports" : ""),
+            ]
+        ]
         if let memory = status.memory {
             let limit = memory.limitBytes.map { " of \(ByteCount($0)) (\(memory.boundary))" } ?? ", no limit known"
-            rows.append(["usage", "\(ByteCount(memory.usageBytes))\(limit), working set \(ByteCount(memory.workingSetBytes))"])
-            rows.append(["available", memory.availableBytes.map { "\(ByteCount($0)) can still be allocated" } ?? "unknown"])
+            rows.append([
+                "usage", "\(ByteCount(memory.usageBytes))\(limit), working set \(ByteCount(memory.workingSetBytes))",
+            ])
+            rows.append([
+                "available", memory.availableBytes.map { "\(ByteCount($0)) can still be allocated" } ?? "unknown",
+            ])
             if let warning = memory.warningLineBytes, let critical = memory.criticalLineBytes {
-                rows.append(["lines", "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that can't be reclaimed"])
+                rows.append([
+                    "lines",
+                    "warning from \(ByteCount(warning)), critical from \(ByteCount(critical)) that can't be reclaimed",
+                ])
             }
             let isHeld = memory.evidence == "none" && status.level != "normal"
-            let evidence = isHeld ? "none in the last look, which saw \(printable(memory.observed))" : printable(memory.evidence)
-            rows.append(["evidence", evidence + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : "")])
+            let evidence =
+                isHeld ? "none in the last look, which saw \(printable(memory.observed))" : printable(memory.evidence)
+            rows.append([
+                "evidence", evidence + (memory.shortfallBytes > 0 ? ", \(ByteCount(memory.shortfallBytes)) short" : ""),
+            ])
             rows.append([
                 "resident",
                 "\(ByteCount(memory.residentBytes)), heap caches \(ByteCount(memory.chargedBytes)), volatile \(ByteCount(memory.volatileBytes))",
@@ -32,7 +47,10 @@ enum AdminText {
         rows.append(["holders", "\(status.holders.count) hold \(sum)" + silent.joined()])
         rows.append(["tasks", "\(status.tasks.running) running, \(status.tasks.expiring) asked to end"])
         let life = status.lifecycle
-        rows.append(["state", "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))"])
+        rows.append([
+            "state",
+            "\(printable(life.state)), \(life.isReady ? "ready" : "not ready" + (life.reason.map { ": \(printable($0))" } ?? ""))",
+        ])
         rows += status.admissions.map { ["admission", Self.admission($0)] }
         let releases = status.counts.releases
         rows.append([
@@ -51,11 +69,13 @@ enum AdminText {
             let cost = printable(holder.rebuildCost) + (holder.releasesUnderPressure ? "" : ", kept")
             let entries: String = holder.cache.map { "\($0.entries)" } ?? "-"
             return [
-                name, size(holder.heldBytes), size(holder.limitBytes), size(holder.volatileBytes), entries, holder.cache.map { ratio($0) } ?? "-",
+                name, size(holder.heldBytes), size(holder.limitBytes), size(holder.volatileBytes), entries,
+                holder.cache.map { ratio($0) } ?? "-",
                 cost,
             ]
         }
-        return Text.table(["name", "held", "limit", "volatile", "entries", "hits", "rebuild cost"], rows, numeric: true)
+        return Text.table(
+            ["name", "held", "limit", "volatile", "entries", "hits", "rebuild cost"], rows, numeric: true)
     }
 
     static func tasks(_ tasks: TasksStatus) -> String {
@@ -65,7 +85,10 @@ enum AdminText {
         if let left = tasks.allowanceLeftSeconds { lines.append("in the background, for \(Text.number(left)) s more") }
         if !tasks.oldest.isEmpty {
             let rows = tasks.oldest.map {
-                [printable($0.name), age($0.ageSeconds), progress($0), $0.isExpiring ? "ending" : "", printable($0.origin)]
+                [
+                    printable($0.name), age($0.ageSeconds), progress($0), $0.isExpiring ? "ending" : "",
+                    printable($0.origin),
+                ]
             }
             lines += ["", Text.table(["name", "age", "progress", "", "begun at"], rows)]
         }
@@ -92,10 +115,15 @@ enum AdminText {
     /// Returns `http: 3 of 8 run, 0 wait, 12 refused (10 sheddable, 2 normal)`.
     static func admission(_ admission: AdmissionStatus) -> String {
         let limit = admission.limit < .max ? " of \(admission.limit)" : ""
-        let text = "\(printable(admission.name)): \(admission.running)\(limit) run, \(admission.waiting) wait, \(admission.refused) refused"
-        let shed = RequestPriority.allCases.map { (priority: "\($0)", count: admission.requests?.refused("\($0)") ?? 0) }.filter { $0.count > 0 }
-        let rate = admission.refusedPerSecond.map { "; memory is short, and \(Text.number($0)) are refused a second" } ?? ""
-        return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))") + rate
+        let text =
+            "\(printable(admission.name)): \(admission.running)\(limit) run, \(admission.waiting) wait, \(admission.refused) refused"
+        let shed = RequestPriority.allCases.map {
+            (priority: "\($0)", count: admission.requests?.refused("\($0)") ?? 0)
+        }.filter { $0.count > 0 }
+        let rate =
+            admission.refusedPerSecond.map { "; memory is short, and \(Text.number($0)) are refused a second" } ?? ""
+        return text + (shed.isEmpty ? "" : " (\(shed.map { "\($0.count) \($0.priority)" }.joined(separator: ", ")))")
+            + rate
     }
 
     /// Returns `3 MiB/s: at this rate the limit is met in 32 s`.
@@ -105,7 +133,9 @@ enum AdminText {
 
     /// Formats a duration with three significant digits. The number may come from another process, so any value is
     /// possible.
-    static func duration(_ seconds: Double) -> String { seconds.isFinite && abs(seconds) < 1e9 ? Duration.seconds(seconds).brief : "?" }
+    static func duration(_ seconds: Double) -> String {
+        seconds.isFinite && abs(seconds) < 1e9 ? Duration.seconds(seconds).brief : "?"
+    }
 
     private static func size(_ bytes: Int?) -> String { bytes.map { ByteCount($0).description } ?? "-" }
 
@@ -117,7 +147,8 @@ enum AdminText {
         if released > .zero { text += ": \(released) in \(duration(action.tookSeconds))" }
         if action.takenBytes > 0 { text += ", \(ByteCount(action.takenBytes)) taken by the kernel" }
         if action.mode != "live" { text += ", \(action.mode)" }
-        return printable(action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")
+        return printable(
+            action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")
     }
 
     static func ratio(_ cache: CacheStatus) -> String {
@@ -132,6 +163,7 @@ enum AdminText {
     /// Returns `4.2 s`, `3 min`, `2 h`.
     static func age(_ seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e9 else { return "?" }
-        return seconds < 100 ? "\(Text.number(seconds)) s" : seconds < 5400 ? "\(Int(seconds / 60)) min" : "\(Int(seconds / 3600)) h"
+        return seconds < 100
+            ? "\(Text.number(seconds)) s" : seconds < 5400 ? "\(Int(seconds / 60)) min" : "\(Int(seconds / 3600)) h"
     }
 }

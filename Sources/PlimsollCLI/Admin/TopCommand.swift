@@ -41,7 +41,9 @@ struct TopCommand: ParsableCommand {
     private func printLines(_ first: String, _ client: AdminClient, _ signals: SignalQueue) throws {
         var line = first
         while Output.write(line + "\n", to: STDOUT_FILENO) {
-            while !Screen.isReadable(client.descriptor, within: .milliseconds(100)) { if signals.endingArrived() != nil { return } }
+            while !Screen.isReadable(client.descriptor, within: .milliseconds(100)) {
+                if signals.endingArrived() != nil { return }
+            }
             line = try AdminOptions.failing { () throws(AdminError) in try client.nextLine() }
         }
     }
@@ -54,7 +56,9 @@ struct TopCommand: ParsableCommand {
                 Screen.draw(TopView(columns: size.columns, rows: size.rows).frame(answer))
                 drawn = size
             }
-            if Screen.keys(within: .milliseconds(100), beside: client.descriptor).contains(where: { $0 == "q" || $0 == "Q" || $0 == "\u{3}" }) {
+            if Screen.keys(within: .milliseconds(100), beside: client.descriptor).contains(where: {
+                $0 == "q" || $0 == "Q" || $0 == "\u{3}"
+            }) {
                 return
             }
             guard Screen.isReadable(client.descriptor, within: .zero) else { continue }
@@ -100,7 +104,9 @@ final class Screen {
 
     static var size: (columns: Int, rows: Int) {
         var size = winsize()
-        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
+            return (80, 24)
+        }
         return (Int(size.ws_col), Int(size.ws_row))
     }
 

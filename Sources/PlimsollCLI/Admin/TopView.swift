@@ -33,7 +33,8 @@ struct TopView {
     private func title(_ answer: AdminAnswer, _ status: ManagerStatus) -> String {
         let name = "\(answer.program ?? "") (\(answer.process ?? 0))"
         let level =
-            status.level + (status.memory.map { $0.evidence == "none" ? "" : " (\($0.evidence))" } ?? "") + AdminText.held(status)
+            status.level + (status.memory.map { $0.evidence == "none" ? "" : " (\($0.evidence))" } ?? "")
+            + AdminText.held(status)
             + (status.memory.map { $0.shortfallBytes > 0 ? ", \(ByteCount($0.shortfallBytes)) short" : "" } ?? "")
             + (status.isDryRun ? ", dry run" : "")
         let left = "\(name)  \(status.lifecycle.state)  \(level)"
@@ -45,14 +46,18 @@ struct TopView {
         var lines: [String] = []
         if let limit = memory.limitBytes, limit > 0 {
             let share = { (bytes: Int) in Double(bytes) / Double(limit) }
-            let marks: [(Double, Character)] = [(memory.warningLineBytes, "w"), (memory.criticalLineBytes, "c")].compactMap { line, mark in
-                line.map { (share($0), mark) }
-            }
+            let marks: [(Double, Character)] = [(memory.warningLineBytes, "w"), (memory.criticalLineBytes, "c")]
+                .compactMap { line, mark in
+                    line.map { (share($0), mark) }
+                }
             let text = "  \(ByteCount(memory.usageBytes)) of \(ByteCount(limit))"
             let free = memory.availableBytes.map { ByteCount($0) } ?? ByteCount(limit) - ByteCount(memory.usageBytes)
             let fixed = ByteCount(limit) - free
             lines.append(
-                "usage      [" + Self.bar(share(fixed.bytes), share(memory.usageBytes), width: max(4, columns - 13 - text.count), marks: marks) + "]"
+                "usage      ["
+                    + Self.bar(
+                        share(fixed.bytes), share(memory.usageBytes), width: max(4, columns - 13 - text.count),
+                        marks: marks) + "]"
                     + text
             )
         } else {
@@ -72,7 +77,8 @@ struct TopView {
         let all = max(1, status.holders.reduce(ByteCount.zero) { $0 + ByteCount($1.heldBytes) }.bytes)
         return status.holders.sorted { $0.heldBytes > $1.heldBytes }.map { holder -> String in
             let name = (holder.group.isEmpty ? "" : holder.group + "/") + holder.name
-            let limit = holder.limitBytes.map { " of " + Text.left("\(ByteCount($0))", 8) } ?? String(repeating: " ", count: 12)
+            let limit =
+                holder.limitBytes.map { " of " + Text.left("\(ByteCount($0))", 8) } ?? String(repeating: " ", count: 12)
             var cells = [Text.left(Self.short(name, nameWidth), nameWidth)]
             cells.append("[" + Bar.draw(Double(holder.heldBytes) / Double(all), width: barWidth) + "]")
             cells.append(Text.right("\(ByteCount(holder.heldBytes))", 8) + limit)
@@ -86,9 +92,11 @@ struct TopView {
         guard !status.tasks.oldest.isEmpty else { return ["none"] }
         return status.tasks.oldest.map { task -> String in
             let share = task.total.map { $0 > 0 ? Double(task.completed ?? 0) / Double($0) : 0 }
-            let bar = share.map { "[" + Bar.draw($0, width: barWidth) + "]" } ?? String(repeating: " ", count: barWidth + 2)
+            let bar =
+                share.map { "[" + Bar.draw($0, width: barWidth) + "]" } ?? String(repeating: " ", count: barWidth + 2)
             return [
-                Text.left(Self.short(task.name, nameWidth), nameWidth), bar, Text.right(AdminText.age(task.ageSeconds), 8),
+                Text.left(Self.short(task.name, nameWidth), nameWidth), bar,
+                Text.right(AdminText.age(task.ageSeconds), 8),
                 " \(AdminText.progress(task))\(task.isExpiring ? "  asked to end" : "")",
             ]
             .joined(separator: " ")
@@ -102,19 +110,24 @@ struct TopView {
     // MARK: Fitting
 
     /// Returns a bar with marks. The first part cannot be reclaimed; the rest up to `used` can.
-    static func bar(_ fixed: Double, _ used: Double, width: Int, marks: [(at: Double, character: Character)]) -> String {
+    static func bar(_ fixed: Double, _ used: Double, width: Int, marks: [(at: Double, character: Character)]) -> String
+    {
         let solid = Bar.draw(fixed, width: width), all = Bar.draw(used, width: width, marks: marks)
         var cells = zip(solid, all).map { $0 == "█" ? $0 : $1 == "█" ? "▒" : $1 }
         // A mark stays visible over reclaimable memory, because a level line counts only memory that cannot be
         // reclaimed. A line that was passed is a capital letter.
         for mark in marks where (0...1).contains(mark.at) {
             let cell = min(width - 1, Int(mark.at * Double(width)))
-            if cells[cell] != "·" { cells[cell] = cells[cell] == "█" ? Character(mark.character.uppercased()) : mark.character }
+            if cells[cell] != "·" {
+                cells[cell] = cells[cell] == "█" ? Character(mark.character.uppercased()) : mark.character
+            }
         }
         return String(cells)
     }
 
-    private static func short(_ text: String, _ width: Int) -> String { text.count <= width ? text : text.prefix(width - 1) + "…" }
+    private static func short(_ text: String, _ width: Int) -> String {
+        text.count <= width ? text : text.prefix(width - 1) + "…"
+    }
 
     /// Divides `room` lines: small needs are met, the others get equal parts of the rest.
     private func share(_ needs: [Int], of room: Int) -> [Int] {
@@ -138,7 +151,8 @@ struct TopView {
             String.UnicodeScalarView(
                 printable(text).unicodeScalars.map { scalar in
                     let isNarrow =
-                        scalar.value < 0x300 || (0x370..<0x483).contains(scalar.value) || (0x2010..<0x2027).contains(scalar.value)
+                        scalar.value < 0x300 || (0x370..<0x483).contains(scalar.value)
+                        || (0x2010..<0x2027).contains(scalar.value)
                         || (0x2500..<0x25a0).contains(scalar.value) || scalar == "\u{FFFD}"
                     return isNarrow && scalar.value != 0xad ? scalar : "?"
                 }))

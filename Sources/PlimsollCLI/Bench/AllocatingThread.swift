@@ -74,7 +74,9 @@ final class AllocatingThread: Sendable {
                 waited = total
                 began = Int(SteadyClock.now.inNanoseconds)
             }
-            if watched || wasWatched, took > longest.load(ordering: .relaxed) { longest.store(took, ordering: .relaxed) }
+            if watched || wasWatched, took > longest.load(ordering: .relaxed) {
+                longest.store(took, ordering: .relaxed)
+            }
             wasWatched = watched
             step += 1
             steps.store(step, ordering: .releasing)

@@ -6,13 +6,17 @@ struct Bench {
 
     /// Runs an idle service in a new group and returns the cost. `beside` may start other processes in the group.
     func idle(
-        cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false, settling: Duration = .seconds(2), for length: Duration,
+        cache: ByteCount, live: ByteCount = .zero, managed: Bool = true, timed: Bool = false,
+        settling: Duration = .seconds(2), for length: Duration,
         beside: (LimitedGroup) throws -> ChildProcess? = { _ in nil }, atEnd: (LimitedGroup) -> Void = { _ in }
     ) throws -> Idler.Result {
         let signals = SignalQueue(), group = try makeGroup()
         defer { group.remove() }
-        var arguments = ["_idler", "--cache", "\(cache.bytes)", "--live", "\(live.bytes)", "--seconds", "\(length.inSeconds)"]
-        arguments += ["--settling", "\(settling.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
+        var arguments = [
+            "_idler", "--cache", "\(cache.bytes)", "--live", "\(live.bytes)", "--seconds", "\(length.inSeconds)",
+        ]
+        arguments +=
+            ["--settling", "\(settling.inSeconds)"] + (managed ? ["--managed"] : []) + (timed ? ["--timed"] : [])
         let child = try group.startPart(arguments)
         defer { child.end(within: .zero) }
         let neighbour = try beside(group)
@@ -23,7 +27,8 @@ struct Bench {
         for line in child.output?.lines() ?? [] { result = try? JSONLine.decode(Idler.Result.self, from: line) }
         atEnd(group)
         guard let result, child.ending == .exited(0) else {
-            throw Failure.failed("the idle service ended with status \(child.end(within: .zero).status) and \(group.kills) OOM kills")
+            throw Failure.failed(
+                "the idle service ended with status \(child.end(within: .zero).status) and \(group.kills) OOM kills")
         }
         return result
     }
@@ -36,7 +41,9 @@ struct Bench {
         defer { child.end(within: .zero) }
         try Self.wait(for: child, signals, until: SteadyClock.now + length)
         let ending = child.end(within: .zero)
-        guard ending == .exited(0) else { throw Failure.failed("it ended with status \(ending.status) and \(group.kills) OOM kills") }
+        guard ending == .exited(0) else {
+            throw Failure.failed("it ended with status \(ending.status) and \(group.kills) OOM kills")
+        }
     }
 
     private func makeGroup() throws -> LimitedGroup {
@@ -49,11 +56,15 @@ struct Bench {
 
     private static func wait(for child: ChildProcess, _ signals: SignalQueue, until deadline: Duration) throws {
         while child.poll() == nil, SteadyClock.now < deadline {
-            if let signal = signals.next(within: .milliseconds(200)), SignalQueue.endings.contains(signal) { throw Failure.failed("interrupted") }
+            if let signal = signals.next(within: .milliseconds(200)), SignalQueue.endings.contains(signal) {
+                throw Failure.failed("interrupted")
+            }
         }
     }
 
-    static func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
+    static func figure(_ name: String, _ value: Double, _ unit: String) {
+        Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)")
+    }
 }
 
 extension Idler.Result {

@@ -22,7 +22,9 @@ struct BufferBench {
         // The first round faults the pages in and does not count.
         for round in 0...rounds {
             let start = SteadyClock.thread
-            guard buffer.beginAccess() else { throw Failure.failed("the kernel took the buffer: memory is too short here to measure on") }
+            guard buffer.beginAccess() else {
+                throw Failure.failed("the kernel took the buffer: memory is too short here to measure on")
+            }
             let began = SteadyClock.thread
             buffer.endAccess()
             let ended = SteadyClock.thread
@@ -50,7 +52,9 @@ private struct OrdinaryPages {
 
     init(_ size: ByteCount, usesHugePages: Bool) throws {
         self.size = size.bytes
-        guard let start = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), start != MAP_FAILED else {
+        guard let start = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            start != MAP_FAILED
+        else {
             throw Failure.failed("mmap: \(String(cString: strerror(errno)))")
         }
         self.start = start
@@ -58,7 +62,11 @@ private struct OrdinaryPages {
         touch()
     }
 
-    func touch() { for offset in stride(from: 0, to: size, by: page) { start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) } }
+    func touch() {
+        for offset in stride(from: 0, to: size, by: page) {
+            start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self)
+        }
+    }
     func giveBack() { madvise(start, size, MADV_DONTNEED) }
     func unmap() { munmap(start, size) }
 }

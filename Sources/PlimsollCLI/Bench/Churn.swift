@@ -57,7 +57,9 @@ struct Churn {
         madvise(pages, length, MADV_RANDOM)
         var random = SeededGenerator(seed: 1), sum: UInt8 = 0
         let end = SteadyClock.now + Self.stallFor
-        while SteadyClock.now < end { sum &+= pages.load(fromByteOffset: Int.random(in: 0..<length, using: &random), as: UInt8.self) }
+        while SteadyClock.now < end {
+            sum &+= pages.load(fromByteOffset: Int.random(in: 0..<length, using: &random), as: UInt8.self)
+        }
         withExtendedLifetime(sum) {}
     }
 }

@@ -20,6 +20,8 @@ final class FilledCache {
 
     func giveBack() throws {
         let held = cache.heldBytes, released = cache.release(.max)
-        guard released == held, cache.count == 0 else { throw Failure.failed("of \(ByteCount(held)) only \(ByteCount(released)) were given back") }
+        guard released == held, cache.count == 0 else {
+            throw Failure.failed("of \(ByteCount(held)) only \(ByteCount(released)) were given back")
+        }
     }
 }

@@ -19,7 +19,8 @@ enum TaskShape: String, CaseIterable, ExpressibleByArgument {
 
 /// A group of idle services that runs until SIGTERM, optionally with a background task that does not end by itself.
 struct GroupedServiceCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_grouped", abstract: "Part of `bench service`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_grouped", abstract: "Part of `bench service`.", shouldDisplay: false)
 
     @Flag(help: "Without the library, for comparison.") var bare = false
     @Option(help: "Have a background task of that shape.") var task: TaskShape?
@@ -28,14 +29,18 @@ struct GroupedServiceCommand: AsyncParsableCommand {
     func validate() throws { try Allowed.seconds(budget, "--budget", in: 0.1...600) }
 
     func run() async throws {
-        var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        var settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in
+            try ServiceSettings.fromEnvironment()
+        }
         let logger = Logger(label: "plimsoll") { _ in SwiftLogNoOpLogHandler() }
         if let budget { settings.shutdownBudget = .seconds(budget) }
         let manager = ResourceManager(source: LinuxPressureSource())
         let plimsoll = ResourceService(manager, settings: settings, logger: logger)
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .mebibytes(1)))
         let services: [any Service] =
-            if let task { [plimsoll, Exporter(manager: manager, shape: task), plimsoll.shutdownBeacon] } else if bare { [IdleServer()] } else {
+            if let task { [plimsoll, Exporter(manager: manager, shape: task), plimsoll.shutdownBeacon] } else if bare {
+                [IdleServer()]
+            } else {
                 [plimsoll, IdleServer(), plimsoll.shutdownBeacon]
             }
         let group = ServiceGroup(
@@ -116,7 +121,9 @@ struct ServiceBenchCommand: ParsableCommand {
         var over: [Double] = []
         for shape in TaskShape.allCases {
             let end = try Self.end(["--task", shape.rawValue, "--budget", "\(budget)"], within: .seconds(budget + 30))
-            guard let asked = end.asked else { throw Failure.failed("the \(shape.rawValue) task was not asked to stop: the figure proves nothing") }
+            guard let asked = end.asked else {
+                throw Failure.failed("the \(shape.rawValue) task was not asked to stop: the figure proves nothing")
+            }
             over.append(max(0, end.took.inSeconds - budget))
             Bench.figure("shutdown.over-budget.\(shape.rawValue)", over.last ?? .nan, "s")
             Bench.figure("shutdown.asked-after.\(shape.rawValue)", asked.inSeconds / budget, "ratio")
@@ -126,11 +133,15 @@ struct ServiceBenchCommand: ParsableCommand {
     }
 
     /// Returns milliseconds.
-    private static func measure(_ arguments: [String]) throws -> Double { try end(arguments, within: .seconds(30)).took.milliseconds }
+    private static func measure(_ arguments: [String]) throws -> Double {
+        try end(arguments, within: .seconds(30)).took.milliseconds
+    }
 
     /// Returns the time from SIGTERM to the end, and to the request that the service's task stop.
-    private static func end(_ arguments: [String], within limit: Duration) throws -> (took: Duration, asked: Duration?) {
-        let signals = SignalQueue(), child = try ChildProcess(ChildProcess.itself, ["plimsoll", "_grouped"] + arguments, readsOutput: true)
+    private static func end(_ arguments: [String], within limit: Duration) throws -> (took: Duration, asked: Duration?)
+    {
+        let signals = SignalQueue(),
+            child = try ChildProcess(ChildProcess.itself, ["plimsoll", "_grouped"] + arguments, readsOutput: true)
         defer { child.end(within: .zero) }
         var isUp = false
         while !isUp {
@@ -149,7 +160,9 @@ struct ServiceBenchCommand: ParsableCommand {
             if asked == nil, child.output?.lines().contains("asked") == true { asked = SteadyClock.now - began }
         }
         let took = SteadyClock.now - began, ending = child.end(within: .zero)
-        guard ending == .exited(0) else { throw Failure.failed("the service ended with status \(ending.status) instead of 0") }
+        guard ending == .exited(0) else {
+            throw Failure.failed("the service ended with status \(ending.status) instead of 0")
+        }
         return (took, asked)
     }
 }

@@ -47,13 +47,16 @@ final class Idler: Sendable {
         guard managed else { return try await measure(settling, length, nil) }
         let source = LinuxPressureSource()
         let timer = timed ? TurnTimer(source) : nil
-        let manager = ResourceManager(source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
+        let manager = ResourceManager(
+            source: timer ?? source, time: SteadyClock.timekeeper, onTurn: { [self] in note($1.level) })
         manager.register(cache)
         async let _: Void = manager.run()
         // Wake the loop as often as danger would. Turns then follow each other closely, not after a processor's
         // sleep.
         let waker = timer.map { timer in
-            PlainThread { [self] in while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() } }
+            PlainThread { [self] in
+                while !isMeasured.load(ordering: .relaxed) { SteadyClock.sleep(.milliseconds(1)); timer.wake() }
+            }
         }
         waker??.detach()
         var result = try await measure(settling, length, timer)
@@ -100,7 +103,8 @@ final class Idler: Sendable {
     }
 
     private static var resident: Int {
-        let pages = ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        let pages =
+            ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 }

@@ -13,7 +13,9 @@ struct LifecycleBench {
         let manager = ResourceManager(source: LinuxPressureSource())
         let lifecycle = manager.lifecycle
         for number in 0..<count {
-            lifecycle.observe("observer-\(number)", onInactive: { _ in }, onActive: { _ in }, onBackground: { _ in }, onForeground: { _ in })
+            lifecycle.observe(
+                "observer-\(number)", onInactive: { _ in }, onActive: { _ in }, onBackground: { _ in },
+                onForeground: { _ in })
         }
         try await lifecycle.launch()
         var worst: [Double] = []
@@ -27,7 +29,9 @@ struct LifecycleBench {
             ]
             worst.append(steps.max() ?? 0)
         }
-        guard lifecycle.state == .active else { throw Failure.failed("the process is \(lifecycle.state) after its way back, not active") }
+        guard lifecycle.state == .active else {
+            throw Failure.failed("the process is \(lifecycle.state) after its way back, not active")
+        }
         await lifecycle.terminate()
         return median(worst)
     }
@@ -46,7 +50,9 @@ struct LifecycleBench {
                 throw Failure.failed("a scene stayed in front of a process in the background")
             }
             took.append(try await timed { try await lifecycle.enterForeground(cause: .operator) } + away)
-            guard scenes.allSatisfy({ $0.state == .active }) else { throw Failure.failed("a scene did not come back to the front") }
+            guard scenes.allSatisfy({ $0.state == .active }) else {
+                throw Failure.failed("a scene did not come back to the front")
+            }
         }
         await lifecycle.terminate()
         return median(took)
@@ -75,8 +81,11 @@ struct LifecycleBench {
         }
         var best = (read: Double.infinity, load: Double.infinity)
         for _ in 0..<max(3, rounds) {
-            best.load = min(best.load, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(bare.value) } })
-            best.read = min(best.read, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(lifecycle.state.rawValue) } })
+            best.load = min(
+                best.load, nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(bare.value) } })
+            best.read = min(
+                best.read,
+                nanoseconds { (0..<reads).reduce(into: 0) { sum, _ in sum &+= Int(lifecycle.state.rawValue) } })
         }
         withExtendedLifetime(sum) {}
         return best

@@ -15,7 +15,9 @@ final class RegionMemory {
         start = address
         self.size = size
         try Self.check(plimsoll_open(start, size.bytes), "opening \(size)")
-        for offset in stride(from: 0, to: size.bytes, by: plimsoll_page_size()) { start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
+        for offset in stride(from: 0, to: size.bytes, by: plimsoll_page_size()) {
+            start.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self)
+        }
     }
 
     /// Unmaps everything in one call, addresses included.

@@ -52,7 +52,9 @@ final class TaskBench: Sendable {
         let isOver = Atomic<Bool>(false)
     }
 
-    private func plain() { for _ in 0..<Self.operations { manager.beginBackgroundTask("bench") { task, _ in task.end() }.end() } }
+    private func plain() {
+        for _ in 0..<Self.operations { manager.beginBackgroundTask("bench") { task, _ in task.end() }.end() }
+    }
 
     private func capturing() {
         let reference = reference
@@ -76,7 +78,8 @@ final class TaskBench: Sendable {
         tasks.reserveCapacity(count)
         let reference = reference
         for _ in 0..<count {
-            tasks.append(manager.beginBackgroundTask("bench") { task, _ in withExtendedLifetime(reference) { task.end() } })
+            tasks.append(
+                manager.beginBackgroundTask("bench") { task, _ in withExtendedLifetime(reference) { task.end() } })
         }
         let grown = VolatileFootprint.resident - before
         precondition(tasks.allSatisfy(\.isActive))
@@ -86,7 +89,8 @@ final class TaskBench: Sendable {
 
     /// Measures in a separate process.
     static func footprintInChild(count: Int) throws -> Double {
-        let child = try ChildProcess(ChildProcess.itself, ["plimsoll", "bench", "_tasks-rss", "--count", "\(count)"], readsOutput: true)
+        let child = try ChildProcess(
+            ChildProcess.itself, ["plimsoll", "bench", "_tasks-rss", "--count", "\(count)"], readsOutput: true)
         guard child.waitForEnd() == .exited(0), let line = child.output?.lines().first else {
             throw Failure.failed("the process that begins tasks ended without a result")
         }

@@ -18,7 +18,9 @@ struct ThawedTickers {
     func run() async -> Result {
         let clock = ManualClock(), set = QuiesceSet(time: clock.timekeeper)
         // Periods from one second to 38. Every tenth ticker makes up for a missed tick.
-        let tickers = (0..<count).map { Ticker("\($0)", every: .milliseconds(1000 + 37_000 * $0 / count), makesUp: $0 % 10 == 0) { _ in } }
+        let tickers = (0..<count).map {
+            Ticker("\($0)", every: .milliseconds(1000 + 37_000 * $0 / count), makesUp: $0 % 10 == 0) { _ in }
+        }
         for ticker in tickers { set.add(ticker) }
         func settled() async -> [UInt64] {
             for ticker in tickers { while ticker.isRunning { await Task.yield() } }
@@ -36,7 +38,8 @@ struct ThawedTickers {
         clock.advance(by: .milliseconds(100))
         let after = await settled()
         return Result(
-            most: zip(thawed, before).map { $0 - $1 }.max() ?? 0, first: zip(after, before).reduce(0) { $0 + $1.0 - $1.1 },
+            most: zip(thawed, before).map { $0 - $1 }.max() ?? 0,
+            first: zip(after, before).reduce(0) { $0 + $1.0 - $1.1 },
             usual: Double(before.reduce(0, +)) / Double(steps))
     }
 }

@@ -46,21 +46,26 @@ final class Torture: Sendable {
     /// Runs until `goal` pages were read and enough pieces were reclaimed, or the time is up.
     func run(readers: Int, reads goal: Int, for length: Duration) throws -> Tally {
         let start = SteadyClock.now
-        var threads = (0..<readers).compactMap { reader in PlainThread { [self] in read(SeededGenerator(seed: seed &+ UInt64(reader))) } }
+        var threads = (0..<readers).compactMap { reader in
+            PlainThread { [self] in read(SeededGenerator(seed: seed &+ UInt64(reader))) }
+        }
         if let force = PlainThread({ [self] in force(SeededGenerator(seed: seed &- 1)) }) { threads.append(force) }
         defer {
             isOver.store(true, ordering: .relaxed)
             for thread in threads { thread.join() }
         }
         guard threads.count == readers + 1 else { throw Failure.failed("no thread could be started") }
-        while reads.load(ordering: .relaxed) < goal || dropped.load(ordering: .relaxed) < Self.leastDropped, SteadyClock.now - start < length {
+        while reads.load(ordering: .relaxed) < goal || dropped.load(ordering: .relaxed) < Self.leastDropped,
+            SteadyClock.now - start < length
+        {
             SteadyClock.sleep(.milliseconds(10))
         }
         isOver.store(true, ordering: .relaxed)
         for thread in threads { thread.join() }
         threads = []
         return Tally(
-            reads: reads.load(ordering: .relaxed), wrongBytes: wrongBytes.load(ordering: .relaxed), dropped: dropped.load(ordering: .relaxed))
+            reads: reads.load(ordering: .relaxed), wrongBytes: wrongBytes.load(ordering: .relaxed),
+            dropped: dropped.load(ordering: .relaxed))
     }
 
     private func read(_ random: SeededGenerator) {
@@ -88,9 +93,13 @@ final class Torture: Sendable {
 
     /// Touches `size` bytes of fresh memory. Under a limit, other pages have to be reclaimed for them.
     private static func takeAndGiveBack(_ size: ByteCount) {
-        guard let memory = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), memory != MAP_FAILED else { return }
+        guard let memory = mmap(nil, size.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            memory != MAP_FAILED
+        else { return }
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))
-        for offset in stride(from: 0, to: size.bytes, by: page) { memory.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self) }
+        for offset in stride(from: 0, to: size.bytes, by: page) {
+            memory.storeBytes(of: 1, toByteOffset: offset, as: UInt8.self)
+        }
         munmap(memory, size.bytes)
     }
 }

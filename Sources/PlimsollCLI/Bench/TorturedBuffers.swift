@@ -23,7 +23,9 @@ final class TorturedBuffers: Tortured {
         /// Returns the word for a position. Odd multiples, so that neither zeros nor words of another place or buffer
         /// match.
         @inline(__always)
-        static func word(_ identity: UInt64, _ index: Int) -> UInt64 { (identity << 32 | UInt64(index)) &* 0x9e37_79b9_7f4a_7c15 | 1 << 63 }
+        static func word(_ identity: UInt64, _ index: Int) -> UInt64 {
+            (identity << 32 | UInt64(index)) &* 0x9e37_79b9_7f4a_7c15 | 1 << 63
+        }
 
         /// Returns the number of bytes in wrong words; `nil` if the contents are gone.
         func wrongBytes() -> Int? {
@@ -80,7 +82,9 @@ final class TorturedBuffers: Tortured {
     }
 
     func reclaim(_ random: inout SeededGenerator) {
-        let index = Bool.random(using: &random) ? latest.load(ordering: .relaxed) : Int.random(in: slots.indices, using: &random)
+        let index =
+            Bool.random(using: &random)
+            ? latest.load(ordering: .relaxed) : Int.random(in: slots.indices, using: &random)
         let pages = slots[index].pages, first = Int.random(in: 0..<pages, using: &random)
         let piece = slots[index].piece.withLock { $0 }
         piece.buffer.reclaim(pages: first..<min(pages, first + Int.random(in: 1...8, using: &random)))

@@ -21,7 +21,8 @@ final class TorturedCache: Tortured {
         // Now and then rewrite a value, so that the log moves on and old places are used again.
         if UInt64.random(in: 0..<16, using: &random) == 0 { write(key) }
         let found = cache.withBytes(forKey: key) { bytes in
-            Torture.Tally(reads: (bytes.byteCount + Self.page - 1) / Self.page, wrongBytes: Self.wrongBytes(bytes, of: key))
+            Torture.Tally(
+                reads: (bytes.byteCount + Self.page - 1) / Self.page, wrongBytes: Self.wrongBytes(bytes, of: key))
         }
         if let found { return found }
         write(key)

@@ -50,14 +50,19 @@ struct TraceFile {
 
     /// Returns the paths of the traces in a directory, sorted by name.
     static func paths(in directory: String) throws -> [String] {
-        guard let listing = opendir(directory) else { throw Failure.failed("\(printable(directory)): \(String(cString: strerror(errno)))") }
+        guard let listing = opendir(directory) else {
+            throw Failure.failed("\(printable(directory)): \(String(cString: strerror(errno)))")
+        }
         defer { closedir(listing) }
         var names: [String] = []
         while let entry = readdir(listing) {
-            names.append(withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) })
+            names.append(
+                withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) })
         }
         let traces = names.filter { $0.hasSuffix(".txt") || $0.hasSuffix(".txt.zst") }.sorted()
-        guard !traces.isEmpty else { throw Failure.failed("\(printable(directory)) holds no files named *.txt.zst or *.txt") }
+        guard !traces.isEmpty else {
+            throw Failure.failed("\(printable(directory)) holds no files named *.txt.zst or *.txt")
+        }
         return traces.map { directory + "/" + $0 }
     }
 
@@ -71,7 +76,9 @@ struct TraceFile {
         let child = try ChildProcess("/usr/bin/env", ["env", "zstd", "-dcq", "--", path], readsOutput: true)
         if let output = child.output { drain(output.descriptor, body) }
         guard child.waitForEnd() == .exited(0) else {
-            throw Failure.unavailable("\(printable(path)) could not be read through zstd; install that program or name a directory of .txt files")
+            throw Failure.unavailable(
+                "\(printable(path)) could not be read through zstd; install that program or name a directory of .txt files"
+            )
         }
     }
 

@@ -40,7 +40,9 @@ struct VolatileFaults {
         let deadline = SteadyClock.now + length + .seconds(60)
         while child.poll() == nil, SteadyClock.now < deadline { SteadyClock.sleep(.milliseconds(50)) }
         guard child.ending == .exited(0), let line = child.output?.lines().last else {
-            throw Failure.failed("the process beside the cache ended with status \(child.end(within: .zero).status) and \(group.kills) OOM kills")
+            throw Failure.failed(
+                "the process beside the cache ended with status \(child.end(within: .zero).status) and \(group.kills) OOM kills"
+            )
         }
         return try JSONLine.decode(VolatileNeighbour.Result.self, from: line)
     }
@@ -105,7 +107,9 @@ final class VolatileNeighbour: Sendable {
         var times: [Double] = [], chunks: [UnsafeMutableRawPointer] = [], oldest = 0, due = SteadyClock.now
         times.reserveCapacity(Int(Self.bytesPerSecond * length.inSeconds) / page * 2)
         while SteadyClock.now < end {
-            guard let chunk = mmap(nil, Self.chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), chunk != MAP_FAILED else { break }
+            guard let chunk = mmap(nil, Self.chunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+                chunk != MAP_FAILED
+            else { break }
             // The kernel could merge neighbouring chunks into huge pages, which would leave no faults to time.
             madvise(chunk, Self.chunk, MADV_NOHUGEPAGE)
             for offset in stride(from: 0, to: Self.chunk, by: page) {

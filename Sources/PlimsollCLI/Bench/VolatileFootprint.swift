@@ -33,7 +33,8 @@ struct VolatileFootprint {
     /// Measures in a separate process, so that nothing else is counted.
     static func inChild(valueSize: Int) throws -> Double {
         let child = try ChildProcess(
-            ChildProcess.itself, ["plimsoll", "bench", "_volatile-rss", "--value-size", "\(valueSize)"], readsOutput: true)
+            ChildProcess.itself, ["plimsoll", "bench", "_volatile-rss", "--value-size", "\(valueSize)"],
+            readsOutput: true)
         guard child.waitForEnd() == .exited(0), let line = child.output?.lines().first else {
             throw Failure.failed("the process that fills a cache ended without a result")
         }
@@ -42,7 +43,8 @@ struct VolatileFootprint {
 
     /// Resident bytes of this process.
     static var resident: Int {
-        let pages = ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        let pages =
+            ControlFile.text("/proc/self/statm")?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
         return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 }

@@ -36,7 +36,8 @@ struct VolatileHits {
     }
 
     func measure(rounds: Int) -> (copying: Result, lending: Result) {
-        precondition(copies() == plainCopies() && lends() == plainLends(), "the cache and its yardstick hold different bytes")
+        precondition(
+            copies() == plainCopies() && lends() == plainLends(), "the cache and its yardstick hold different bytes")
         var times: [[Double]] = [[], [], [], []]
         let passes = max(1, Self.leastOperations / order.count)
         for _ in 0..<rounds {
@@ -116,7 +117,8 @@ final class PlainPages {
 
     func put(_ value: [UInt8], _ number: Int) {
         value.withUnsafeBytes {
-            pages[number / valuesInPage].advanced(by: number % valuesInPage * valueSize).copyMemory(from: $0.baseAddress!, byteCount: valueSize)
+            pages[number / valuesInPage].advanced(by: number % valuesInPage * valueSize).copyMemory(
+                from: $0.baseAddress!, byteCount: valueSize)
         }
     }
 

@@ -8,10 +8,13 @@ struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench", abstract: "Measure what the library costs; part of `make bench`.", shouldDisplay: false,
         subcommands: [
-            IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self, GiveBackBench.self,
-            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self, TimersBench.self,
+            IdleBench.self, ResidentBench.self, FalseAlarmBench.self, BufferCommand.self, TortureCommand.self,
+            GiveBackBench.self,
+            VolatileCacheBench.self, VolatileFootprintCommand.self, VolatileFaultsCommand.self, TraceBench.self,
+            TimersBench.self,
             LifecycleBenchCommand.self, TaskBenchCommand.self, TaskFootprintCommand.self, SupervisorBenchCommand.self,
-            PeersBenchCommand.self, HostileBenchCommand.self, IncidentBenchCommand.self, ServiceBenchCommand.self, AdminBenchCommand.self,
+            PeersBenchCommand.self, HostileBenchCommand.self, IncidentBenchCommand.self, ServiceBenchCommand.self,
+            AdminBenchCommand.self,
         ])
 }
 
@@ -30,13 +33,15 @@ struct IdleBench: ParsableCommand {
             Bench.figure("idle.wakeups", far.wakeupsPerSecond, "per_second")
             Bench.figure("idle.cpu", far.processorPercent, "percent")
             // 22 % left, just above the warning line at 20 %: as close to the limit as possible with nothing to do.
-            let near = try Bench(limit: limit).idle(cache: limit * 0.25, live: limit * 0.50, settling: .seconds(8), for: .seconds(seconds))
+            let near = try Bench(limit: limit).idle(
+                cache: limit * 0.25, live: limit * 0.50, settling: .seconds(8), for: .seconds(seconds))
             Bench.figure("near.wakeups", near.wakeupsPerSecond, "per_second")
             Bench.figure("near.cpu", near.processorPercent, "percent")
             Bench.figure("near.purges", Double(near.purges), "count")
             // A separate run: reading clocks in each turn would count as the library's work above.
             let timed = try Bench(limit: limit).idle(
-                cache: limit * 0.25, live: limit * 0.50, timed: true, settling: .seconds(8), for: .seconds(min(10, seconds)))
+                cache: limit * 0.25, live: limit * 0.50, timed: true, settling: .seconds(8),
+                for: .seconds(min(10, seconds)))
             if let turn = timed.turnProcessorMicroseconds { Bench.figure("loop.turn", turn, "us") }
             if let turn = timed.turnWallMicroseconds { Bench.figure("loop.turn-wall", turn, "us") }
         }
@@ -59,7 +64,11 @@ struct ResidentBench: ParsableCommand {
                 for managed in [false, true] {
                     let result = try Bench(limit: .mebibytes(512)).idle(
                         cache: .mebibytes(16), managed: managed, settling: .seconds(1), for: .seconds(1))
-                    if managed { with.append(Double(result.residentBytes)) } else { without.append(Double(result.residentBytes)) }
+                    if managed {
+                        with.append(Double(result.residentBytes))
+                    } else {
+                        without.append(Double(result.residentBytes))
+                    }
                 }
             }
             guard let with = median(with), let without = median(without) else { return }
@@ -74,14 +83,16 @@ struct FalseAlarmBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "false-alarm")
 
     @Option(help: "Seconds of churn.") var seconds = 600.0
-    @Option(help: "Where the churn may write a file; a directory on a disk.", completion: .directory) var directory = "."
+    @Option(help: "Where the churn may write a file; a directory on a disk.", completion: .directory) var directory =
+        "."
 
     func validate() throws { try Allowed.seconds(seconds, "--seconds", in: 5...7200) }
 
     func run() throws {
         try reportingFailure {
             if let type = FileSystem.type(of: directory), type == "tmpfs" || type == "ramfs" {
-                throw Failure.unavailable("\(printable(directory)) lies in memory (\(type)); name a directory on a disk with --directory")
+                throw Failure.unavailable(
+                    "\(printable(directory)) lies in memory (\(type)); name a directory on a disk with --directory")
             }
             let limit = ByteCount.mebibytes(256)
             let file = try Churn.makeFile(limit * 1.5, in: directory)
@@ -109,7 +120,8 @@ struct FalseAlarmBench: ParsableCommand {
 
 /// An idle service, in a separate process.
 struct IdlerCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_idler", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_idler", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var cache: ByteCount
     @Option var live: ByteCount
@@ -120,13 +132,17 @@ struct IdlerCommand: AsyncParsableCommand {
 
     func run() async throws {
         let idler = Idler(cache: cache, live: live)
-        Output.line(JSONLine.encode(try await idler.idle(managed: managed, timed: timed, settling: .seconds(settling), for: .seconds(seconds))))
+        Output.line(
+            JSONLine.encode(
+                try await idler.idle(
+                    managed: managed, timed: timed, settling: .seconds(settling), for: .seconds(seconds))))
     }
 }
 
 /// A neighbour that churns page cache, in a separate process.
 struct ChurnCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_churn", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_churn", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var file: String
     @Option var seconds: Double

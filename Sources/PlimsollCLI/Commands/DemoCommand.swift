@@ -5,7 +5,8 @@ import Plimsoll
 /// Runs one service twice side by side under the same limit and the same traffic, without and with Plimsoll.
 struct DemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "demo", abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",
+        commandName: "demo",
+        abstract: "Run one service twice under the same limit and traffic, without and with Plimsoll.",
         discussion: """
             The service answers HTTP on 127.0.0.1 from a cache without a limit, and keeps sessions. Without Plimsoll the kernel kills it; \
             with its cache in volatile memory, registered with a manager, it serves on. Where no group can be made it is simulated, and says so. Exit status: 0 if just that was seen, 1 if not.
@@ -21,7 +22,9 @@ struct DemoCommand: ParsableCommand {
     func validate() throws {
         try Allowed.size(limit, "--limit", in: .mebibytes(64) ... .gibibytes(1))
         try Allowed.seconds(seconds, "--seconds", in: 4...600)
-        if real, simulate { throw ValidationError("--real and --simulate exclude each other; allowed is one of them or neither") }
+        if real, simulate {
+            throw ValidationError("--real and --simulate exclude each other; allowed is one of them or neither")
+        }
     }
 
     func run() throws {
@@ -43,10 +46,14 @@ struct DemoCommand: ParsableCommand {
     }
 
     private func simulated(because reason: String) throws {
-        Output.line("What follows is SIMULATED (\(reason)): the library's real decisions on a drawn service; no process, no kernel.")
+        Output.line(
+            "What follows is SIMULATED (\(reason)): the library's real decisions on a drawn service; no process, no kernel."
+        )
         let (without, with) = DemoSimulation(limit: limit, seconds: seconds).run()
         try draw(without, with, isSimulated: true)
-        Output.line(DemoRecord.result(without: without, with: with).replacing("result: ", with: "result (simulated): ", maxReplacements: 1))
+        Output.line(
+            DemoRecord.result(without: without, with: with).replacing(
+                "result: ", with: "result (simulated): ", maxReplacements: 1))
     }
 
     private func draw(_ without: DemoRecord, _ with: DemoRecord, isSimulated: Bool) throws {

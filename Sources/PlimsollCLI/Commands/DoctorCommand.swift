@@ -6,7 +6,8 @@ import PlimsollService
 /// Prints which signals work here, why the others do not, and the remedy for each.
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "doctor", abstract: "Say which signals of memory pressure work here, why the others don't, and what to do.",
+        commandName: "doctor",
+        abstract: "Say which signals of memory pressure work here, why the others don't, and what to do.",
         discussion: """
             Without an option it looks at the group that the command itself runs in, which is not the service's. --pid looks at the groups of a running process, and
             changes nothing there; --socket asks a running service for what it has found. Exit status: 0, or 69 if nothing at all can be known here.
@@ -18,29 +19,37 @@ struct DoctorCommand: ParsableCommand {
 
     func validate() throws {
         if pid != nil, socket != nil { throw ValidationError("Allowed is one of --pid and --socket.") }
-        if let pid, pid < 1 { throw ValidationError("--pid is \(pid); allowed is the number of a process, 1 and more.") }
+        if let pid, pid < 1 {
+            throw ValidationError("--pid is \(pid); allowed is the number of a process, 1 and more.")
+        }
     }
 
     func run() throws {
         if let socket { return try ask(socket) }
         if let pid { return try look(at: pid) }
         let source = LinuxPressureSource()
-        let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
+        let capabilities = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
+            .adding(ProcessPrivacy.signal)
         try tell(capabilities, try? source.read(at: SteadyClock.now))
     }
 
     private func look(at pid: Int32) throws {
         try reportingFailure {
             guard let process = ForeignProcess(pid) else {
-                throw Failure.unavailable("cannot look at process \(pid), as there is none of that number; give the number of a running process")
+                throw Failure.unavailable(
+                    "cannot look at process \(pid), as there is none of that number; give the number of a running process"
+                )
             }
             try tell(process.capabilities, try? process.read(at: SteadyClock.now), of: "process \(pid)")
         }
     }
 
-    private func tell(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process") throws {
+    private func tell(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process")
+        throws
+    {
         if json {
-            Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))
+            Output.line(
+                JSONLine.encode(Diagnosis(capabilities: capabilities, reading: reading.map(ReadingRecord.init))))
         } else {
             Output.line(Self.text(capabilities, reading, of: process))
         }
@@ -54,7 +63,9 @@ struct DoctorCommand: ParsableCommand {
                 return try client.decode(client.line(for: AdminRequest(.status)))
             }
             try AdminOptions.check(answer)
-            guard let status = answer.status else { throw Failure.unavailable("the service at \(socket) did not tell its status") }
+            guard let status = answer.status else {
+                throw Failure.unavailable("the service at \(socket) did not tell its status")
+            }
             let capabilities = Capabilities(footing: .init(rawValue: status.footing) ?? .inert, signals: status.signals)
             if json {
                 Output.line(JSONLine.encode(Diagnosis(capabilities: capabilities, reading: nil)))
@@ -70,7 +81,9 @@ struct DoctorCommand: ParsableCommand {
         var reading: ReadingRecord?
     }
 
-    static func text(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process") -> String {
+    static func text(_ capabilities: Capabilities, _ reading: PressureReading?, of process: String = "this process")
+        -> String
+    {
         let told = reading.map { numbers($0, of: process, stall: capabilities["stall"]?.detail ?? "") }
         return signals(capabilities) + "\n\n" + (told ?? "Nothing could be read.")
     }
@@ -80,8 +93,12 @@ struct DoctorCommand: ParsableCommand {
         let width = capabilities.signals.map(\.name.count).max() ?? 0
         for signal in capabilities.signals {
             // Signal names may come from another process, so they are untrusted too.
-            lines.append("\(signal.isLive ? "live" : "dead")  \(Text.left(printable(signal.name), width))  \(printable(signal.detail))")
-            if let remedy = signal.remedy { lines.append(String(repeating: " ", count: width + 8) + "do: \(printable(remedy))") }
+            lines.append(
+                "\(signal.isLive ? "live" : "dead")  \(Text.left(printable(signal.name), width))  \(printable(signal.detail))"
+            )
+            if let remedy = signal.remedy {
+                lines.append(String(repeating: " ", count: width + 8) + "do: \(printable(remedy))")
+            }
         }
         return lines.joined(separator: "\n")
     }
@@ -104,21 +121,30 @@ struct DoctorCommand: ParsableCommand {
         if let total = reading.stall?.some {
             // A group's stall file never lies below /proc. A path below /proc is the machine's file, read where the
             // group has none.
-            let whose = stall.hasPrefix("/proc/") ? "all tasks of the machine, since it was started" : "the group's tasks, since the group was made"
+            let whose =
+                stall.hasPrefix("/proc/")
+                ? "all tasks of the machine, since it was started" : "the group's tasks, since the group was made"
             rows.append(["stalled", "\(total.brief): \(whose)"])
         }
         let idle = reading.boundary == .machine ? reading.machineIdle : reading.idle
         if let file = idle?.file, file > .zero {
-            rows.append(["inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first"])
+            rows.append([
+                "inactive", "\(file), page cache not used lately and volatile pages: the kernel takes these first",
+            ])
             // RSS, memory.current and `anon` go on counting volatile pages until the kernel reclaims them (measured).
-            let number = reading.boundary == .machine ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
+            let number =
+                reading.boundary == .machine
+                ? "MemAvailable, which counts them as free" : "the working set, which leaves them out"
             rows.append(["watch", "\(number); resident memory (RSS) counts volatile pages until they are taken"])
         }
         if let taken = reading.lazyFreed, taken > .zero {
             rows.append(["taken", "\(taken) of volatile memory by the kernel since the group was made"])
         }
         if let events = reading.events {
-            rows.append(["events", "met the limit \(events.max) times, memory.high \(events.high) times, OOM kills \(events.oomKill)"])
+            rows.append([
+                "events",
+                "met the limit \(events.max) times, memory.high \(events.high) times, OOM kills \(events.oomKill)",
+            ])
         }
         return rows.map { "\(Text.left($0[0], 10))  \($0[1])" }.joined(separator: "\n")
     }

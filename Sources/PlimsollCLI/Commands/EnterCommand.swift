@@ -4,7 +4,8 @@ import Plimsoll
 
 /// Enters groups, then executes another program. The program's memory is charged to those groups from the start.
 struct EnterCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_enter", abstract: "Part of `run`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_enter", abstract: "Part of `run`.", shouldDisplay: false)
 
     @Option(help: "Directory of a group to enter.") var group: [String] = []
     @Option(help: "What to become; found by PATH unless it holds a slash.") var path: String

@@ -43,7 +43,8 @@ struct GiveBackBench: ParsableCommand {
             if hasHugePages, let huge = median(huge) {
                 Bench.figure("giveback.thp", huge, "ms")
             } else {
-                Output.line("# giveback.thp: the kernel gave no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)")
+                Output.line(
+                    "# giveback.thp: the kernel gave no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)")
             }
             if let stall = median(stalls), let quiet = median(quiet) {
                 Bench.figure("giveback.malloc-stall", stall, "ms")

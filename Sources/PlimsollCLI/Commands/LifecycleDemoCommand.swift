@@ -4,7 +4,8 @@ import Plimsoll
 /// Takes a service process through the whole life cycle.
 struct LifecycleDemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "lifecycle", abstract: "Take a service process through its life cycle, freezes included, and draw it.",
+        commandName: "lifecycle",
+        abstract: "Take a service process through its life cycle, freezes included, and draw it.",
         discussion: """
             Launch, an interruption, the background with a task that is too long, SIGSTOP, the return, the control group's freezer where there is \
             one, termination, and a second launch: about half a minute. Exit status: 0 if all that must be seen was, 1 if not (it is listed).
@@ -12,7 +13,8 @@ struct LifecycleDemoCommand: ParsableCommand {
 
     @ParentCommand var demo: DemoCommand
     @Option(help: "Where to draw what happened.", completion: .file()) var svg = "out/lifecycle.svg"
-    @Flag(help: "Exit with 69 where no group can be made to be frozen, instead of leaving that out.") var requireFreezer = false
+    @Flag(help: "Exit with 69 where no group can be made to be frozen, instead of leaving that out.")
+    var requireFreezer = false
 
     func run() throws {
         try reportingFailure {
@@ -35,8 +37,12 @@ struct LifecycleDemoCommand: ParsableCommand {
 
     private func judge(_ record: LifecycleRecord) throws {
         let all = LifecycleExpectation.all(for: record), missed = LifecycleExpectation.missed(by: record)
-        for expectation in all { Output.line("\(missed.contains(expectation.name) ? "NOT SEEN" : "seen")  \(expectation.name)") }
-        Output.line("result: \(all.count - missed.count) of \(all.count) seen" + (record.freezerRefusal == nil ? "" : ", the freezer left out"))
+        for expectation in all {
+            Output.line("\(missed.contains(expectation.name) ? "NOT SEEN" : "seen")  \(expectation.name)")
+        }
+        Output.line(
+            "result: \(all.count - missed.count) of \(all.count) seen"
+                + (record.freezerRefusal == nil ? "" : ", the freezer left out"))
         if !missed.isEmpty { throw ExitCode.failure }
     }
 }

@@ -4,7 +4,8 @@ import Plimsoll
 
 /// The service of `demo lifecycle`, in a separate process.
 struct LifecycleServiceCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_lifecycle-service", abstract: "Part of `demo lifecycle`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_lifecycle-service", abstract: "Part of `demo lifecycle`.", shouldDisplay: false)
 
     @Option var directory: String
     /// Background allowance and termination grace, both in seconds.

@@ -41,12 +41,15 @@ struct PlimsollCommand: ParsableCommand {
             Exit status: 0 done, 1 the thing asked failed, 64 usage, 69 a needed facility is unavailable (says which), 75 ended by pressure.
             """,
         subcommands: [
-            DemoCommand.self, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self, TasksCommand.self, PurgeCommand.self,
+            DemoCommand.self, DoctorCommand.self, StatusCommand.self, TopCommand.self, CachesCommand.self,
+            TasksCommand.self, PurgeCommand.self,
             ActivateCommand.self,
             WatchCommand.self, RecordCommand.self, ReplayCommand.self, SimulateCommand.self,
-            RunCommand.self, SuperviseCommand.self, ExplainCommand.self, StressCommand.self, BenchCommand.self, EnterCommand.self,
+            RunCommand.self, SuperviseCommand.self, ExplainCommand.self, StressCommand.self, BenchCommand.self,
+            EnterCommand.self,
             ServiceCommand.self, LifecycleServiceCommand.self, GroupedServiceCommand.self,
-            SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self, UnitCommand.self,
+            SubjectCommand.self, IdlerCommand.self, ChurnCommand.self, SaturateCommand.self, StateCommand.self,
+            UnitCommand.self,
             AdminServiceCommand.self, FleetCommand.self, HostileCommand.self, IncidentPartCommand.self,
         ])
 }

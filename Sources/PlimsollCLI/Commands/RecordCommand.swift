@@ -15,10 +15,13 @@ struct RecordCommand: ParsableCommand {
     func run() throws {
         try reportingFailure {
             let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
-            guard descriptor >= 0 else { throw Failure.failed("\(printable(file)): \(String(cString: strerror(errno)))") }
+            guard descriptor >= 0 else {
+                throw Failure.failed("\(printable(file)): \(String(cString: strerror(errno)))")
+            }
             defer { close(descriptor) }
             let live = LiveReadings()
-            var isWritten = Output.write(JSONLine.encode(Recording.Header.here(live.capabilities)) + "\n", to: descriptor)
+            var isWritten = Output.write(
+                JSONLine.encode(Recording.Header.here(live.capabilities)) + "\n", to: descriptor)
             var count = 0
             try live.forEach(every: .milliseconds(100), atMost: seconds.map { .seconds($0) }) { reading in
                 // A whole line in one write: a recorder that is killed leaves a file that can be replayed.
@@ -26,7 +29,9 @@ struct RecordCommand: ParsableCommand {
                 if isWritten { count += 1 }
                 return isWritten
             }
-            guard isWritten else { throw Failure.failed("\(printable(file)) cannot be written: \(String(cString: strerror(errno)))") }
+            guard isWritten else {
+                throw Failure.failed("\(printable(file)) cannot be written: \(String(cString: strerror(errno)))")
+            }
             Output.error("\(count) readings in \(printable(file))")
         }
     }

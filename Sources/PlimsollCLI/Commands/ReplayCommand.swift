@@ -5,8 +5,11 @@ import PlimsollTesting
 /// Runs recorded readings through the standard policy.
 struct ReplayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "replay", abstract: "Run recorded readings through the standard policy: what would have been done, when and why.",
-        discussion: "A damaged file is replayed up to the damage; then the line and the reason are named and the exit status is 1.")
+        commandName: "replay",
+        abstract: "Run recorded readings through the standard policy: what would have been done, when and why.",
+        discussion:
+            "A damaged file is replayed up to the damage; then the line and the reason are named and the exit status is 1."
+    )
 
     @Argument(help: "A file made by `plimsoll record`.", completion: .file()) var file: String
     @Flag(help: "One JSON line a change instead of drawing and table.") var json = false
@@ -21,7 +24,9 @@ struct ReplayCommand: ParsableCommand {
                 throw Failure.failed("\(printable(file)), \(error)")
             }
             show(recording)
-            if let problem = recording.problem { throw Failure.failed("\(printable(file)), \(problem); what came before it was replayed") }
+            if let problem = recording.problem {
+                throw Failure.failed("\(printable(file)), \(problem); what came before it was replayed")
+            }
         }
     }
 

@@ -6,7 +6,8 @@ import Plimsoll
 struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Run a command in a group of its own with a limit, and report how it fared.",
-        discussion: "Exit status: the command's own, 128 and the signal's number if one ended it, 69 if no group can be made.")
+        discussion:
+            "Exit status: the command's own, 128 and the signal's number if one ended it, 69 if no group can be made.")
 
     @Option(help: "Limit beyond which the kernel kills, for example 512M.") var memoryMax: ByteCount?
     @Option(help: "Limit beyond which the kernel throttles (cgroup v2 only).") var memoryHigh: ByteCount?
@@ -14,7 +15,9 @@ struct RunCommand: ParsableCommand {
     @Argument(parsing: .postTerminator, help: "What to run, after `--`.") var command: [String] = []
 
     func validate() throws {
-        guard !command.isEmpty else { throw ValidationError("Nothing to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…") }
+        guard !command.isEmpty else {
+            throw ValidationError("Nothing to run; allowed is: plimsoll run [--memory-max 512M] -- COMMAND ARGUMENT…")
+        }
         // A page is the smallest unit that the kernel charges. A shell hardly starts with less than a mebibyte.
         try Allowed.size(memoryMax, "--memory-max", in: .mebibytes(1) ... .gibibytes(1 << 20))
         try Allowed.size(memoryHigh, "--memory-high", in: .mebibytes(1) ... .gibibytes(1 << 20))
@@ -35,7 +38,9 @@ struct RunCommand: ParsableCommand {
         }
         defer {
             // Processes that the command left running belong to the user; do not end them.
-            if !group.remove() { Output.error("plimsoll run: \(group.memory) is left, as processes of the command still run in it") }
+            if !group.remove() {
+                Output.error("plimsoll run: \(group.memory) is left, as processes of the command still run in it")
+            }
         }
 
         let began = SteadyClock.now
@@ -43,7 +48,9 @@ struct RunCommand: ParsableCommand {
         var peak = ByteCount.zero
         while child.poll() == nil {
             // Kernels without memory.peak: the largest of ten samples a second.
-            if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) { child.signal(signal) }
+            if let signal = signals.next(within: .milliseconds(100)), SignalQueue.endings.contains(signal) {
+                child.signal(signal)
+            }
             peak = max(peak, group.usage)
         }
         let report = RunReport(
@@ -73,7 +80,10 @@ struct RunReport {
             case .signalled(SIGKILL) where kills > 0: "killed by the kernel for want of memory"
             case .signalled(let signal): "ended by signal \(signal)"
             }
-        var parts = ["\(end) after \(Text.number(took.inSeconds, decimals: 2)) s", "peak \(peak)" + (limit.map { " of \($0)" } ?? "")]
+        var parts = [
+            "\(end) after \(Text.number(took.inSeconds, decimals: 2)) s",
+            "peak \(peak)" + (limit.map { " of \($0)" } ?? ""),
+        ]
         parts.append("\(kills) OOM kills")
         parts.append("met the limit \(limitHits) times")
         parts.append(stalled.map { "stalled \(Text.number($0.milliseconds)) ms" } ?? "stall time unknown")
@@ -81,13 +91,15 @@ struct RunReport {
     }
 
     struct Record: Encodable {
-        var command: String, exitStatus: Int32? = nil, signal: Int32? = nil, seconds: Double, limitBytes: Int?, peakBytes: Int
+        var command: String, exitStatus: Int32? = nil, signal: Int32? = nil, seconds: Double, limitBytes: Int?,
+            peakBytes: Int
         var oomKills: Int, limitHits: Int, stalledMicroseconds: Int?
     }
 
     var record: Record {
         var record = Record(
-            command: command, seconds: took.inSeconds, limitBytes: limit?.bytes, peakBytes: peak.bytes, oomKills: kills, limitHits: limitHits,
+            command: command, seconds: took.inSeconds, limitBytes: limit?.bytes, peakBytes: peak.bytes, oomKills: kills,
+            limitHits: limitHits,
             stalledMicroseconds: stalled.map { Int($0.inSeconds * 1e6) })
         switch ending {
         case .exited(let status): record.exitStatus = status

@@ -6,14 +6,16 @@ import PlimsollLinux
 /// A process that fills its group with memory that cannot be purged, under a policy that terminates after saturation.
 /// The process saves, reports the memory of each purgeable, and exits with 75.
 struct SaturateCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_saturate", abstract: "Part of the tests.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_saturate", abstract: "Part of the tests.", shouldDisplay: false)
 
     @Option(help: "Bytes to leave free.") var leaving = ByteCount.mebibytes(4)
     @Option(help: "Seconds of saturation before the end.") var after = 2.0
 
     func run() async throws {
         let manager = ResourceManager(
-            source: LinuxPressureSource(), policy: PressurePolicy(terminate: .afterContinuousSaturation(.seconds(after), grace: .seconds(20))))
+            source: LinuxPressureSource(),
+            policy: PressurePolicy(ladder: .standard.terminating(after: .seconds(after), grace: .seconds(20))))
         manager.register("ballast", rebuildCost: .cheap, byteCount: { 1 << 20 }) { (_: Int) in 0 }
         manager.beforeTermination("cart") { _ in Output.line("saved") }
         async let _: Void = manager.run()

@@ -5,13 +5,15 @@ import PlimsollLinux
 
 /// The demo's service, in a separate process.
 struct ServiceCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_service", abstract: "Part of `demo`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_service", abstract: "Part of `demo`.", shouldDisplay: false)
 
     @Flag(help: "Keep the cache in volatile memory, register it and run the manager.") var protected = false
     @Option(help: "Seconds a session lives.") var sessionLife: Double
 
     func run() async throws {
-        let service = ThumbService(thumbs: ByteCache("thumbs", isVolatile: protected), sessionLife: .seconds(sessionLife))
+        let service = ThumbService(
+            thumbs: ByteCache("thumbs", isVolatile: protected), sessionLife: .seconds(sessionLife))
         let (listener, port) = try reportingFailure { try Socket.listening() }
         service.serve(listener)
         var listening = ServiceEvent(.listening)

@@ -8,7 +8,8 @@ import PlimsollTesting
 struct SimulateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",
-        abstract: "Run a drawn pressure history or a named incident through the standard policy, or have a service rehearse a level.",
+        abstract:
+            "Run a drawn pressure history or a named incident through the standard policy, or have a service rehearse a level.",
         discussion: """
             plimsoll simulate __--##__                  decides for a drawn history
             plimsoll simulate dentries                  runs an incident that other controllers failed at, and says whether the outcome is right
@@ -19,19 +20,25 @@ struct SimulateCommand: ParsableCommand {
             e expire background tasks, s suspend, t terminate. Put -- before a drawing that begins with a dash.
             """)
 
-    @Argument(help: "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a rehearsal.") var trace:
-        String
+    @Argument(
+        help:
+            "The history, for example __--##__--__; an incident; or a level: warning, critical, or normal to end a rehearsal."
+    ) var trace: String
     @Option(name: .customLong("for"), help: "Of a level: how long, for example 500ms, 5s or 2m.") var span: Span?
     @OptionGroup var admin: AdminOptions
 
-    private var incidents: [Incident] { trace == "incidents" ? Incident.allCases : Incident(rawValue: trace).map { [$0] } ?? [] }
+    private var incidents: [Incident] {
+        trace == "incidents" ? Incident.allCases : Incident(rawValue: trace).map { [$0] } ?? []
+    }
     private var level: PressureLevel? { PressureLevel.allCases.first { "\($0)" == trace } }
 
     func validate() throws {
         if let level {
             guard (level == .normal) == (span == nil) else {
                 throw ValidationError(
-                    level == .normal ? "normal ends a rehearsal at once: leave --for out." : "\(level) needs --for, for example --for 5s.")
+                    level == .normal
+                        ? "normal ends a rehearsal at once: leave --for out."
+                        : "\(level) needs --for, for example --for 5s.")
             }
             if let span { try Allowed.seconds(span.seconds, "--for", in: 0.001...3600) }
             return
@@ -65,7 +72,8 @@ struct SimulateCommand: ParsableCommand {
         for incident in incidents {
             let run = incident.run(), history = History(Simulation.Outcome(steps: run.steps)), drawing = history.drawing
             let judgement = incident.judge(run.outcome)
-            Output.line("\(incident.rawValue): \(incident.summary)\nlevels   \(drawing.levels)\nactions  \(drawing.actions)")
+            Output.line(
+                "\(incident.rawValue): \(incident.summary)\nlevels   \(drawing.levels)\nactions  \(drawing.actions)")
             if incidents.count == 1, !history.changes.isEmpty { Output.line("\n" + history.table) }
             Output.line("expected: \(judgement.expected): \(judgement.isMet ? "so it is" : "it is not so")\n")
             if !judgement.isMet { wrong.append(incident.rawValue) }
@@ -77,7 +85,9 @@ struct SimulateCommand: ParsableCommand {
         var request = AdminRequest(.simulate)
         (request.level, request.seconds) = ("\(level)", span?.seconds)
         try admin.ask(request) { answer in
-            answer.seconds.map { "it pretends \(level) for \(Text.number($0)) s; `plimsoll explain` tells what it does" } ?? "the rehearsal is over"
+            answer.seconds.map {
+                "it pretends \(level) for \(Text.number($0)) s; `plimsoll explain` tells what it does"
+            } ?? "the rehearsal is over"
         }
     }
 }

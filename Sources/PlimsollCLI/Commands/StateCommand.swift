@@ -5,14 +5,16 @@ import PlimsollLinux
 
 /// Changes a state, for a test that kills this process at each of its system calls.
 struct StateCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_state", abstract: "Part of the tests.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_state", abstract: "Part of the tests.", shouldDisplay: false)
 
     enum Operation: String, ExpressibleByArgument { case write, append, grow, remove, clean, mark }
 
     @Option(help: "Where the state is kept.") var directory: String
     @Option(help: "How many bytes of 0x6e to write or append.") var bytes = 0
-    @Argument(help: "write, append, grow (append, and write the whole once it is outgrown), remove, clean (set aside), mark.") var operation:
-        Operation
+    @Argument(
+        help: "write, append, grow (append, and write the whole once it is outgrown), remove, clean (set aside), mark.")
+    var operation: Operation
 
     func run() throws {
         let store = FileStateStore(directory: directory)

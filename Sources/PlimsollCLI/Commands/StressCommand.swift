@@ -4,7 +4,8 @@ import Plimsoll
 /// Puts processes under memory stress in groups of their own and counts the survivors.
 struct StressCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "stress", abstract: "Count who survives bursts of memory under a real limit, without and with Plimsoll.",
+        commandName: "stress",
+        abstract: "Count who survives bursts of memory under a real limit, without and with Plimsoll.",
         discussion: """
             Scenarios: \(Scenario.allCases.map(\.rawValue).joined(separator: ", ")). Protections: none, reactive (a cache on the heap and a \
             manager), volatile (a cache in volatile memory and no manager).
@@ -17,7 +18,8 @@ struct StressCommand: ParsableCommand {
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(512)
     @Option(help: "Runs side by side.") var parallel = 1
     @Option(help: "Seed of bursts and traffic; each run has its own.") var seed: UInt64 = 1
-    @Option(help: "Where page-cache may write a file; a directory on a disk.", completion: .directory) var directory = "."
+    @Option(help: "Where page-cache may write a file; a directory on a disk.", completion: .directory) var directory =
+        "."
     @Flag(help: "Let the groups swap; else swap can't hide what a limit does.") var swap = false
     @Flag(help: "A JSON line a summary instead of the table.") var json = false
 
@@ -35,7 +37,8 @@ struct StressCommand: ParsableCommand {
 
     func run() throws {
         let harness = StressHarness(
-            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel, seed: seed,
+            scenarios: try scenarios, protections: try protections, runs: runs, limit: limit, parallel: parallel,
+            seed: seed,
             directory: directory, allowsSwap: swap)
         let summaries = try reportingFailure {
             do {

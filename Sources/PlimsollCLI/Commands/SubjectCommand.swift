@@ -4,7 +4,8 @@ import PlimsollLinux
 
 /// One run of the stress harness, in a separate process.
 struct SubjectCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_subject", abstract: "Part of `stress`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_subject", abstract: "Part of `stress`.", shouldDisplay: false)
 
     @Option var scenario: String
     @Option var protection: String
@@ -16,7 +17,9 @@ struct SubjectCommand: AsyncParsableCommand {
         guard let scenario = Scenario(rawValue: scenario), let protection = Protection(rawValue: protection) else {
             throw ValidationError("unknown scenario or protection")
         }
-        let subject = try reportingFailure { try Subject(scenario, protection, limit: limit, seed: seed, directory: directory) }
+        let subject = try reportingFailure {
+            try Subject(scenario, protection, limit: limit, seed: seed, directory: directory)
+        }
         switch protection {
         case .none, .volatile:
             let (began, crossed) = try await endure(subject)

@@ -4,7 +4,8 @@ import Plimsoll
 /// Runs three services under one limit, without a supervisor and with one.
 struct SupervisorDemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "supervisor", abstract: "Run three services under one limit, first without a supervisor and then with one, and draw both.",
+        commandName: "supervisor",
+        abstract: "Run three services under one limit, first without a supervisor and then with one, and draw both.",
         discussion: """
             One service matters, one stands by, and one takes more and more. Without a supervisor the kernel kills the largest; with `plimsoll supervise` \
             the one that grows is warned, made to stand still and ended in good order. Exit status: 0 if just that was seen, 1 if not, 69 where no group can be made.
@@ -36,7 +37,8 @@ struct SupervisorDemoCommand: ParsableCommand {
     private func play(isSupervised: Bool, _ signals: SignalQueue) throws -> TrioRecord {
         let record = try ScratchDirectory.with("trio") { directory in
             let trio = try Trio(limit: demo.limit, directory: directory, maker: GroupMaker(), signals: signals)
-            Output.line("\(isSupervised ? "With" : "Without") a supervisor, under a limit of \(demo.limit): " + Trio.story)
+            Output.line(
+                "\(isSupervised ? "With" : "Without") a supervisor, under a limit of \(demo.limit): " + Trio.story)
             var timeline = TrioTimeline(isSupervised: isSupervised)
             trio.onEvent = { event, at in
                 for line in timeline.lines(event, at: at) { Output.line(line) }
@@ -54,7 +56,8 @@ extension Trio {
     /// Names of the members and their memory use.
     static let story = members.map { member in
         let share = "\(Text.number(member.size * 100, decimals: 0)) % of it"
-        let growth = member.growth > 0 ? " and \(Text.number(member.growth * 100, decimals: 0)) % more every second" : ""
+        let growth =
+            member.growth > 0 ? " and \(Text.number(member.growth * 100, decimals: 0)) % more every second" : ""
         return "\(member.name) takes \(share)\(growth)"
     }.joined(separator: ", ")
 }

@@ -25,7 +25,8 @@ struct TaskBenchCommand: ParsableCommand {
 
 /// A million tasks, in a separate process.
 struct TaskFootprintCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_tasks-rss", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_tasks-rss", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var count: Int
 

@@ -6,7 +6,8 @@ import Plimsoll
 struct TraceBench: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "traces")
 
-    @Option(help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE.", completion: .directory) var traces: String
+    @Option(help: "A directory of *.txt.zst or *.txt: one request a line, KEY or KEY,SIZE.", completion: .directory)
+    var traces: String
 
     /// Capacities of the cache, in percent of a trace's unique keys.
     private static let sizes = [1, 5, 20]
@@ -58,5 +59,7 @@ struct TraceBench: ParsableCommand {
         return trace.requests.reduce(0) { $0 + (reference.request($1) ? 1 : 0) }
     }
 
-    private func percent(_ hits: Int, of trace: TraceFile) -> Double { 100 * Double(hits) / Double(trace.requests.count) }
+    private func percent(_ hits: Int, of trace: TraceFile) -> Double {
+        100 * Double(hits) / Double(trace.requests.count)
+    }
 }

@@ -30,13 +30,17 @@ struct BufferCommand: ParsableCommand {
 /// Checks every byte of volatile memory while the kernel reclaims pages.
 struct TortureCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "torture", abstract: "Check every byte of volatile memory while the kernel takes it; status 1 if one was wrong.")
+        commandName: "torture",
+        abstract: "Check every byte of volatile memory while the kernel takes it; status 1 if one was wrong.")
 
     @Option(help: "Pages to read before it ends.") var reads = 10_000_000
     @Option(help: "Seconds after which it ends nonetheless.") var seconds = 120.0
     @Option(help: "Threads that read.") var threads = 4
     @Option(help: "Seed of all choices; a random one by default.") var seed: UInt64?
-    @Option(help: "Have the kernel take pages for want of memory, in a group with this limit, and not on request (MADV_PAGEOUT).")
+    @Option(
+        help:
+            "Have the kernel take pages for want of memory, in a group with this limit, and not on request (MADV_PAGEOUT)."
+    )
     var limit: ByteCount?
     @Option(help: .private) var squeeze: ByteCount?
 
@@ -54,18 +58,24 @@ struct TortureCommand: ParsableCommand {
             Output.line("# seed \(seed)")
             // Together 1.19 times the limit: some fifth of the limit has to be reclaimed each time.
             let victim = TorturedBoth(total: squeeze.map { $0 * 0.7 } ?? .mebibytes(16))
-            let tally = try Torture(victim, seed: seed, squeeze: squeeze).run(readers: threads, reads: reads, for: .seconds(seconds))
+            let tally = try Torture(victim, seed: seed, squeeze: squeeze).run(
+                readers: threads, reads: reads, for: .seconds(seconds))
             Bench.figure("torture.reads", Double(tally.reads), "count")
             Bench.figure("torture.wrong-bytes", Double(tally.wrongBytes), "count")
             Bench.figure("torture.dropped", Double(tally.dropped), "count")
-            if tally.wrongBytes > 0 { throw Failure.failed("\(tally.wrongBytes) bytes were wrong; run it again with --seed \(seed)") }
+            if tally.wrongBytes > 0 {
+                throw Failure.failed("\(tally.wrongBytes) bytes were wrong; run it again with --seed \(seed)")
+            }
             if tally.dropped == 0 { throw Failure.failed("the kernel took nothing: the torture proves nothing") }
         }
     }
 
     /// Runs the same torture in a process under a limit.
     private func runLimited(_ limit: ByteCount, _ seed: UInt64) throws {
-        let arguments = ["--reads", "\(reads)", "--seconds", "\(seconds)", "--threads", "\(threads)", "--seed", "\(seed)"]
-        try Bench(limit: limit).run(["bench", "torture", "--squeeze", "\((limit * 0.7).bytes)"] + arguments, within: .seconds(seconds + 60))
+        let arguments = [
+            "--reads", "\(reads)", "--seconds", "\(seconds)", "--threads", "\(threads)", "--seed", "\(seed)",
+        ]
+        try Bench(limit: limit).run(
+            ["bench", "torture", "--squeeze", "\((limit * 0.7).bytes)"] + arguments, within: .seconds(seconds + 60))
     }
 }

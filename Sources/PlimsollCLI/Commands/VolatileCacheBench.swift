@@ -58,7 +58,8 @@ struct VolatileCacheBench: ParsableCommand {
 
 /// A cache being filled, in a separate process.
 struct VolatileFootprintCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_volatile-rss", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_volatile-rss", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var valueSize: Int
 
@@ -67,7 +68,8 @@ struct VolatileFootprintCommand: ParsableCommand {
 
 /// Memory requested beside a cache, in a separate process.
 struct VolatileFaultsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_volatile-faults", abstract: "Part of `bench`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_volatile-faults", abstract: "Part of `bench`.", shouldDisplay: false)
 
     @Option var seconds: Double
     @Flag var filled = false

@@ -20,7 +20,8 @@ struct WatchCommand: ParsableCommand {
             let redraws = Output.isTerminal && !json
             if redraws { Output.raw("\u{1B}[?25l") }
             defer { if redraws { Output.raw("\u{1B}[?25h") } }
-            try LiveReadings().forEach(every: .milliseconds(redraws ? 200 : 100), atMost: seconds.map { .seconds($0) }) { reading in
+            try LiveReadings().forEach(every: .milliseconds(redraws ? 200 : 100), atMost: seconds.map { .seconds($0) })
+            { reading in
                 let step = decisions.decide(reading)
                 view.note(step)
                 if redraws {

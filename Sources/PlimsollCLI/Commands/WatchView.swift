@@ -14,7 +14,9 @@ struct WatchView {
     mutating func note(_ step: PressureDecisions.Step) {
         let time = Text.right(Text.number(step.reading.at.inSeconds), 6) + " s  "
         if step.assessment.level != level {
-            recent.append(time + "\(level) -> \(step.assessment.level)" + (step.assessment.evidence.isEmpty ? "" : " (\(step.assessment.evidence))"))
+            recent.append(
+                time + "\(level) -> \(step.assessment.level)"
+                    + (step.assessment.evidence.isEmpty ? "" : " (\(step.assessment.evidence))"))
             level = step.assessment.level
         }
         let isReleasing = step.actions.contains(.release)
@@ -27,7 +29,8 @@ struct WatchView {
 
     /// Returns one self-contained line.
     func line(_ step: PressureDecisions.Step) -> String {
-        Text.right(Text.number(step.reading.at.inSeconds), 6) + " s  " + rows(step).map { "\($0.0) \($0.1)" }.joined(separator: "  ")
+        Text.right(Text.number(step.reading.at.inSeconds), 6) + " s  "
+            + rows(step).map { "\($0.0) \($0.1)" }.joined(separator: "  ")
     }
 
     /// Returns the frame, preceded by the escape sequence that moves the cursor back to the start of the previous
@@ -48,18 +51,33 @@ struct WatchView {
     private func bar(_ reading: PressureReading) -> String {
         guard let limit = reading.limit, limit > .zero else { return "" }
         let thresholds = PressureThresholds.standard
-        func line(_ margin: PressureThresholds.Margin) -> Double { 1 - Double(margin.below(limit).bytes) / Double(limit.bytes) }
-        let marks: [(Double, Character)] = [(line(thresholds.warningMargin), "w"), (line(thresholds.criticalMargin), "c")]
-        return "[" + Bar.draw(Double((reading.pinned ?? reading.usage).bytes) / Double(limit.bytes), width: Self.width, marks: marks) + "]"
+        func line(_ margin: PressureThresholds.Margin) -> Double {
+            1 - Double(margin.below(limit).bytes) / Double(limit.bytes)
+        }
+        let marks: [(Double, Character)] = [
+            (line(thresholds.warningMargin), "w"), (line(thresholds.criticalMargin), "c"),
+        ]
+        return "["
+            + Bar.draw(
+                Double((reading.pinned ?? reading.usage).bytes) / Double(limit.bytes), width: Self.width, marks: marks)
+            + "]"
     }
 
     private func rows(_ step: PressureDecisions.Step) -> [(String, String)] {
         let reading = step.reading, assessment = step.assessment
-        var rows = [("level", assessment.level.description + (assessment.evidence.isEmpty ? "" : " (\(assessment.evidence))"))]
-        rows.append(("usage", "\(reading.usage)" + (reading.limit.map { " of \($0) (\(reading.boundary.rawValue))" } ?? ", no limit known")))
+        var rows = [
+            ("level", assessment.level.description + (assessment.evidence.isEmpty ? "" : " (\(assessment.evidence))"))
+        ]
+        rows.append(
+            (
+                "usage",
+                "\(reading.usage)"
+                    + (reading.limit.map { " of \($0) (\(reading.boundary.rawValue))" } ?? ", no limit known")
+            ))
         rows.append(("headroom", reading.available?.description ?? "unknown"))
         rows.append(("growth", AdminText.growth(assessment.growth, assessment.timeLeft?.inSeconds)))
-        rows.append(("stalled", reading.stall == nil ? "unknown" : Text.number(assessment.stallShare * 100) + " % of 10 s"))
+        rows.append(
+            ("stalled", reading.stall == nil ? "unknown" : Text.number(assessment.stallShare * 100) + " % of 10 s"))
         rows.append(("shortfall", assessment.shortfall.description))
         return rows
     }

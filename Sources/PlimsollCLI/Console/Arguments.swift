@@ -10,14 +10,16 @@ enum Allowed {
         guard let value else { return }
         guard value.isFinite, range.contains(value) else {
             throw ValidationError(
-                "\(option) is \(value); allowed are seconds from \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound)).")
+                "\(option) is \(value); allowed are seconds from \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound))."
+            )
         }
     }
 
     static func size(_ value: ByteCount?, _ option: String, in range: ClosedRange<ByteCount>) throws {
         guard let value else { return }
         guard range.contains(value) else {
-            throw ValidationError("\(option) is \(value); allowed is \(range.lowerBound) to \(range.upperBound), for example 256M.")
+            throw ValidationError(
+                "\(option) is \(value); allowed is \(range.lowerBound) to \(range.upperBound), for example 256M.")
         }
     }
 
@@ -29,12 +31,15 @@ enum Allowed {
 
     static func factor(_ value: Double, _ option: String, in range: ClosedRange<Double>) throws {
         guard range.contains(value) else {
-            throw ValidationError("\(option) is \(value); allowed is \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound)).")
+            throw ValidationError(
+                "\(option) is \(value); allowed is \(Text.number(range.lowerBound)) to \(Text.number(range.upperBound))."
+            )
         }
     }
 
     /// Returns the parts of a comma-separated list, each the raw value of a `Choice`, without duplicates.
-    static func list<Choice: RawRepresentable & CaseIterable & Equatable>(_ text: String, _ option: String) throws -> [Choice]
+    static func list<Choice: RawRepresentable & CaseIterable & Equatable>(_ text: String, _ option: String) throws
+        -> [Choice]
     where Choice.RawValue == String {
         var choices: [Choice] = []
         for part in text.split(separator: ",", omittingEmptySubsequences: false) {

@@ -30,8 +30,12 @@ enum Text {
     /// Formats as whole mebibytes.
     static func mebibytes(_ size: ByteCount) -> String { "\(Int((Double(size.bytes) / 1_048_576).rounded()))" }
 
-    static func left(_ text: String, _ width: Int) -> String { text + String(repeating: " ", count: max(0, width - text.count)) }
-    static func right(_ text: String, _ width: Int) -> String { String(repeating: " ", count: max(0, width - text.count)) + text }
+    static func left(_ text: String, _ width: Int) -> String {
+        text + String(repeating: " ", count: max(0, width - text.count))
+    }
+    static func right(_ text: String, _ width: Int) -> String {
+        String(repeating: " ", count: max(0, width - text.count)) + text
+    }
 
     /// Returns `rows` under `header`, with columns two blanks apart. All but the first column are right-aligned if
     /// `numeric`.
@@ -40,7 +44,8 @@ enum Text {
         let widths = header.indices.map { column in all.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
         return all.map { row in
             let cells = row.enumerated().map { column, cell in
-                numeric && column > 0 ? right(cell, widths[column]) : left(cell, column == row.count - 1 ? 0 : widths[column])
+                numeric && column > 0
+                    ? right(cell, widths[column]) : left(cell, column == row.count - 1 ? 0 : widths[column])
             }
             return cells.joined(separator: "  ")
         }.joined(separator: "\n")

@@ -20,29 +20,36 @@ struct SVG {
     }
 
     /// Returns a coordinate: never an exponent or a word, for any input.
-    static func coordinate(_ value: Double) -> String { value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0" }
+    static func coordinate(_ value: Double) -> String {
+        value.isFinite ? Text.number(min(1e6, max(-1e6, value)), decimals: 2) : "0"
+    }
 
     mutating func line(_ from: (x: Double, y: Double), _ to: (x: Double, y: Double), _ style: String) {
         let c = Self.coordinate
-        body += "<line x1=\"\(c(from.x))\" y1=\"\(c(from.y))\" x2=\"\(c(to.x))\" y2=\"\(c(to.y))\" class=\"\(style)\"/>\n"
+        body +=
+            "<line x1=\"\(c(from.x))\" y1=\"\(c(from.y))\" x2=\"\(c(to.x))\" y2=\"\(c(to.y))\" class=\"\(style)\"/>\n"
     }
 
     mutating func path(_ points: [(x: Double, y: Double)], _ style: String) {
         guard points.count > 1 else { return }
-        let steps = points.enumerated().map { "\($0 == 0 ? "M" : "L")\(Self.coordinate($1.x)) \(Self.coordinate($1.y))" }
+        let steps = points.enumerated().map {
+            "\($0 == 0 ? "M" : "L")\(Self.coordinate($1.x)) \(Self.coordinate($1.y))"
+        }
         body += "<path d=\"\(steps.joined())\" class=\"\(style)\"/>\n"
     }
 
     /// Adds a rectangle. `title` is the tooltip.
     mutating func rectangle(x: Double, y: Double, width: Double, height: Double, _ style: String, title: String) {
         let c = Self.coordinate
-        body += "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
+        body +=
+            "<rect x=\"\(c(x))\" y=\"\(c(y))\" width=\"\(c(max(0, width)))\" height=\"\(c(height))\" class=\"\(style)\">"
         body += "<title>\(Self.escaped(title))</title></rect>\n"
     }
 
     /// Defines a hatch pattern of the style `hatchline`, for areas with `fill: url(#hatch)`.
     mutating func hatching() {
-        body += "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+        body +=
+            "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
         body += "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatchline\"/></pattern></defs>\n"
     }
 

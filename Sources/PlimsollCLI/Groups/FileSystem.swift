@@ -13,7 +13,9 @@ enum FileSystem {
         let device = "\(major):\(minor)"
         for line in mounts.split(separator: "\n") {
             let words = line.split(separator: " ")
-            if words.count > 2, words[2] == device, let dash = words.firstIndex(of: "-"), dash + 1 < words.count { return String(words[dash + 1]) }
+            if words.count > 2, words[2] == device, let dash = words.firstIndex(of: "-"), dash + 1 < words.count {
+                return String(words[dash + 1])
+            }
         }
         return nil
     }

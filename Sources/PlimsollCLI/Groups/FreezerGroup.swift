@@ -14,13 +14,17 @@ struct FreezerGroup {
     }
 
     /// Makes a group below the own group, and tests that a process can enter. `program` is this program by default.
-    init(_ name: String, program: String = ChildProcess.itself, own: ControlGroup = ControlGroup(HostKernel())) throws(Refusal) {
+    init(_ name: String, program: String = ChildProcess.itself, own: ControlGroup = ControlGroup(HostKernel()))
+        throws(Refusal)
+    {
         guard case .directory(let parent, _) = own.unified else {
             if case .hidden(let reason) = own.unified { throw Refusal(description: reason) }
             throw Refusal(description: "no cgroup version 2")
         }
         let directory = parent + "/plimsoll-\(getpid())-\(name)"
-        guard mkdir(directory, 0o755) == 0 else { throw Refusal(description: "\(directory): \(String(cString: strerror(errno)))") }
+        guard mkdir(directory, 0o755) == 0 else {
+            throw Refusal(description: "\(directory): \(String(cString: strerror(errno)))")
+        }
         self.directory = directory
         self.program = program
         guard access(directory + "/cgroup.freeze", W_OK) == 0 else {

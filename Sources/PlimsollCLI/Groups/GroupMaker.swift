@@ -25,7 +25,9 @@ struct GroupMaker {
     ///
     /// - Parameters:
     ///   - allowsSwap: true if memory beyond the limit may be swapped out instead of causing a kill.
-    func make(_ name: String, limit: ByteCount?, high: ByteCount? = nil, allowsSwap: Bool = false) throws(Refusal) -> LimitedGroup {
+    func make(_ name: String, limit: ByteCount?, high: ByteCount? = nil, allowsSwap: Bool = false) throws(Refusal)
+        -> LimitedGroup
+    {
         var reasons: [String] = []
         let directoryName = "plimsoll-\(getpid())-\(name)"
         for candidate in candidates(&reasons) {
@@ -39,7 +41,8 @@ struct GroupMaker {
                 continue
             }
             let group = LimitedGroup(
-                version: candidate.version, memory: directory, stall: candidate.version == .v2 ? directory : makeStall(directoryName))
+                version: candidate.version, memory: directory,
+                stall: candidate.version == .v2 ? directory : makeStall(directoryName))
             do {
                 if let limit {
                     try group.setLimit(limit)
@@ -83,19 +86,27 @@ struct GroupMaker {
         }
         // A sibling of the own group, where the delegating manager has prepared for that. The parent's limits apply
         // there, too.
-        if directory != top, let slash = directory.lastIndex(of: "/"), case let parent = String(directory[..<slash]), passesOnMemory(parent) {
+        if directory != top, let slash = directory.lastIndex(of: "/"), case let parent = String(directory[..<slash]),
+            passesOnMemory(parent)
+        {
             found.append(Candidate(version: .v2, parent: parent))
         }
         return found
     }
 
-    private func passesOnMemory(_ directory: String) -> Bool { words(directory + "/cgroup.subtree_control").contains("memory") }
+    private func passesOnMemory(_ directory: String) -> Bool {
+        words(directory + "/cgroup.subtree_control").contains("memory")
+    }
 
-    private func words(_ path: String) -> [Substring] { ControlFile.text(path)?.split(whereSeparator: \.isWhitespace) ?? [] }
+    private func words(_ path: String) -> [Substring] {
+        ControlFile.text(path)?.split(whereSeparator: \.isWhitespace) ?? []
+    }
 
     /// Makes a version 2 group for stall times on a hybrid host. Stall times need no controller.
     private func makeStall(_ name: String) -> String? {
-        guard let directory = own.unified.path.map({ $0 + "/" + name }), mkdir(directory, 0o755) == 0 else { return nil }
+        guard let directory = own.unified.path.map({ $0 + "/" + name }), mkdir(directory, 0o755) == 0 else {
+            return nil
+        }
         guard access(directory + "/memory.pressure", R_OK) == 0 else {
             rmdir(directory)
             return nil

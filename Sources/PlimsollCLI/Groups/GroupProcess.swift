@@ -3,10 +3,13 @@ import Plimsoll
 /// Starts processes inside a group, from their first instruction.
 extension LimitedGroup {
     /// Starts `path` inside this group: this program enters the group first and then executes `path`.
-    func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws -> ChildProcess {
+    func start(_ path: String, _ arguments: [String], readsOutput: Bool = false, leashed: Bool = false) throws
+        -> ChildProcess
+    {
         let groups = directories.flatMap { ["--group", $0] }
         return try ChildProcess(
-            ChildProcess.itself, ["plimsoll", "_enter"] + groups + ["--path", path, "--"] + arguments, readsOutput: readsOutput,
+            ChildProcess.itself, ["plimsoll", "_enter"] + groups + ["--path", path, "--"] + arguments,
+            readsOutput: readsOutput,
             leashed: leashed)
     }
 

@@ -65,8 +65,10 @@ final class LimitedGroup: Sendable {
 
     /// Time in which at least one process stalled on memory; `nil` where the kernel keeps no stall times.
     var stalled: Duration? {
-        guard let text = stall.flatMap({ ControlFile.text($0 + "/memory.pressure") }), let line = text.split(separator: "\n").first,
-            let total = line.split(separator: " ").last, total.hasPrefix("total="), let microseconds = Int(total.dropFirst(6))
+        guard let text = stall.flatMap({ ControlFile.text($0 + "/memory.pressure") }),
+            let line = text.split(separator: "\n").first,
+            let total = line.split(separator: " ").last, total.hasPrefix("total="),
+            let microseconds = Int(total.dropFirst(6))
         else { return nil }
         return .microseconds(microseconds)
     }
@@ -109,5 +111,7 @@ final class LimitedGroup: Sendable {
     }
 
     private func file(two: String, one: String) -> String { memory + "/" + (version == .v2 ? two : one) }
-    private func number(two: String, one: String) -> ByteCount? { ControlFile.number(file(two: two, one: one)).map { ByteCount($0) } }
+    private func number(two: String, one: String) -> ByteCount? {
+        ControlFile.number(file(two: two, one: one)).map { ByteCount($0) }
+    }
 }

@@ -12,7 +12,8 @@ import Synchronization
 /// Prints `ready` when its phase can begin, begins at the line `go`, and marks the phase's end on its first thread.
 /// Ends all units when its standard input ends.
 struct FleetCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_fleet", abstract: "Part of `bench hostile`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_fleet", abstract: "Part of `bench hostile`.", shouldDisplay: false)
 
     @Option var directory: String
     @Option var prefix: String
@@ -69,7 +70,9 @@ private final class FleetPlay: Sendable {
         made.onRecord { [self] record in
             records.withLock { $0.append(record) }
             // Free enough memory before a frozen unit would be ended, or once the throttle is on.
-            let isEnough = phase == .throttle ? record.action == .throttle(true) && record.result != nil : record.action.kind == .pushOut
+            let isEnough =
+                phase == .throttle
+                ? record.action == .throttle(true) && record.result != nil : record.action.kind == .pushOut
             if isEnough { source.push(usage: .zero, limit: .gibibytes(1)) }
         }
         supervisor.withLock { $0 = made }
@@ -138,7 +141,8 @@ private final class FleetPlay: Sendable {
         let deadline = SteadyClock.now + .seconds(60)
         while !condition() {
             guard SteadyClock.now < deadline else {
-                Output.error("plimsoll: \(phase.rawValue) does not come to its end: \(reports.map { "\($0.name) \($0.state)" })")
+                Output.error(
+                    "plimsoll: \(phase.rawValue) does not come to its end: \(reports.map { "\($0.name) \($0.state)" })")
                 kill(getpid(), SIGABRT)
                 return
             }

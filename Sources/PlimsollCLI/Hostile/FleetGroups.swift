@@ -16,7 +16,9 @@ struct FleetGroups {
 
     private func text(_ unit: String, _ candidates: [(Hierarchy, String)]) -> String? {
         for (hierarchy, file) in candidates {
-            guard let parent = root.parents[hierarchy], let text = ControlFile.text("\(parent)/\(prefix)-\(unit)/\(file)") else { continue }
+            guard let parent = root.parents[hierarchy],
+                let text = ControlFile.text("\(parent)/\(prefix)-\(unit)/\(file)")
+            else { continue }
             return text.trimmingCharacters(in: .whitespacesAndNewlines)
         }
         return nil
@@ -34,7 +36,9 @@ struct FleetGroups {
 
     /// Returns true if the unit's memory.max differs from the configured limit, or memory.high is set.
     func isLimited(_ unit: String) -> Bool {
-        guard let limit = text(unit, [(.unified, "memory.max"), (.memory, "memory.limit_in_bytes")]) else { return false }
+        guard let limit = text(unit, [(.unified, "memory.max"), (.memory, "memory.limit_in_bytes")]) else {
+            return false
+        }
         let high = text(unit, [(.unified, "memory.high")]) ?? "max"
         return limit != "\(KillPhase.limit.bytes)" || high != "max"
     }
@@ -43,7 +47,8 @@ struct FleetGroups {
     func processes(_ unit: String) -> [Int32] {
         let pids = Hierarchy.allCases.flatMap { hierarchy -> [Int32] in
             guard let parent = root.parents[hierarchy] else { return [] }
-            return (ControlFile.text("\(parent)/\(prefix)-\(unit)/cgroup.procs") ?? "").split(separator: "\n").compactMap { Int32($0) }
+            return (ControlFile.text("\(parent)/\(prefix)-\(unit)/cgroup.procs") ?? "").split(separator: "\n")
+                .compactMap { Int32($0) }
         }
         return Set(pids).filter { Self.isRunning($0) }.sorted()
     }
@@ -51,7 +56,8 @@ struct FleetGroups {
     /// Paths of the existing groups with this prefix.
     var names: [String] {
         root.parents.values.flatMap { parent in
-            ((try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []).filter { $0.hasPrefix(prefix + "-") }.map { parent + "/" + $0 }
+            ((try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []).filter { $0.hasPrefix(prefix + "-") }
+                .map { parent + "/" + $0 }
         }
     }
 
@@ -60,7 +66,8 @@ struct FleetGroups {
         for pid in Self.processes(with: directory) where pid != getpid() { kill(pid, SIGKILL) }
         for path in names {
             _ = try? ControlFile.write("0", to: path + "/cgroup.freeze")
-            for pid in (ControlFile.text(path + "/cgroup.procs") ?? "").split(separator: "\n").compactMap({ Int32($0) }) { kill(pid, SIGKILL) }
+            for pid in (ControlFile.text(path + "/cgroup.procs") ?? "").split(separator: "\n").compactMap({ Int32($0) })
+            { kill(pid, SIGKILL) }
         }
         let deadline = SteadyClock.now + .seconds(5)
         while !names.isEmpty, SteadyClock.now < deadline {
@@ -82,7 +89,9 @@ struct FleetGroups {
         return state != "Z" && state != "X"
     }
 
-    static var processes: [Int32] { ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { Int32($0) } }
+    static var processes: [Int32] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { Int32($0) }
+    }
 
     /// Returns the processes whose command names `directory`: a supervisor, and its guard, which is a copy of the
     /// supervisor.
@@ -95,6 +104,8 @@ struct FleetGroups {
 
     static func thread(_ name: String, of process: Int32) -> pid_t? {
         let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process)/task")) ?? []
-        return threads.first { ControlFile.text("/proc/\(process)/task/\($0)/comm") == name + "\n" }.flatMap { Int32($0) }
+        return threads.first { ControlFile.text("/proc/\(process)/task/\($0)/comm") == name + "\n" }.flatMap {
+            Int32($0)
+        }
     }
 }

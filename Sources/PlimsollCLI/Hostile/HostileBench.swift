@@ -19,7 +19,9 @@ struct HostileBench {
 
     /// Returns the time of each run until the service was back.
     func measure(_ harm: Harm, runs: Int) throws -> [Duration] {
-        try (1...runs).map { number in try ScratchDirectory.with("h\(number)") { try HostileRun(harm: harm, directory: $0).play() } }
+        try (1...runs).map { number in
+            try ScratchDirectory.with("h\(number)") { try HostileRun(harm: harm, directory: $0).play() }
+        }
     }
 }
 
@@ -58,7 +60,9 @@ private struct HostileRun {
         let (killed, count) = (starts.last ?? 0, starts.count)
         kill(killed, SIGKILL)
         let begin = SteadyClock.now
-        while starts.count == count, SteadyClock.now < begin + HostileBench.most { SteadyClock.sleep(.microseconds(500)) }
+        while starts.count == count, SteadyClock.now < begin + HostileBench.most {
+            SteadyClock.sleep(.microseconds(500))
+        }
         let took = SteadyClock.now - begin
         if harm == .log {
             // Verify the obstruction: the supervisor had more to write than fitted.
@@ -84,8 +88,10 @@ private struct HostileRun {
 
     private func hostile(_ arguments: [String]) throws -> ChildProcess {
         let child = try ChildProcess(
-            ChildProcess.itself, ["plimsoll", "_hostile"] + arguments + ["--directory", directory], readsOutput: true, leashed: true)
-        do { try waitFor("a hostile process has not begun") { child.output?.lines().contains("sent") ?? false } } catch {
+            ChildProcess.itself, ["plimsoll", "_hostile"] + arguments + ["--directory", directory], readsOutput: true,
+            leashed: true)
+        do { try waitFor("a hostile process has not begun") { child.output?.lines().contains("sent") ?? false } } catch
+        {
             child.end(within: .zero)
             throw error
         }
@@ -96,7 +102,8 @@ private struct HostileRun {
         let streams = harm == .log ? "2>\(directory)/errors >/dev/null" : ">/dev/null 2>&1"
         let audit = harm == .log ? "journal" : "audit"
         let arguments = [
-            "sh", "-c", "exec \"$0\" \"$@\" \(streams)", program, "supervise", directory + "/units.yaml", "--directory", directory, "--prefix",
+            "sh", "-c", "exec \"$0\" \"$@\" \(streams)", program, "supervise", directory + "/units.yaml", "--directory",
+            directory, "--prefix",
             prefix,
             "--audit", "\(directory)/\(audit)", "--own-leaf",
         ]
@@ -114,7 +121,8 @@ private struct HostileRun {
         if harm == .log {
             // One unit that provokes errors, and one that allocates nearly all memory, so that decisions go to the
             // journal.
-            units += "  complainer: {command: [\(program), _hostile, complain, --seconds, '15'], importance: 800, restart: never}\n"
+            units +=
+                "  complainer: {command: [\(program), _hostile, complain, --seconds, '15'], importance: 800, restart: never}\n"
             units += """
                   hog:
                     command: [\(program), _unit, --name, hog, --directory, \(directory), --size, '\(Self.taken.bytes)']
@@ -129,7 +137,9 @@ private struct HostileRun {
 
     private static let limit = ByteCount.mebibytes(384), taken = ByteCount.mebibytes(330)
 
-    private var starts: [Int32] { (ControlFile.text(directory + "/starts") ?? "").split(separator: "\n").compactMap { Int32($0) } }
+    private var starts: [Int32] {
+        (ControlFile.text(directory + "/starts") ?? "").split(separator: "\n").compactMap { Int32($0) }
+    }
 
     private func waitFor(_ what: String, _ condition: () -> Bool) throws {
         let deadline = SteadyClock.now + .seconds(20)
@@ -144,11 +154,16 @@ private struct HostileRun {
         fleet.clear()
         guard let group else { return }
         for directory in group.directories {
-            for name in ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []) where name.hasPrefix(prefix) {
+            for name in ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? [])
+            where name.hasPrefix(prefix) {
                 let path = directory + "/" + name
-                for pid in (ControlFile.text(path + "/cgroup.procs") ?? "").split(separator: "\n").compactMap({ Int32($0) }) { kill(pid, SIGKILL) }
+                for pid in (ControlFile.text(path + "/cgroup.procs") ?? "").split(separator: "\n").compactMap({
+                    Int32($0)
+                }) { kill(pid, SIGKILL) }
                 let deadline = SteadyClock.now + .seconds(2)
-                while rmdir(path) != 0, errno == EBUSY, SteadyClock.now < deadline { SteadyClock.sleep(.milliseconds(5)) }
+                while rmdir(path) != 0, errno == EBUSY, SteadyClock.now < deadline {
+                    SteadyClock.sleep(.milliseconds(5))
+                }
             }
         }
         if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }

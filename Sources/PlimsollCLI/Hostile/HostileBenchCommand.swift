@@ -5,13 +5,15 @@ import Plimsoll
 struct HostileBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hostile",
-        abstract: "How soon a killed service is back beside hostile processes; the supervisor killed at every system call.")
+        abstract:
+            "How soon a killed service is back beside hostile processes; the supervisor killed at every system call.")
 
     enum Part: String, CaseIterable { case descriptor, log, flood, killAnywhere = "kill-anywhere" }
 
     @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
     @Option(help: "Runs of each of the first three.") var runs = 5
-    @Option(help: "Phases of kill-anywhere, with commas between.") var phases = KillPhase.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: "Phases of kill-anywhere, with commas between.") var phases = KillPhase.allCases.map(\.rawValue)
+        .joined(separator: ",")
     @Option(help: "Kill at every so many system calls.") var stride = 1
     @Option(help: "The first system call to kill at.") var from = 1
 
@@ -43,7 +45,9 @@ struct HostileBenchCommand: ParsableCommand {
     private func measure(_ harm: HostileBench.Harm) throws {
         let times = try HostileBench().measure(harm, runs: runs).sorted()
         let texts = times.map { Text.number($0.inSeconds, decimals: 3) }
-        Output.line("# \(harm.rawValue): \(texts.joined(separator: " ")) s; \(Text.number(HostileBench.most.inSeconds)) s for never")
+        Output.line(
+            "# \(harm.rawValue): \(texts.joined(separator: " ")) s; \(Text.number(HostileBench.most.inSeconds)) s for never"
+        )
         Output.line("figure supervisor.hostile.\(harm.rawValue).back \(texts[times.count / 2]) s")
         Output.line("figure supervisor.hostile.\(harm.rawValue).back-worst \(texts[times.count - 1]) s")
     }

@@ -6,7 +6,8 @@ import Plimsoll
 
 /// A process that attacks a supervisor, as an unprivileged user.
 struct HostileCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_hostile", abstract: "Part of `bench hostile`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_hostile", abstract: "Part of `bench hostile`.", shouldDisplay: false)
 
     enum Deed: String, ExpressibleByArgument {
         /// Passes connections that take 12 s to close.
@@ -28,9 +29,11 @@ struct HostileCommand: ParsableCommand {
             // List before dropping privileges: an unprivileged process may know the names as well, but may not list
             // the directory.
             let sockets = sockets
-            let isNobody = deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
+            let isNobody =
+                deed == .ready || setgroups(0, nil) == 0 && setgid(Self.nobody) == 0 && setuid(Self.nobody) == 0
             guard isNobody else {
-                throw Failure.unavailable("another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
+                throw Failure.unavailable(
+                    "another user cannot be taken on: \(String(cString: strerror(errno))); run as root")
             }
             let end = SteadyClock.now + .seconds(seconds)
             // A unit's standard input is empty, and the supervisor ends the unit.
@@ -52,7 +55,9 @@ struct HostileCommand: ParsableCommand {
     /// Sockets of the supervisor and its units.
     private var sockets: [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-        return names.filter { $0 == "supervisor" || $0.hasSuffix(".pressure") || $0.hasSuffix("notify") }.map { directory + "/" + $0 }
+        return names.filter { $0 == "supervisor" || $0.hasSuffix(".pressure") || $0.hasSuffix("notify") }.map {
+            directory + "/" + $0
+        }
     }
 
     /// The user `nobody`.
@@ -72,7 +77,9 @@ struct HostileCommand: ParsableCommand {
             return stream < 0 ? stream : hostile_send(stream, nil, "x", one.file)
         }
         guard results.contains(0) else {
-            throw Failure.failed("no socket in \(directory) takes a descriptor: \(String(cString: strerror(-(results.first ?? -ENOENT))))")
+            throw Failure.failed(
+                "no socket in \(directory) takes a descriptor: \(String(cString: strerror(-(results.first ?? -ENOENT))))"
+            )
         }
         for one in lingering { close(one.file) }
         Output.line("sent")
@@ -133,7 +140,9 @@ private final class Lingering {
             }
         }
         peer = isConnected ? accept(listener, nil, nil) : -1
-        guard peer >= 0 else { throw Failure.failed("no connection over the loopback: \(String(cString: strerror(errno)))") }
+        guard peer >= 0 else {
+            throw Failure.failed("no connection over the loopback: \(String(cString: strerror(errno)))")
+        }
         let bytes = [UInt8](repeating: 0, count: 65536)
         while Glibc.send(file, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}
         var lingering = linger(l_onoff: 1, l_linger: 12)

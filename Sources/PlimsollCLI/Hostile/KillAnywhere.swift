@@ -62,12 +62,17 @@ private final class KillRun {
             throw Failure.failed("\(phase.rawValue): there is no such thread")
         }
         let call = kill_thread_at_system_call(subject.pid, thread, subject.input, nth)
-        if call < -2 { throw KillAnywhere.Refusal(reason: "a thread cannot be traced here: \(String(cString: strerror(Int32(-1000 - call))))") }
+        if call < -2 {
+            throw KillAnywhere.Refusal(
+                reason: "a thread cannot be traced here: \(String(cString: strerror(Int32(-1000 - call))))")
+        }
         let ending = subject.waitForEnd()
         if call == -2 { problems.append("the supervisor ended by itself: \(ending)") }
         lookAlone()
         try lookAtNext()
-        if !problems.isEmpty, let said = ControlFile.text(directory + "/problems") { problems.append("the supervisors said: \(said)") }
+        if !problems.isEmpty, let said = ControlFile.text(directory + "/problems") {
+            problems.append("the supervisors said: \(said)")
+        }
         return .init(phase: phase, nth: nth, call: call >= 0 ? call : nil, problems: problems)
     }
 
@@ -75,13 +80,16 @@ private final class KillRun {
         let child = try ChildProcess(
             program,
             [
-                "plimsoll", "_fleet", "--directory", directory, "--prefix", fleet.prefix, "--phase", phase.rawValue, "--part", part.rawValue,
+                "plimsoll", "_fleet", "--directory", directory, "--prefix", fleet.prefix, "--phase", phase.rawValue,
+                "--part", part.rawValue,
             ], readsOutput: true, leashed: true)
         let deadline = SteadyClock.now + bound * 6
         while child.output?.lines().contains("ready") != true {
             guard child.poll() == nil, SteadyClock.now < deadline else {
                 child.end(within: .zero)
-                throw Failure.failed("\(phase.rawValue): the \(part.rawValue) supervisor did not come up: \(child.ending.map { "\($0)" } ?? "")")
+                throw Failure.failed(
+                    "\(phase.rawValue): the \(part.rawValue) supervisor did not come up: \(child.ending.map { "\($0)" } ?? "")"
+                )
             }
             SteadyClock.sleep(.milliseconds(1))
         }
@@ -95,8 +103,12 @@ private final class KillRun {
         former.signal(SIGKILL)
         former.waitForEnd()
         try waitFor("the guard has gone") { FleetGroups.processes(with: directory).isEmpty }
-        if let parent = fleet.root.parents[.unified] { try? ControlFile.write("1", to: "\(parent)/\(fleet.prefix)-batch/cgroup.freeze") }
-        if let parent = fleet.root.parents[.cpu] { try? ControlFile.write("10000", to: "\(parent)/\(fleet.prefix)-web/cpu.cfs_quota_us") }
+        if let parent = fleet.root.parents[.unified] {
+            try? ControlFile.write("1", to: "\(parent)/\(fleet.prefix)-batch/cgroup.freeze")
+        }
+        if let parent = fleet.root.parents[.cpu] {
+            try? ControlFile.write("10000", to: "\(parent)/\(fleet.prefix)-web/cpu.cfs_quota_us")
+        }
     }
 
     private func waitFor(_ what: String, _ condition: () -> Bool) throws {
@@ -158,7 +170,9 @@ private final class KillRun {
             problems.append("the next supervisor did not end well")
             return
         }
-        if seen != units.map({ FleetGroups.starts(of: $0, in: directory) }) { problems.append("a unit was started once more") }
+        if seen != units.map({ FleetGroups.starts(of: $0, in: directory) }) {
+            problems.append("a unit was started once more")
+        }
         let all = ["web", KillPhase.subject, KillPhase.leftover]
         for unit in all {
             let starts = FleetGroups.starts(of: unit, in: directory)
@@ -171,11 +185,15 @@ private final class KillRun {
     private func count(_ unit: String) {
         let starts = FleetGroups.starts(of: unit, in: directory)
         let running = starts.filter(FleetGroups.isRunning)
-        if running.count != 1 || running.last != starts.last { problems.append("of \(unit)'s processes \(starts) there run \(running)") }
+        if running.count != 1 || running.last != starts.last {
+            problems.append("of \(unit)'s processes \(starts) there run \(running)")
+        }
         // The journal records a decided end before any action.
         let journal = ControlFile.text(directory + "/journal") ?? ""
         let isAsked = journal.contains(#""unit":"\#(unit)","action":"end""#)
         let excused = (phase == .restart && unit == "web" || phase == .stop || isAsked) ? 1 : 0
-        if starts.count - 1 > excused { problems.append("\(unit) was ended though nobody asked for it, or started twice: \(starts)") }
+        if starts.count - 1 > excused {
+            problems.append("\(unit) was ended though nobody asked for it, or started twice: \(starts)")
+        }
     }
 }

@@ -17,7 +17,8 @@ struct KillAnywhereBench {
     func run() throws -> (points: Int, wrong: Int) {
         let waiting = Mutex(phases), counts = Mutex((points: 0, wrong: 0)), failure = Mutex<(any Error)?>(nil)
         let work: @Sendable () -> Void = { [self] in
-            while failure.withLock({ $0 == nil }), let phase = waiting.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {
+            while failure.withLock({ $0 == nil }), let phase = waiting.withLock({ $0.isEmpty ? nil : $0.removeFirst() })
+            {
                 do {
                     let (points, wrong) = try run(phase)
                     counts.withLock { $0 = ($0.points + points, $0.wrong + wrong) }
@@ -45,11 +46,15 @@ struct KillAnywhereBench {
                 let call = point.call.map { "number \($0)" } ?? "the end"
                 // The first reports are enough: a defect usually has many points.
                 if wrong <= 20 {
-                    Output.line("# wrong: \(phase.rawValue) at system call \(nth) (\(call)): \(point.problems.joined(separator: "; "))")
+                    Output.line(
+                        "# wrong: \(phase.rawValue) at system call \(nth) (\(call)): \(point.problems.joined(separator: "; "))"
+                    )
                 }
             }
             guard point.call != nil else {
-                Output.line("# \(phase.rawValue): \(points) points, \(wrong) wrong, \(Text.number((SteadyClock.now - begin).inSeconds)) s")
+                Output.line(
+                    "# \(phase.rawValue): \(points) points, \(wrong) wrong, \(Text.number((SteadyClock.now - begin).inSeconds)) s"
+                )
                 return (points, wrong)
             }
         }

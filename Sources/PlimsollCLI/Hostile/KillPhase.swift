@@ -45,11 +45,14 @@ enum KillPhase: String, CaseIterable, ExpressibleByArgument {
     ///
     /// - Parameter part: position in the sequence of supervisors.
     func units(_ part: FleetPart, directory: String) -> [ServiceUnit] {
-        let names = part == .former ? ["web", Self.subject, Self.leftover] : part == .next && self == .reload ? ["web"] : ["web", Self.subject]
+        let names =
+            part == .former
+            ? ["web", Self.subject, Self.leftover] : part == .next && self == .reload ? ["web"] : ["web", Self.subject]
         return names.map { name in
             // `exec` keeps the process: the number that the script writes is the number of the running process.
             let ignoring = self == .contain && name == Self.subject ? "trap '' TERM; " : ""
-            let script = "\(ignoring)head -c 2000000 /dev/zero > \(directory)/\(name).data; echo $$ >> \(directory)/\(name).starts; exec sleep 300"
+            let script =
+                "\(ignoring)head -c 2000000 /dev/zero > \(directory)/\(name).data; echo $$ >> \(directory)/\(name).starts; exec sleep 300"
             var unit = ServiceUnit(name: name, origin: .command(["/bin/sh", "-c", script]))
             unit.restart = .always
             unit.memoryLimit = Self.limit

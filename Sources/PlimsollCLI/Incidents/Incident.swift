@@ -32,16 +32,27 @@ enum Incident: String, CaseIterable {
         let levels = outcome.levels, lives = outcome.survives && !levels.isEmpty
         switch self {
         case .pageCache, .dentries: return ("the level stays normal", lives && levels.allSatisfy { $0 == .normal })
-        case .heldDentries: return ("a warning comes before the kernel kills, and the service lives", lives && levels.contains { $0 >= .warning })
+        case .heldDentries:
+            return (
+                "a warning comes before the kernel kills, and the service lives",
+                lives && levels.contains { $0 >= .warning }
+            )
         case .sealed:
             return (
-                "the level becomes critical and falls again by itself", lives && !outcome.ends && levels.contains(.critical) && levels.last == .normal
+                "the level becomes critical and falls again by itself",
+                lives && !outcome.ends && levels.contains(.critical) && levels.last == .normal
             )
         case .lowerFloor:
             let settled = levels.suffix(levels.count / 4).allSatisfy { $0 == .normal }
-            return ("the cache settles below the parent's limit, at the level normal", lives && settled && outcome.cacheShare > 1.0 / 24)
+            return (
+                "the cache settles below the parent's limit, at the level normal",
+                lives && settled && outcome.cacheShare > 1.0 / 24
+            )
         case .sockets:
-            return ("a warning narrows admission, and the service lives", lives && levels.contains { $0 >= .warning } && levels.last == .normal)
+            return (
+                "a warning narrows admission, and the service lives",
+                lives && levels.contains { $0 >= .warning } && levels.last == .normal
+            )
         }
     }
 

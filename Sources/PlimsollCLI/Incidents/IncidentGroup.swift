@@ -51,10 +51,12 @@ struct IncidentGroup {
     func kernel() -> IncidentKernel {
         let kernel = IncidentKernel([
             "/proc/self/cgroup": "0::/box/service\n",
-            "/proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw,nosuid,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+            "/proc/self/mountinfo":
+                "30 23 0:26 / /sys/fs/cgroup rw,nosuid,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
             "/proc/self/statm": "6612 2402 1604 2 0 1337 0\n",
             "/proc/meminfo": "MemTotal: 33554432 kB\nMemFree: 30000000 kB\nMemAvailable: 31000000 kB\n",
-            "\(Self.own)/cgroup.procs": "42\n", "\(Self.parent)/cgroup.procs": "7\n", "/sys/fs/cgroup/cgroup.procs": "1\n",
+            "\(Self.own)/cgroup.procs": "42\n", "\(Self.parent)/cgroup.procs": "7\n",
+            "/sys/fs/cgroup/cgroup.procs": "1\n",
         ])
         show(on: kernel)
         return kernel

@@ -119,7 +119,11 @@ struct IncidentRun {
     private mutating func giveWay(_ step: PressureDecisions.Step) {
         if incident == .lowerFloor { group.cache += min(4 * Self.mib, step.assessment.room?.bytes ?? 0) }
         if step.actions.contains(.release) { group.cache -= min(group.cache, step.assessment.shortfall.bytes) }
-        if step.assessment.level == .normal { isQuiescing = false } else if step.actions.contains(.quiesce) { isQuiescing = true }
+        if step.assessment.level == .normal {
+            isQuiescing = false
+        } else if step.actions.contains(.quiesce) {
+            isQuiescing = true
+        }
         let share: QuiesceExtent.Share =
             switch step.assessment.level {
             case .normal: .whole

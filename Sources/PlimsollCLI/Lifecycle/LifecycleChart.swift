@@ -53,14 +53,18 @@ struct LifecycleChart {
         ticks(at: &y, &svg)
         requests(at: &y, &svg)
         for (name, begin, end) in [
-            ("listener", LifecycleEvent.Kind.listening, LifecycleEvent.Kind.closed), ("lock", .locked, .unlocked), ("key", .filled, .wiped),
+            ("listener", LifecycleEvent.Kind.listening, LifecycleEvent.Kind.closed), ("lock", .locked, .unlocked),
+            ("key", .filled, .wiped),
         ] {
             held(name, record.spans(from: begin, to: end), at: &y, &svg)
         }
         for standstill in record.standstills {
             svg.rectangle(
-                x: x(standstill.from), y: lanesTop, width: x(standstill.to) - x(standstill.from), height: y - lanesTop - 6, "hatch",
-                title: "\(standstill.isFreezer ? "frozen" : "stopped") for \(Text.number((standstill.to - standstill.from).inSeconds)) s")
+                x: x(standstill.from), y: lanesTop, width: x(standstill.to) - x(standstill.from),
+                height: y - lanesTop - 6, "hatch",
+                title:
+                    "\(standstill.isFreezer ? "frozen" : "stopped") for \(Text.number((standstill.to - standstill.from).inSeconds)) s"
+            )
         }
         axis.draw(y, caption: "seconds since the launch", &svg)
         legend(y + 58, &svg)
@@ -74,20 +78,26 @@ struct LifecycleChart {
 
     private var summary: String {
         let answered = record.requests.count { $0.outcome == .answered }
-        let stood = record.standstills.map { "\(Text.number(($0.to - $0.from).inSeconds)) s by \($0.isFreezer ? "the freezer" : "SIGSTOP")" }
-        return "\(answered) of \(record.requests.count) requests answered; stood still for \(stood.joined(separator: " and "))"
+        let stood = record.standstills.map {
+            "\(Text.number(($0.to - $0.from).inSeconds)) s by \($0.isFreezer ? "the freezer" : "SIGSTOP")"
+        }
+        return
+            "\(answered) of \(record.requests.count) requests answered; stood still for \(stood.joined(separator: " and "))"
     }
 
     private var description: String {
         "States over \(Text.number(seconds)) s: "
-            + record.bands(of: LifecycleEvent.process).map { "\($0.state) from \(Text.number($0.from.inSeconds)) s" }.joined(separator: ", ") + "."
+            + record.bands(of: LifecycleEvent.process).map { "\($0.state) from \(Text.number($0.from.inSeconds)) s" }
+            .joined(separator: ", ") + "."
     }
 
     /// Returns the marks above the lanes.
     static func marks(_ record: LifecycleRecord) -> [(at: Duration, text: String)] {
         let names: [(LifecycleRecord.Step, String)] = [
-            (.launch, "launch"), (.interrupt, "interruption"), (.resume, "it ends"), (.task, "long task"), (.background, "to the background"),
-            (.stop, "SIGSTOP"), (.go, "SIGCONT"), (.foreground, "to the foreground"), (.freeze, "frozen"), (.thaw, "thawed"), (.terminate, "SIGTERM"),
+            (.launch, "launch"), (.interrupt, "interruption"), (.resume, "it ends"), (.task, "long task"),
+            (.background, "to the background"),
+            (.stop, "SIGSTOP"), (.go, "SIGCONT"), (.foreground, "to the foreground"), (.freeze, "frozen"),
+            (.thaw, "thawed"), (.terminate, "SIGTERM"),
             (.relaunch, "second launch"),
         ]
         var marks = names.compactMap { step, name in record.steps[step].map { ($0, name) } }
@@ -105,7 +115,9 @@ struct LifecycleChart {
         }
     }
 
-    private func name(_ text: String, _ y: Double, _ svg: inout SVG) { svg.text(text, x: Self.left - 10, y: y, "minor", anchor: .end) }
+    private func name(_ text: String, _ y: Double, _ svg: inout SVG) {
+        svg.text(text, x: Self.left - 10, y: y, "minor", anchor: .end)
+    }
 
     private func band(_ unit: String, at y: inout Double, height: Double, _ svg: inout SVG) {
         name(unit, y + height / 2 + 4, &svg)
@@ -113,7 +125,8 @@ struct LifecycleChart {
             let (from, to) = (x(band.from), x(band.to)), text = "\(band.state)"
             let span = "from \(Text.number(band.from.inSeconds)) s to \(Text.number(band.to.inSeconds)) s"
             svg.rectangle(x: from, y: y, width: to - from, height: height, text, title: "\(unit): \(text) \(span)")
-            guard unit == LifecycleEvent.process, band.state != .notRunning, LabelRows.width(of: text) + 8 <= to - from else { continue }
+            guard unit == LifecycleEvent.process, band.state != .notRunning, LabelRows.width(of: text) + 8 <= to - from
+            else { continue }
             svg.text(text, x: from + 6, y: y + height / 2 + 4)
         }
         y += height + 3
@@ -126,9 +139,12 @@ struct LifecycleChart {
         for span in record.spans(from: .began, to: .ended) {
             let expiry = expiries.first { $0.at >= span.from && $0.at <= span.to }
             let end = expiry?.at ?? span.to
-            svg.rectangle(x: x(span.from), y: y, width: x(end) - x(span.from), height: height, "task", title: "long task")
+            svg.rectangle(
+                x: x(span.from), y: y, width: x(end) - x(span.from), height: height, "task", title: "long task")
             guard let expiry else { continue }
-            svg.rectangle(x: x(end), y: y, width: x(span.to) - x(end), height: height, "grace", title: "asked to stop (\(expiry.event.cause ?? ""))")
+            svg.rectangle(
+                x: x(end), y: y, width: x(span.to) - x(end), height: height, "grace",
+                title: "asked to stop (\(expiry.event.cause ?? ""))")
             svg.line((x(expiry.at), y - 2), (x(expiry.at), y + height + 2), "limit")
         }
         y += height + 6
@@ -144,14 +160,19 @@ struct LifecycleChart {
 
     private func requests(at y: inout Double, _ svg: inout SVG) {
         name("requests", y + 11, &svg)
-        for request in record.requests { svg.line((x(request.at), y), (x(request.at), y + 14), request.outcome.rawValue) }
+        for request in record.requests {
+            svg.line((x(request.at), y), (x(request.at), y + 14), request.outcome.rawValue)
+        }
         y += 20
     }
 
     private func held(_ lane: String, _ spans: [(from: Duration, to: Duration)], at y: inout Double, _ svg: inout SVG) {
         guard !spans.isEmpty else { return }
         name(lane, y + 9, &svg)
-        for span in spans { svg.rectangle(x: x(span.from), y: y, width: x(span.to) - x(span.from), height: 10, "held", title: "\(lane) held") }
+        for span in spans {
+            svg.rectangle(
+                x: x(span.from), y: y, width: x(span.to) - x(span.from), height: 10, "held", title: "\(lane) held")
+        }
         y += 16
     }
 

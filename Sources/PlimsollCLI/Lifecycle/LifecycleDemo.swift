@@ -43,7 +43,9 @@ final class LifecycleDemo {
     func play() throws -> LifecycleRecord {
         defer { cleanUp() }
         let client = client
-        guard let thread = PlainThread({ client.run() }) else { throw Failure.failed("no thread could be started for the client") }
+        guard let thread = PlainThread({ client.run() }) else {
+            throw Failure.failed("no thread could be started for the client")
+        }
         defer {
             client.stop()
             thread.join()
@@ -87,30 +89,38 @@ final class LifecycleDemo {
         begin(step, "launched")
         run += 1
         let arguments = [
-            "_lifecycle-service", "--directory", directory, "--allowance", "\(Self.allowance.inSeconds)", "--grace", "\(Self.grace.inSeconds)",
+            "_lifecycle-service", "--directory", directory, "--allowance", "\(Self.allowance.inSeconds)", "--grace",
+            "\(Self.grace.inSeconds)",
         ]
         child =
             try group?.start(arguments, leashed: true)
             ?? ChildProcess(ChildProcess.itself, ["plimsoll"] + arguments, readsOutput: true, leashed: true)
         let run = run
         try see("it listens") { !$0.events(.listening, run: run).isEmpty }
-        try see("its scenes are connected") { Set($0.events(.transition, run: run).compactMap(\.event.unit)).count == 3 }
+        try see("its scenes are connected") {
+            Set($0.events(.transition, run: run).compactMap(\.event.unit)).count == 3
+        }
     }
 
     /// Sends a request to the service, and waits until the process is in the given state.
     private func ask(
-        _ request: LifecycleRequest, for step: LifecycleRecord.Step, until what: String = "", _ isThere: ((LifecycleState) -> Bool)? = nil
+        _ request: LifecycleRequest, for step: LifecycleRecord.Step, until what: String = "",
+        _ isThere: ((LifecycleState) -> Bool)? = nil
     )
         throws
     {
         begin(step, "asked: \(request.rawValue)")
         child?.tell(request.rawValue)
         guard let isThere else { return }
-        try see(what) { isThere($0.events(.transition).last { $0.event.unit == LifecycleEvent.process }?.event.state ?? .notRunning) }
+        try see(what) {
+            isThere($0.events(.transition).last { $0.event.unit == LifecycleEvent.process }?.event.state ?? .notRunning)
+        }
     }
 
     /// Stops the process for a while, during which the watched file changes.
-    private func standStill(_ begin: LifecycleRecord.Step, _ end: LifecycleRecord.Step, for length: Duration, isFreezer: Bool) throws {
+    private func standStill(
+        _ begin: LifecycleRecord.Step, _ end: LifecycleRecord.Step, for length: Duration, isFreezer: Bool
+    ) throws {
         guard let child else { return }
         let resumes = record.events(.resumed).count
         self.begin(begin, isFreezer ? "frozen by its control group" : "SIGSTOP")
@@ -139,9 +149,12 @@ final class LifecycleDemo {
     /// previous text.
     private func changeFile(isFreezer: Bool) throws {
         let before = ControlFile.text(file) ?? "", changes = isFreezer ? 2 : 200
-        for number in 1...changes { try writeFile(isFreezer ? (number == 1 ? "threads=0" : before) : "threads=\(number)") }
+        for number in 1...changes {
+            try writeFile(isFreezer ? (number == 1 ? "threads=0" : before) : "threads=\(number)")
+        }
         if !isFreezer { record.fileChanges = changes }
-        timeline.tell("its file changes \(changes) times" + (isFreezer ? ", back to what it said" : ""), record, at: now)
+        timeline.tell(
+            "its file changes \(changes) times" + (isFreezer ? ", back to what it said" : ""), record, at: now)
     }
 
     private func writeFile(_ text: String) throws { try File.write(text, to: file) }
@@ -156,7 +169,11 @@ final class LifecycleDemo {
         let status = child.ending?.status ?? 0
         record.endings.append((now, status))
         self.child = nil
-        if step == .terminate { begin(.end, "ended with status \(status)") } else { timeline.tell("ended with status \(status)", record, at: now) }
+        if step == .terminate {
+            begin(.end, "ended with status \(status)")
+        } else {
+            timeline.tell("ended with status \(status)", record, at: now)
+        }
     }
 
     // MARK: Watching
@@ -176,7 +193,9 @@ final class LifecycleDemo {
     private func see(_ what: String, _ isSo: (LifecycleRecord) -> Bool) throws {
         let deadline = now + Self.patience
         while !isSo(record) {
-            guard now < deadline else { throw Failure.failed("not seen within \(Text.number(Self.patience.inSeconds)) s: \(what)") }
+            guard now < deadline else {
+                throw Failure.failed("not seen within \(Text.number(Self.patience.inSeconds)) s: \(what)")
+            }
             if let ending = child?.poll(), child?.output?.isAtEnd ?? true, !isSo(record) {
                 throw Failure.failed("the service ended with status \(ending.status) before \(what)")
             }

@@ -49,7 +49,10 @@ struct LifecycleEvent: Codable, Hashable {
     }
 
     /// Creates a transition of `unit`.
-    init(_ unit: String, _ from: LifecycleState, _ to: LifecycleState, _ cause: LifecycleCause, at: Duration = SteadyClock.now) {
+    init(
+        _ unit: String, _ from: LifecycleState, _ to: LifecycleState, _ cause: LifecycleCause,
+        at: Duration = SteadyClock.now
+    ) {
         self.init(.transition, cause: cause.rawValue, at: at)
         self.unit = unit
         self.from = "\(from)"

@@ -4,7 +4,8 @@ import Plimsoll
 struct LifecycleRecord {
     /// Actions of the demo, in this order.
     enum Step: String, CaseIterable {
-        case launch, interrupt, resume, task, background, stop, go, foreground, freeze, thaw, terminate, end, relaunch, over
+        case launch, interrupt, resume, task, background, stop, go, foreground, freeze, thaw, terminate, end, relaunch,
+            over
     }
 
     struct Seen {
@@ -60,7 +61,8 @@ struct LifecycleRecord {
     func events(_ kind: LifecycleEvent.Kind, run: Int? = nil, from step: Step? = nil, to end: Step? = nil) -> [Seen] {
         let from = step.map { steps[$0] ?? .seconds(Int64.max / 2_000_000_000) }, to = end.flatMap { steps[$0] }
         return seen.filter { seen in
-            seen.event.kind == kind && run.map { $0 == seen.run } ?? true && from.map { $0 <= seen.at } ?? true && to.map { seen.at < $0 } ?? true
+            seen.event.kind == kind && run.map { $0 == seen.run } ?? true && from.map { $0 <= seen.at } ?? true
+                && to.map { seen.at < $0 } ?? true
         }
     }
 
@@ -105,7 +107,9 @@ struct LifecycleRecord {
 
     /// Returns the state of the process at a time.
     func state(at time: Duration) -> LifecycleState {
-        let last = seen.last { $0.at <= time && $0.event.kind == .transition && $0.event.unit == LifecycleEvent.process }
+        let last = seen.last {
+            $0.at <= time && $0.event.kind == .transition && $0.event.unit == LifecycleEvent.process
+        }
         // The process has ended since: the last transition was another launch's.
         if let last, endings.count >= last.run, endings[last.run - 1].at <= time { return .notRunning }
         return last?.event.state ?? .notRunning
@@ -119,7 +123,9 @@ struct LifecycleRecord {
             began = nil
         }
         for seen in seen where seen.event.kind == begin || seen.event.kind == end {
-            if let span = began, span.run != seen.run { close(at: endings.count >= span.run ? endings[span.run - 1].at : seen.at) }
+            if let span = began, span.run != seen.run {
+                close(at: endings.count >= span.run ? endings[span.run - 1].at : seen.at)
+            }
             if seen.event.kind == begin {
                 if began == nil { began = (seen.at, seen.run) }
             } else {

@@ -14,7 +14,9 @@ extension LifecycleService {
                 return Array("\(count)".utf8)
             },
             restore: { [orders] bytes in
-                guard let count = Int(String(decoding: bytes, as: UTF8.self)) else { throw Failure.failed("\(bytes.count) bytes that are no number") }
+                guard let count = Int(String(decoding: bytes, as: UTF8.self)) else {
+                    throw Failure.failed("\(bytes.count) bytes that are no number")
+                }
                 orders.set(count)
             })
     }
@@ -34,7 +36,9 @@ extension LifecycleService {
     func keepKey() throws -> Secret {
         let fill: @Sendable (inout MutableRawSpan) throws -> Void = { bytes in
             var random = SystemRandomNumberGenerator()
-            for index in 0..<bytes.byteCount { bytes.storeBytes(of: random.next(), toByteOffset: index, as: UInt8.self) }
+            for index in 0..<bytes.byteCount {
+                bytes.storeBytes(of: random.next(), toByteOffset: index, as: UInt8.self)
+            }
         }
         let key = lifecycle.keep(try Secret("key", byteCount: 32, fill: fill))
         LifecycleEvent(.filled).emit()
@@ -60,7 +64,9 @@ extension LifecycleService {
                 LifecycleEvent(.unlocked).emit()
             },
             reacquire: { epoch in
-                guard flock(file, LOCK_EX | LOCK_NB) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+                guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
+                    throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+                }
                 LifecycleEvent(.locked, number: Int(epoch)).emit()
             })
         let listener = ExclusiveResource(

@@ -33,7 +33,9 @@ final class LifecycleService: Sendable {
         let door = Door { [self] in
             (try? await limiter.run(waitingAtMost: .zero) { orders.add() }) != nil
         }
-        let ticker = Ticker("ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)) {
+        let ticker = Ticker(
+            "ticker", every: LifecycleDemo.period, inBackground: .coalesced(every: LifecycleDemo.backgroundPeriod)
+        ) {
             LifecycleEvent(.tick, number: $0.missed).emit()
         }
         lifecycle.pausables.add(ticker)

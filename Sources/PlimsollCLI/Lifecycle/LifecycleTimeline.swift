@@ -22,7 +22,8 @@ struct LifecycleTimeline {
     }
 
     static func line(_ text: String, _ state: LifecycleState, at: Duration) -> String {
-        Text.right(Text.fixed(at.inSeconds, decimals: 2), 6) + " s  " + Text.left(state == .notRunning ? "-" : "\(state)", 11) + text
+        Text.right(Text.fixed(at.inSeconds, decimals: 2), 6) + " s  "
+            + Text.left(state == .notRunning ? "-" : "\(state)", 11) + text
     }
 
     static func text(_ outcome: LifecycleRecord.Outcome) -> String {

@@ -8,7 +8,8 @@ enum ScratchDirectory {
     /// - Parameter name: name of the directory; short if sockets go there, as socket paths have 107 bytes at most.
     static func with<Result>(_ name: String, _ body: (String) throws -> Result) throws -> Result {
         let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-\(getpid())-\(name)"
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        try FileManager.default.createDirectory(
+            atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         defer { try? FileManager.default.removeItem(atPath: directory) }
         return try body(directory)
     }

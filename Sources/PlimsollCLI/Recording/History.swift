@@ -47,7 +47,10 @@ struct History {
             if wasReleasing { actions.removeAll { $0 == .release } }
             wasReleasing = isReleasing
             if step.assessment.level != level || !actions.isEmpty {
-                changes.append(Change(at: step.reading.at - start, assessment: step.assessment, reading: step.reading, actions: actions))
+                changes.append(
+                    Change(
+                        at: step.reading.at - start, assessment: step.assessment, reading: step.reading,
+                        actions: actions))
             }
             level = step.assessment.level
         }
@@ -65,20 +68,24 @@ struct History {
             let used = reading.limit.map { "\(reading.usage) of \($0)" } ?? "\(reading.usage)"
             return [
                 Text.number(at.inSeconds, decimals: 3) + " s", assessment.level.description, used,
-                reading.available?.description ?? "unknown", assessment.evidence.isEmpty ? "calm" : assessment.evidence.description,
+                reading.available?.description ?? "unknown",
+                assessment.evidence.isEmpty ? "calm" : assessment.evidence.description,
                 actions.isEmpty ? "-" : actions.map(\.description).joined(separator: ", "),
             ]
         }
 
         var record: Record {
             Record(
-                atMicroseconds: Int(at.inNanoseconds / 1000), level: assessment.level.description, evidence: assessment.evidence.description,
-                usageBytes: reading.usage.bytes, limitBytes: reading.limit?.bytes, availableBytes: reading.available?.bytes,
+                atMicroseconds: Int(at.inNanoseconds / 1000), level: assessment.level.description,
+                evidence: assessment.evidence.description,
+                usageBytes: reading.usage.bytes, limitBytes: reading.limit?.bytes,
+                availableBytes: reading.available?.bytes,
                 shortfallBytes: assessment.shortfall.bytes, actions: actions.map(\.description))
         }
 
         struct Record: Encodable {
-            var atMicroseconds: Int, level: String, evidence: String, usageBytes: Int, limitBytes: Int?, availableBytes: Int?
+            var atMicroseconds: Int, level: String, evidence: String, usageBytes: Int, limitBytes: Int?,
+                availableBytes: Int?
             var shortfallBytes: Int, actions: [String]
         }
     }

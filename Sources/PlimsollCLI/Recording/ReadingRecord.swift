@@ -37,7 +37,8 @@ struct ReadingRecord: Codable, Equatable {
     /// Reason why the record is invalid; `nil` if a kernel could have shown this reading.
     var problem: String? {
         let sizes = [
-            ("usageBytes", usageBytes), ("workingSetBytes", workingSetBytes), ("limitBytes", limitBytes), ("residentBytes", residentBytes),
+            ("usageBytes", usageBytes), ("workingSetBytes", workingSetBytes), ("limitBytes", limitBytes),
+            ("residentBytes", residentBytes),
             ("atMicroseconds", atMicroseconds), ("stallSomeMicroseconds", stallSomeMicroseconds),
             ("stallFullMicroseconds", stallFullMicroseconds), ("highEvents", highEvents), ("maxEvents", maxEvents),
             ("oomEvents", oomEvents), ("oomKillEvents", oomKillEvents),
@@ -52,10 +53,16 @@ struct ReadingRecord: Codable, Equatable {
 
     var reading: PressureReading {
         PressureReading(
-            at: .microseconds(atMicroseconds), boundary: boundary, limit: limitBytes.map { ByteCount($0) }, usage: ByteCount(usageBytes),
-            workingSet: ByteCount(workingSetBytes), available: availableBytes.map { ByteCount($0) }, resident: ByteCount(residentBytes),
-            stall: stallSomeMicroseconds.map { .init(some: .microseconds($0), full: .microseconds(stallFullMicroseconds ?? 0)) },
-            events: oomKillEvents.map { .init(high: highEvents ?? 0, max: maxEvents ?? 0, oom: oomEvents ?? 0, oomKill: $0) },
+            at: .microseconds(atMicroseconds), boundary: boundary, limit: limitBytes.map { ByteCount($0) },
+            usage: ByteCount(usageBytes),
+            workingSet: ByteCount(workingSetBytes), available: availableBytes.map { ByteCount($0) },
+            resident: ByteCount(residentBytes),
+            stall: stallSomeMicroseconds.map {
+                .init(some: .microseconds($0), full: .microseconds(stallFullMicroseconds ?? 0))
+            },
+            events: oomKillEvents.map {
+                .init(high: highEvents ?? 0, max: maxEvents ?? 0, oom: oomEvents ?? 0, oomKill: $0)
+            },
             announced: announced.flatMap(level))
     }
 }

@@ -27,7 +27,8 @@ struct Recording {
             // Digits and dots only: suffixes by distributions may name a customer or a machine.
             let kernel = String(release.prefix { $0.isNumber || $0 == "." })
             return Header(
-                plimsollRecording: newest, kernel: kernel, processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
+                plimsollRecording: newest, kernel: kernel,
+                processors: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))),
                 footing: capabilities.footing.rawValue, liveSignals: capabilities.signals.filter(\.isLive).map(\.name))
         }
     }
@@ -47,14 +48,18 @@ struct Recording {
         // The text after the last newline is empty, or a line that was being written when the recorder died.
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         let tail = lines.removeLast()
-        guard let first = lines.first else { throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "cut short within the header") }
+        guard let first = lines.first else {
+            throw Problem(line: 1, reason: text.isEmpty ? "the file is empty" : "cut short within the header")
+        }
         do {
             header = try JSONLine.decode(Header.self, from: first)
         } catch {
             throw Problem(line: 1, reason: "no header of a recording: \(explain(error))")
         }
         guard header.plimsollRecording <= Header.newest, header.plimsollRecording > 0 else {
-            throw Problem(line: 1, reason: "version \(header.plimsollRecording) of the format; this program knows up to \(Header.newest)")
+            throw Problem(
+                line: 1,
+                reason: "version \(header.plimsollRecording) of the format; this program knows up to \(Header.newest)")
         }
         readings = []
         for (index, line) in lines.enumerated().dropFirst() {
@@ -65,7 +70,9 @@ struct Recording {
                 return
             }
         }
-        if !tail.isEmpty { problem = Problem(line: lines.count + 1, reason: "cut short: it does not end with a newline") }
+        if !tail.isEmpty {
+            problem = Problem(line: lines.count + 1, reason: "cut short: it does not end with a newline")
+        }
     }
 
     private struct Reason: Error { var description: String }

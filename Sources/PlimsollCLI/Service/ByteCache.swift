@@ -7,7 +7,8 @@ enum ByteCache: Sendable {
 
     /// Creates a cache without a limit. A heap cache reports the memory cost of entries.
     init(_ name: String, isVolatile: Bool) {
-        self = isVolatile ? .volatile(VolatileCache(name)) : .heap(PurgeableCache(name) { _, bytes in bytes.count + 96 })
+        self =
+            isVolatile ? .volatile(VolatileCache(name)) : .heap(PurgeableCache(name) { _, bytes in bytes.count + 96 })
     }
 
     var purgeable: any Purgeable {

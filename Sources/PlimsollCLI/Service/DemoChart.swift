@@ -31,7 +31,8 @@ struct DemoChart {
 
     var svg: String {
         var svg = SVG()
-        let heading = "One service, one limit, the same traffic: without and with Plimsoll" + (isSimulated ? " (simulated)" : "")
+        let heading =
+            "One service, one limit, the same traffic: without and with Plimsoll" + (isSimulated ? " (simulated)" : "")
         let summary = DemoRecord.result(without: without, with: with).dropFirst("result: ".count)
         svg.text(heading, x: left, y: 30, "title")
         svg.text(String(summary), x: left, y: 52, "minor")
@@ -41,7 +42,8 @@ struct DemoChart {
         levels(&svg)
         return svg.document(
             width: Int(width), height: Int(height), title: heading,
-            description: "Memory charged to each service's group over time, with the limit at \(limit). \(summary).", style: Self.style)
+            description: "Memory charged to each service's group over time, with the limit at \(limit). \(summary).",
+            style: Self.style)
     }
 
     // MARK: Parts
@@ -49,7 +51,9 @@ struct DemoChart {
     private func x(_ at: Duration) -> Double { left + min(1, max(0, at.inSeconds / seconds)) * (right - left) }
     /// Returns the y coordinate of a size. The scale ends a little above the limit, so that the limit's line is
     /// visible.
-    private func y(_ size: ByteCount) -> Double { bottom - min(1, max(0, Double(size.bytes) / (Double(limit.bytes) * 1.08))) * (bottom - top) }
+    private func y(_ size: ByteCount) -> Double {
+        bottom - min(1, max(0, Double(size.bytes) / (Double(limit.bytes) * 1.08))) * (bottom - top)
+    }
 
     private func axes(_ svg: inout SVG) {
         let step = TimeAxis.roundStep(Double(limit.bytes) / 1_048_576 / 5)
@@ -69,14 +73,18 @@ struct DemoChart {
             time += timeStep
         }
         svg.line((left, bottom), (right, bottom), "axis")
-        svg.text("seconds since the services began", x: (left + right) / 2, y: levelTop + levelHeight + 38, "minor", anchor: .middle)
+        svg.text(
+            "seconds since the services began", x: (left + right) / 2, y: levelTop + levelHeight + 38, "minor",
+            anchor: .middle)
     }
 
     private func lines(_ svg: inout SVG) {
         let thresholds = PressureThresholds.standard
         svg.line((left, y(limit)), (right, y(limit)), "limit")
         svg.text("limit \(limit): the kernel kills", x: right, y: y(limit) - 5, "killtext", anchor: .end)
-        for (margin, name) in [(thresholds.warningMargin, "warning line"), (thresholds.criticalMargin, "critical line")] {
+        for (margin, name) in [
+            (thresholds.warningMargin, "warning line"), (thresholds.criticalMargin, "critical line"),
+        ] {
             let height = y(limit - margin.below(limit))
             svg.line((left, height), (right, height), "warn")
             svg.text(name, x: right, y: height - 4, "minor", anchor: .end)
@@ -88,12 +96,16 @@ struct DemoChart {
             let points = record.samples.map { (x: x($0.at), y: y($0.usage)) }
             svg.path(points, record.name)
             // Label each curve where both are apart: half-way up to the limit, or at three quarters of the run.
-            guard let at = record.samples.first(where: { $0.usage > limit * 0.45 }) ?? record.samples.last else { continue }
+            guard let at = record.samples.first(where: { $0.usage > limit * 0.45 }) ?? record.samples.last else {
+                continue
+            }
             if record.isProtected {
                 let middle = record.samples[record.samples.count * 3 / 4]
                 svg.text("with Plimsoll", x: x(middle.at), y: y(middle.usage) + 34, "withtext", anchor: .middle)
                 svg.path(record.samples.map { (x: x($0.at), y: y($0.fixed)) }, "fixed")
-                svg.text("of it, what the kernel can't take", x: x(middle.at), y: y(middle.fixed) + 18, "withtext", anchor: .middle)
+                svg.text(
+                    "of it, what the kernel can't take", x: x(middle.at), y: y(middle.fixed) + 18, "withtext",
+                    anchor: .middle)
             } else {
                 svg.text("without", x: x(at.at) - 8, y: y(at.usage), "withouttext", anchor: .end)
             }
@@ -127,7 +139,8 @@ struct DemoChart {
             place += 100
         }
         svg.text(
-            "level of the service with Plimsoll; a tick above it is a purge (blue) or what the kernel took (violet)", x: place, y: height - 16,
+            "level of the service with Plimsoll; a tick above it is a purge (blue) or what the kernel took (violet)",
+            x: place, y: height - 16,
             "minor")
     }
 }

@@ -19,7 +19,8 @@ final class DemoSide {
         self.start = start
         let group = try GroupMaker().make(record.name, limit: limit)
         self.group = group
-        let arguments = ["_service", "--session-life", "\(plan.sessionLife.inSeconds)"] + (isProtected ? ["--protected"] : [])
+        let arguments =
+            ["_service", "--session-life", "\(plan.sessionLife.inSeconds)"] + (isProtected ? ["--protected"] : [])
         do {
             child = try group.startPart(arguments)
         } catch {
@@ -39,10 +40,13 @@ final class DemoSide {
                 clients = traffic.start()
                 return
             }
-            if let ending = child.poll() { throw Failure.failed("the service \(record.name) Plimsoll ended at once with status \(ending.status)") }
+            if let ending = child.poll() {
+                throw Failure.failed("the service \(record.name) Plimsoll ended at once with status \(ending.status)")
+            }
             SteadyClock.sleep(.milliseconds(5))
         }
-        throw Failure.failed("the service \(record.name) Plimsoll did not begin to listen within \(Text.number(limit.inSeconds)) s")
+        throw Failure.failed(
+            "the service \(record.name) Plimsoll did not begin to listen within \(Text.number(limit.inSeconds)) s")
     }
 
     /// Takes a sample and reads the service's events since the last call. Returns the items for the narrative.
@@ -82,7 +86,9 @@ final class DemoSide {
     func cleanUp() {
         child.end(within: .zero)
         stopTraffic()
-        if !group.remove() { Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed") }
+        if !group.remove() {
+            Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed")
+        }
     }
 
     private func noteServed(at now: Duration) {
@@ -99,7 +105,8 @@ final class DemoSide {
         if ending == .signalled(SIGKILL), group.kills > 0 {
             record.fate = .killed(at: now)
         } else {
-            record.fate = .other("ended with status \(ending.status), which is not the kernel's doing (\(group.kills) OOM kills)")
+            record.fate = .other(
+                "ended with status \(ending.status), which is not the kernel's doing (\(group.kills) OOM kills)")
         }
     }
 

@@ -37,7 +37,8 @@ struct DemoSimulation {
                 cache = cache - taken
                 if taken > .zero { record.drops.append(.init(at: at, taken: taken)) }
                 let reading = PressureReading(
-                    at: at, boundary: .maximum, limit: limit, usage: Self.base + live + cache, workingSet: Self.base + live,
+                    at: at, boundary: .maximum, limit: limit, usage: Self.base + live + cache,
+                    workingSet: Self.base + live,
                     available: max(.zero, limit - Self.base - live))
                 let assessed = decisions.decide(reading).assessment.level
                 if assessed != level {

@@ -25,19 +25,22 @@ struct HTTPRequest: Equatable {
         let head = String(decoding: bytes.prefix(end), as: UTF8.self)
         // "\r\n" is one Character.
         let lines = head.split(separator: "\r\n", omittingEmptySubsequences: true)
-        guard let words = lines.first?.split(separator: " ", omittingEmptySubsequences: false), words.count == 3, words[2] == "HTTP/1.1",
+        guard let words = lines.first?.split(separator: " ", omittingEmptySubsequences: false), words.count == 3,
+            words[2] == "HTTP/1.1",
             words[1].hasPrefix("/")
         else { return .refused(400) }
         guard words[0] == "GET" else { return .refused(405) }
         let target = words[1].split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let closes = lines.dropFirst().contains { $0.lowercased() == "connection: close" }
-        return .request(HTTPRequest(path: target[0], query: target.count > 1 ? target[1] : nil, closes: closes), length: end)
+        return .request(
+            HTTPRequest(path: target[0], query: target.count > 1 ? target[1] : nil, closes: closes), length: end)
     }
 
     /// Returns the head of a response.
     static func responseHead(_ status: Int, length: Int) -> String {
         let reasons = [
-            200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
+            200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
+            431: "Request Header Fields Too Large",
             503: "Service Unavailable",
         ]
         return "HTTP/1.1 \(status) \(reasons[status] ?? "Error")\r\nContent-Length: \(length)\r\n\r\n"
@@ -51,7 +54,8 @@ enum HTTPHead {
     static func length(in bytes: ArraySlice<UInt8>) -> Int? {
         let end: [UInt8] = [13, 10, 13, 10]
         guard bytes.count >= end.count else { return nil }
-        for start in bytes.startIndex...(bytes.endIndex - end.count) where bytes[start..<start + end.count].elementsEqual(end) {
+        for start in bytes.startIndex...(bytes.endIndex - end.count)
+        where bytes[start..<start + end.count].elementsEqual(end) {
             return start + end.count - bytes.startIndex
         }
         return nil

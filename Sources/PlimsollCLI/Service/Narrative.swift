@@ -29,7 +29,9 @@ struct Narrative {
         guard now >= nextRow else { return }
         nextRow = .seconds(now.inSeconds.rounded(.down) + 1)
         var row = stamp(now) + [without, with].map(column).joined(separator: "   ") + "  \(with.served) served"
-        if let sample = with.samples.last { row += ", \(Text.mebibytes(sample.fixed)) MiB fixed, working set \(Text.mebibytes(sample.workingSet))" }
+        if let sample = with.samples.last {
+            row += ", \(Text.mebibytes(sample.fixed)) MiB fixed, working set \(Text.mebibytes(sample.workingSet))"
+        }
         if taken > .zero {
             row += ", the kernel took \(Text.mebibytes(taken)) MiB"
             taken = .zero
@@ -37,7 +39,8 @@ struct Narrative {
         if !purges.isEmpty {
             let back = purges.reduce(ByteCount.zero) { $0 + max(.zero, $1.fall) }
             let longest = purges.map(\.took).max() ?? .zero
-            row += ", \(Text.mebibytes(back)) MiB given back in \(purges.count) (longest \(Text.number(longest.milliseconds)) ms)"
+            row +=
+                ", \(Text.mebibytes(back)) MiB given back in \(purges.count) (longest \(Text.number(longest.milliseconds)) ms)"
             purges = []
         }
         Output.line(row)

@@ -54,7 +54,8 @@ final class Traffic: Sendable {
 
     /// Starts the clients. Join the threads after `stop()`.
     func start() -> [PlainThread] {
-        (1...TrafficPlan.connections).compactMap { connection in PlainThread { [self] in run(seed: UInt64(connection)) } }
+        (1...TrafficPlan.connections).compactMap { connection in PlainThread { [self] in run(seed: UInt64(connection)) }
+        }
     }
 
     /// Stops the clients; each finishes the current request.
@@ -114,7 +115,9 @@ struct HTTPClient {
         guard let socket, socket.send("GET \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") else { return nil }
         bytes.removeAll(keepingCapacity: true)
         while true {
-            if let answer = Self.answer(in: bytes), bytes.count >= answer.headLength + answer.bodyLength { return answer.status }
+            if let answer = Self.answer(in: bytes), bytes.count >= answer.headLength + answer.bodyLength {
+                return answer.status
+            }
             guard socket.receive(into: &bytes, chunk: &chunk) else { return nil }
         }
     }
@@ -129,7 +132,9 @@ struct HTTPClient {
         guard let end = HTTPHead.length(in: bytes.prefix(512)) else { return nil }
         let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")
         guard let words = lines.first?.split(separator: " "), words.count >= 2, let status = Int(words[1]),
-            let length = lines.first(where: { $0.hasPrefix("Content-Length: ") }).flatMap({ Int($0.dropFirst("Content-Length: ".count)) })
+            let length = lines.first(where: { $0.hasPrefix("Content-Length: ") }).flatMap({
+                Int($0.dropFirst("Content-Length: ".count))
+            })
         else { return nil }
         return (status, end, length)
     }

@@ -23,14 +23,17 @@ struct Bursts: Equatable, Sendable {
 
     func next(limit: ByteCount, using random: inout SeededGenerator) -> Burst {
         Burst(
-            size: limit * (.random(in: size, using: &random) / Double(threads)), held: .seconds(.random(in: Self.held, using: &random)),
+            size: limit * (.random(in: size, using: &random) / Double(threads)),
+            held: .seconds(.random(in: Self.held, using: &random)),
             pause: .seconds(.random(in: Self.pause, using: &random)))
     }
 
     /// Runs bursts until `length` is over. Returns when all memory is freed.
     func run(limit: ByteCount, seed: UInt64) {
         let end = SteadyClock.now + length
-        let others = (1..<threads).compactMap { number in PlainThread { take(until: end, limit, seed &+ UInt64(number)) } }
+        let others = (1..<threads).compactMap { number in
+            PlainThread { take(until: end, limit, seed &+ UInt64(number)) }
+        }
         take(until: end, limit, seed)
         for thread in others { thread.join() }
     }

@@ -22,7 +22,9 @@ final class Demand: Sendable {
     /// Adds `bytes` to the demand.
     func add(_ bytes: Int) {
         let (before, now) = total.wrappingAdd(bytes, ordering: .relaxed)
-        if now >= line.bytes, before < line.bytes { crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed) }
+        if now >= line.bytes, before < line.bytes {
+            crossing.store(Int(SteadyClock.now.inNanoseconds / 1000), ordering: .relaxed)
+        }
     }
 
     /// Time at which the line was crossed; `nil` if the line was not crossed.

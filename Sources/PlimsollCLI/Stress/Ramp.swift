@@ -59,7 +59,9 @@ final class Ramp: Sendable {
     }
 
     private static func map(_ size: Int) -> UnsafeMutableRawPointer {
-        guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), start != MAP_FAILED else {
+        guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            start != MAP_FAILED
+        else {
             // No limit of the group causes this: address space or the machine itself has run out.
             Output.error("plimsoll: mmap: \(String(cString: strerror(errno)))")
             exit(1)

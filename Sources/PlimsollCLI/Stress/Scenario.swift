@@ -67,7 +67,8 @@ enum Scenario: String, CaseIterable {
     /// Longest plausible time of a run: several times the expected time.
     func patience(limit: ByteCount) -> Duration {
         let plan = plan(limit: limit)
-        return .seconds(60 + 4 * Double(limit.bytes) * plan.ramp / (plan.rate ?? 20e6)) + (plan.bursts?.length ?? .zero) * 2
+        return .seconds(60 + 4 * Double(limit.bytes) * plan.ramp / (plan.rate ?? 20e6)) + (plan.bursts?.length ?? .zero)
+            * 2
     }
 }
 

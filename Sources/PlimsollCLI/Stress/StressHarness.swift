@@ -22,7 +22,9 @@ struct StressHarness {
         var summaries: [StressSummary] = []
         var number = 0
         for scenario in scenarios {
-            var ofScenario = protections.map { StressSummary(scenario: scenario, protection: $0, skipped: reasonToSkip(scenario)) }
+            var ofScenario = protections.map {
+                StressSummary(scenario: scenario, protection: $0, skipped: reasonToSkip(scenario))
+            }
             defer { summaries += ofScenario }
             guard ofScenario[0].skipped == nil else { continue }
             // Alternate the protections, so that drift of the machine affects all alike.
@@ -33,7 +35,8 @@ struct StressHarness {
                 while active.count < parallel, let index = waiting.popFirst() {
                     number += 1
                     let run = try StressRun(
-                        scenario, protections[index], limit: limit, seed: seed &+ UInt64(number), directory: directory, allowsSwap: allowsSwap,
+                        scenario, protections[index], limit: limit, seed: seed &+ UInt64(number), directory: directory,
+                        allowsSwap: allowsSwap,
                         number: number)
                     active.append((index, run))
                 }
@@ -43,7 +46,9 @@ struct StressHarness {
                     run.cleanUp()
                     active.remove(at: position)
                     ofScenario[index].add(outcome)
-                    tell("\(scenario.rawValue) \(run.protection.rawValue) \(ofScenario[index].runs)/\(runs): \(describe(outcome))")
+                    tell(
+                        "\(scenario.rawValue) \(run.protection.rawValue) \(ofScenario[index].runs)/\(runs): \(describe(outcome))"
+                    )
                 }
                 if let signal = signals.next(within: .milliseconds(10)), SignalQueue.endings.contains(signal) {
                     throw Failure.failed("interrupted; the subjects are ended and their groups removed")
@@ -65,10 +70,12 @@ struct StressHarness {
         switch scenario {
         case .pageCache:
             // Files on tmpfs are not reclaimable page cache.
-            let isInMemory = FileSystem.type(of: directory).map { ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains($0) } ?? false
+            let isInMemory =
+                FileSystem.type(of: directory).map { ["tmpfs", "ramfs", "devtmpfs", "rootfs"].contains($0) } ?? false
             return isInMemory ? "\(directory) lies in memory; --directory may name one on a disk" : nil
         case .limitCut:
-            return ControlGroup(HostKernel()).version == .v1 ? "version 1 refuses a limit below what cannot be reclaimed" : nil
+            return ControlGroup(HostKernel()).version == .v1
+                ? "version 1 refuses a limit below what cannot be reclaimed" : nil
         default: return nil
         }
     }

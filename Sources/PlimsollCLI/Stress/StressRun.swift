@@ -19,7 +19,10 @@ final class StressRun {
         case invalid(String)
     }
 
-    init(_ scenario: Scenario, _ protection: Protection, limit: ByteCount, seed: UInt64, directory: String, allowsSwap: Bool, number: Int) throws {
+    init(
+        _ scenario: Scenario, _ protection: Protection, limit: ByteCount, seed: UInt64, directory: String,
+        allowsSwap: Bool, number: Int
+    ) throws {
         self.scenario = scenario
         self.protection = protection
         self.limit = limit
@@ -27,7 +30,8 @@ final class StressRun {
         group = try GroupMaker().make("stress-\(number)", limit: limit, allowsSwap: allowsSwap)
         do {
             child = try group.startPart([
-                "_subject", "--scenario", scenario.rawValue, "--protection", protection.rawValue, "--limit", "\(limit.bytes)",
+                "_subject", "--scenario", scenario.rawValue, "--protection", protection.rawValue, "--limit",
+                "\(limit.bytes)",
                 "--seed", "\(seed)", "--directory", directory,
             ])
         } catch {
@@ -52,14 +56,17 @@ final class StressRun {
 
     func cleanUp() {
         child.end(within: .zero)
-        if !group.remove() { Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed") }
+        if !group.remove() {
+            Output.error("plimsoll: \(group.directories.joined(separator: ", ")) could not be removed")
+        }
     }
 
     private func outcome(_ ending: ChildProcess.Ending) -> Outcome {
         if let problem { return .invalid(problem) }
         let kills = group.kills
         if ending == .exited(0), kills == 0, let result {
-            return result.wrongBytes == 0 ? .survived(result) : .invalid("\(result.wrongBytes) wrong bytes in what the cache kept")
+            return result.wrongBytes == 0
+                ? .survived(result) : .invalid("\(result.wrongBytes) wrong bytes in what the cache kept")
         }
         if ending == .signalled(SIGKILL), kills > 0 { return .killed }
         return .invalid("it ended with status \(ending.status) and \(kills) OOM kills")

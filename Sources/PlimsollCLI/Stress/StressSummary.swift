@@ -38,7 +38,11 @@ struct StressSummary {
         let more: [(String, Double?, String)] =
             switch protection {
             case .none: []
-            case .reactive: [("notice", notice, "ms"), ("release", release, "ms"), ("purge", purge, "ms"), ("returned", returned, "MiB")]
+            case .reactive:
+                [
+                    ("notice", notice, "ms"), ("release", release, "ms"), ("purge", purge, "ms"),
+                    ("returned", returned, "MiB"),
+                ]
             case .volatile: [("taken", returned, "MiB"), ("kept", kept, "%")]
             }
         for case (let name, let value?, let unit) in more {
@@ -47,23 +51,29 @@ struct StressSummary {
         return figures
     }
 
-    static let header = ["scenario", "protection", "survived", "notice ms", "release ms", "purge ms", "returned MiB", "kept %"]
+    static let header = [
+        "scenario", "protection", "survived", "notice ms", "release ms", "purge ms", "returned MiB", "kept %",
+    ]
 
     var row: [String] {
         if let skipped { return [scenario.rawValue, protection.rawValue, "skipped: \(skipped)"] }
         let numbers = protection == .none ? [nil, nil, nil, nil, nil] : [notice, release, purge, returned, kept]
-        return [scenario.rawValue, protection.rawValue, "\(survivors.count) of \(runs)"] + numbers.map { $0.map { Text.number($0) } ?? "-" }
+        return [scenario.rawValue, protection.rawValue, "\(survivors.count) of \(runs)"]
+            + numbers.map { $0.map { Text.number($0) } ?? "-" }
     }
 
     var record: Record {
         Record(
-            scenario: scenario.rawValue, protection: protection.rawValue, runs: runs, survived: survivors.count, invalid: invalid,
-            skipped: skipped, noticeMilliseconds: notice, releaseMilliseconds: release, purgeMilliseconds: purge, returnedMebibytes: returned,
+            scenario: scenario.rawValue, protection: protection.rawValue, runs: runs, survived: survivors.count,
+            invalid: invalid,
+            skipped: skipped, noticeMilliseconds: notice, releaseMilliseconds: release, purgeMilliseconds: purge,
+            returnedMebibytes: returned,
             keptPercent: kept)
     }
 
     struct Record: Encodable {
         var scenario: String, protection: String, runs: Int, survived: Int, invalid: [String], skipped: String?
-        var noticeMilliseconds: Double?, releaseMilliseconds: Double?, purgeMilliseconds: Double?, returnedMebibytes: Double?, keptPercent: Double?
+        var noticeMilliseconds: Double?, releaseMilliseconds: Double?, purgeMilliseconds: Double?,
+            returnedMebibytes: Double?, keptPercent: Double?
     }
 }

@@ -38,7 +38,8 @@ final class Subject: Sendable {
 
     /// Observes every turn of the manager; allocates nothing.
     func noteTurn(_ assessment: PressureAssessment) {
-        guard assessment.level > .normal, rampBegan.load(ordering: .relaxed) > 0, noticed.load(ordering: .relaxed) == 0 else { return }
+        guard assessment.level > .normal, rampBegan.load(ordering: .relaxed) > 0, noticed.load(ordering: .relaxed) == 0
+        else { return }
         noticed.store(microseconds(assessment.at), ordering: .relaxed)
     }
 
@@ -65,7 +66,10 @@ final class Subject: Sendable {
         if let bursts = plan.bursts {
             bursts.run(limit: limit, seed: seed)
         } else {
-            Ramp(limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, hugePages: plan.hugePages, demand: demand).run()
+            Ramp(
+                limit * plan.ramp, bytesPerSecond: plan.rate, threads: plan.threads, hugePages: plan.hugePages,
+                demand: demand
+            ).run()
         }
         isRamping.store(false, ordering: .relaxed)
         for client in clients { client.join() }
@@ -79,7 +83,8 @@ final class Subject: Sendable {
         let passes = reports.filter { $0.action == .release && $0.began >= began }
         var result = SubjectResult()
         result.purgeMicroseconds = passes.map { microseconds($0.took) }
-        result.returnedBytes = passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) } + cache.noticeDrops()
+        result.returnedBytes =
+            passes.reduce(0) { $0 + max(0, max($1.residentFall, $1.usageFall).bytes) } + cache.noticeDrops()
         verify(&result)
         guard let crossed else { return result }
         let first = noticed.load(ordering: .relaxed)

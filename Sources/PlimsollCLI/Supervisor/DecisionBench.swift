@@ -19,7 +19,9 @@ struct DecisionBench {
             }
         }
         times.sort()
-        Output.line("# decisions on \(units) units at critical, \(times.count) of them: longest \(Text.number(times.last ?? 0, decimals: 3)) ms")
+        Output.line(
+            "# decisions on \(units) units at critical, \(times.count) of them: longest \(Text.number(times.last ?? 0, decimals: 3)) ms"
+        )
         Output.line("figure supervisor.decision-500 \(Text.number(times[times.count / 2], decimals: 3)) ms")
     }
 
@@ -31,11 +33,13 @@ struct DecisionBench {
                 name: "unit-\(number)", role: .allCases.randomElement(using: &random) ?? .background,
                 importance: .random(in: 0...1000, using: &random),
                 state: [.running, .running, .suspended, .leaving, .stopped].randomElement(using: &random) ?? .running,
-                since: .seconds(Int.random(in: 0...1000, using: &random)), charge: .mebibytes(.random(in: 1...200, using: &random)))
+                since: .seconds(Int.random(in: 0...1000, using: &random)),
+                charge: .mebibytes(.random(in: 1...200, using: &random)))
             report.isSaved = .random(using: &random)
             report.tokens = .random(in: 0...1, using: &random)
             if report.state == .suspended { report.reclaimable = report.charge * 0.3 }
-            report.dependencies = number > 0 && .random(using: &random) ? ["unit-\(Int.random(in: 0..<number, using: &random))"] : []
+            report.dependencies =
+                number > 0 && .random(using: &random) ? ["unit-\(Int.random(in: 0..<number, using: &random))"] : []
             return report
         }
         return Fleet(at: .seconds(1000), level: .critical, shortfall: .gibibytes(1), units: reports)

@@ -16,23 +16,35 @@ struct IdleFleet {
         // In a group with a limit, so that the supervisor has pressure to watch.
         let group = try GroupMaker().make("fleet", limit: .gibibytes(2))
         defer {
-            for directory in group.directories { LimitedGroup(version: group.version, memory: directory + "/fleet-supervisor", stall: nil).remove() }
+            for directory in group.directories {
+                LimitedGroup(version: group.version, memory: directory + "/fleet-supervisor", stall: nil).remove()
+            }
             if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
         }
         let supervisor = try group.startPart(
-            ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet", "--own-leaf"], leashed: false)
+            [
+                "supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "fleet",
+                "--own-leaf",
+            ], leashed: false)
         defer { supervisor.signal(SIGTERM); supervisor.end(within: .seconds(30)) }
         let deadline = SteadyClock.now + .seconds(60)
         while processes(below: group.memory) < units {
-            guard SteadyClock.now < deadline, supervisor.poll() == nil else { throw Failure.failed("\(units) units could not be started") }
+            guard SteadyClock.now < deadline, supervisor.poll() == nil else {
+                throw Failure.failed("\(units) units could not be started")
+            }
             SteadyClock.sleep(.milliseconds(100))
         }
         SteadyClock.sleep(.seconds(3))
         let before = switches(of: supervisor.pid)
         SteadyClock.sleep(.seconds(seconds))
         let wakeups = Double(switches(of: supervisor.pid) - before) / seconds
-        let resident = (ControlFile.text("/proc/\(supervisor.pid)/statm") ?? "").split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
-        Output.line("figure supervisor.rss \(Text.number(Double(resident * Int(sysconf(Int32(_SC_PAGESIZE)))) / 1_048_576, decimals: 2)) MiB")
+        let resident =
+            (ControlFile.text("/proc/\(supervisor.pid)/statm") ?? "").split(separator: " ").dropFirst().first.flatMap {
+                Int($0)
+            } ?? 0
+        Output.line(
+            "figure supervisor.rss \(Text.number(Double(resident * Int(sysconf(Int32(_SC_PAGESIZE)))) / 1_048_576, decimals: 2)) MiB"
+        )
         Output.line("figure supervisor.idle.wakeups \(Text.number(wakeups, decimals: 2)) per_second")
     }
 

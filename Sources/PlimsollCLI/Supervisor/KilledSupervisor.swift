@@ -56,6 +56,8 @@ extension Trio {
     }
 
     private func freezeUnits() {
-        for member in Self.members { try? ControlFile.write("1", to: freezerDirectory(of: member.name) + "/cgroup.freeze") }
+        for member in Self.members {
+            try? ControlFile.write("1", to: freezerDirectory(of: member.name) + "/cgroup.freeze")
+        }
     }
 }

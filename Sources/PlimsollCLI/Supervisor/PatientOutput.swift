@@ -20,12 +20,16 @@ final class PatientOutput: Sendable {
             if case .dropped(let count) = trouble { Array("plimsoll: \(Self.loss(count))\n".utf8) } else { nil }
         }
         guard let output, let errors else {
-            throw Failure.failed("no thread could be started for its output; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+            throw Failure.failed(
+                "no thread could be started for its output; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
         }
         (self.output, self.errors) = (output, errors)
     }
 
-    private static func loss(_ count: Int) -> String { "\(count) lines were dropped here, as they were not read in time" }
+    private static func loss(_ count: Int) -> String {
+        "\(count) lines were dropped here, as they were not read in time"
+    }
 
     func line(_ text: String) { output.write(Array((text + "\n").utf8)) }
     func error(_ text: String) { errors.write(Array((text + "\n").utf8)) }

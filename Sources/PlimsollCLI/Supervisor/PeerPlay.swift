@@ -49,7 +49,9 @@ struct PeerPlay {
         var view = View(self)
         while case let at = SteadyClock.now - start, at < length {
             record.take(view.look(), at: at)
-            if let signal = signals.next(within: .milliseconds(50)), SignalQueue.endings.contains(signal) { throw Self.interruption }
+            if let signal = signals.next(within: .milliseconds(50)), SignalQueue.endings.contains(signal) {
+                throw Self.interruption
+            }
         }
         record.stalls = PeerRecord.Stalls.now - before
         return record
@@ -61,14 +63,20 @@ struct PeerPlay {
 
     private func begin() throws {
         // systemd-oomd acts only below units that opt in.
-        if keeper == .oomd { try Self.systemctl(["set-property", "--runtime", Self.slice, "ManagedOOMMemoryPressure=kill", "ManagedOOMSwap=kill"]) }
+        if keeper == .oomd {
+            try Self.systemctl([
+                "set-property", "--runtime", Self.slice, "ManagedOOMMemoryPressure=kill", "ManagedOOMSwap=kill",
+            ])
+        }
         if !keeper.services.isEmpty { try Self.systemctl(["start"] + keeper.services) }
         if keeper == .plimsoll {
             // Properties as in docs/operations/plimsoll.service.
             let properties = ["Delegate=yes", "OOMScoreAdjust=-900", "KillMode=mixed"]
             try start("trio", properties, Trio.supervisor(limit: limit, directory: directory, policy: "{}"))
         } else {
-            for member in Trio.members { try start("trio-\(member.name)", [], member.arguments(limit: limit, directory: directory)) }
+            for member in Trio.members {
+                try start("trio-\(member.name)", [], member.arguments(limit: limit, directory: directory))
+            }
         }
         let deadline = SteadyClock.now + .seconds(60)
         while !Trio.members.allSatisfy({ UnitService.accepted($0.name, in: directory) ?? 0 > 0 }) {
@@ -79,13 +87,17 @@ struct PeerPlay {
 
     private func start(_ unit: String, _ properties: [String], _ arguments: [String]) throws {
         let options = properties.flatMap { ["--property", $0] }
-        try Self.run("systemd-run", ["--quiet", "--collect", "--unit", unit, "--slice", Self.slice] + options + [Trio.program] + arguments)
+        try Self.run(
+            "systemd-run",
+            ["--quiet", "--collect", "--unit", unit, "--slice", Self.slice] + options + [Trio.program] + arguments)
     }
 
     /// Kills members that still grow, because under shortage `systemctl` may not get to run. Asks all others to end,
     /// so that they save. No part of the play remains, on success or failure.
     private func end() {
-        for member in Trio.members where member.growth > .zero { try? ControlFile.write("1", to: group(of: member.name) + "/cgroup.kill") }
+        for member in Trio.members where member.growth > .zero {
+            try? ControlFile.write("1", to: group(of: member.name) + "/cgroup.kill")
+        }
         try? Self.systemctl(["stop", Self.slice] + keeper.services)
     }
 
@@ -123,5 +135,7 @@ struct PeerPlay {
         }
     }
 
-    private func group(of name: String) -> String { Self.group + (keeper == .plimsoll ? "/trio.service/trio-\(name)" : "/trio-\(name).service") }
+    private func group(of name: String) -> String {
+        Self.group + (keeper == .plimsoll ? "/trio.service/trio-\(name)" : "/trio-\(name).service")
+    }
 }

@@ -34,7 +34,8 @@ struct PeerRecord {
     init(keeper: PeerPlay.Keeper, length: Duration) { (self.keeper, self.length) = (keeper, length) }
 
     mutating func take(_ look: Look, at: Duration) {
-        for name in Trio.members.map(\.name) where begun.contains(name) && !look.alive.contains(name) && !hasEnded(name) {
+        for name in Trio.members.map(\.name) where begun.contains(name) && !look.alive.contains(name) && !hasEnded(name)
+        {
             ends.append(End(name: name, at: at, isKernels: look.kills > ends.count(where: \.isKernels)))
         }
         begun.formUnion(look.alive)
@@ -47,7 +48,9 @@ struct PeerRecord {
     func hasEnded(_ name: String) -> Bool { ends.contains { $0.name == name } }
 
     /// An order is accepted every 10 ms; under emulation some are late. A quarter of a second is a noticeable pause.
-    private static func pause(from: Duration, to: Duration) -> Duration { to - from > .milliseconds(250) ? to - from : .zero }
+    private static func pause(from: Duration, to: Duration) -> Duration {
+        to - from > .milliseconds(250) ? to - from : .zero
+    }
 }
 
 // Figures for the report.
@@ -59,16 +62,21 @@ extension PeerRecord {
 
     /// True if the innocent members are alive and lost no orders. `unserved` tells whether they were of use
     /// meanwhile.
-    var survived: Bool { Trio.innocent.allSatisfy { name in begun.contains(name) && !hasEnded(name) && lost[name] == 0 } }
+    var survived: Bool {
+        Trio.innocent.allSatisfy { name in begun.contains(name) && !hasEnded(name) && lost[name] == 0 }
+    }
 
     static let header = ["who", "ended", "orders lost", "stalled, some", "all", "not served"]
 
     var row: [String] {
         func seconds(_ time: Duration) -> String { Text.fixed(time.inSeconds, decimals: 1) + " s" }
-        let endings = ends.map { "\($0.name) after \(seconds($0.at))" + ($0.isKernels && keeper != .kernel ? " by the kernel" : "") }
+        let endings = ends.map {
+            "\($0.name) after \(seconds($0.at))" + ($0.isKernels && keeper != .kernel ? " by the kernel" : "")
+        }
         let losers = Trio.members.map(\.name).filter { lost[$0] ?? 0 > 0 }.map { "\($0) \(lost[$0]!)" }
         return [
-            keeper.rawValue, endings.isEmpty ? "nobody" : endings.joined(separator: ", "), losers.isEmpty ? "none" : losers.joined(separator: ", "),
+            keeper.rawValue, endings.isEmpty ? "nobody" : endings.joined(separator: ", "),
+            losers.isEmpty ? "none" : losers.joined(separator: ", "),
             seconds(stalls.some), seconds(stalls.full), seconds(unserved),
         ]
     }
@@ -84,11 +92,14 @@ extension PeerRecord {
             let lines = (ControlFile.text("/proc/pressure/memory") ?? "").split(separator: "\n")
             func total(_ kind: String) -> Duration {
                 let line = lines.first { $0.hasPrefix(kind) }
-                return .microseconds(line?.split(separator: " ").last.flatMap { Int($0.dropFirst("total=".count)) } ?? 0)
+                return .microseconds(
+                    line?.split(separator: " ").last.flatMap { Int($0.dropFirst("total=".count)) } ?? 0)
             }
             return Stalls(some: total("some"), full: total("full"))
         }
 
-        static func - (later: Stalls, earlier: Stalls) -> Stalls { Stalls(some: later.some - earlier.some, full: later.full - earlier.full) }
+        static func - (later: Stalls, earlier: Stalls) -> Stalls {
+            Stalls(some: later.some - earlier.some, full: later.full - earlier.full)
+        }
     }
 }

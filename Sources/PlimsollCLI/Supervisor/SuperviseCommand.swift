@@ -16,13 +16,15 @@ struct SuperviseCommand: ParsableCommand {
             """)
 
     @Argument(help: "Units to run.", completion: .file(extensions: ["yaml", "yml"])) var file: String
-    @Option(help: "For its sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)") var directory: String?
+    @Option(help: "For its sockets. (default: $RUNTIME_DIRECTORY, or plimsoll in $XDG_RUNTIME_DIR or /run)")
+    var directory: String?
     @Option(help: "Where to append every decision and what came of it, for `explain`.") var audit: String?
     @Option(help: "What the names of its groups begin with.") var prefix = "plimsoll"
     @Flag(help: "Decide and tell, but do nothing to what runs.") var dryRun = false
     @Flag(help: "Print records as JSON lines.") var json = false
     @Flag(help: "Let units run on when it stops.") var leaveUnits = false
-    @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf = false
+    @Flag(help: "Move into a group of its own if only that lets units have groups: for delegated groups.") var ownLeaf =
+        false
 
     func run() throws {
         // Block signals on the first thread, before other threads exist.
@@ -39,7 +41,9 @@ struct SuperviseCommand: ParsableCommand {
             supervisor.onRecord { [json] in output.line(json ? $0.line : Explanation.sentence($0)) }
             let listener = PlainThread { listen(signals, supervisor, output) }
             listener?.detach()
-            output.line(json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them")
+            output.line(
+                json ? #"{"units":\#(units.count),"what":"running"}"# : "\(units.count) units; press Ctrl-C to end them"
+            )
             do { try ServiceManager()?.tell("READY=1") } catch { output.error("plimsoll: \(error)") }
             try failing { try supervisor.run() }
         } catch let failure as Failure {
@@ -64,7 +68,9 @@ struct SuperviseCommand: ParsableCommand {
             guard let signal = signals.next(within: .seconds(3600)) else { continue }
             if signal == SIGHUP {
                 // An invalid file changes nothing.
-                do { supervisor.reload(try read().0) } catch { output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")") }
+                do { supervisor.reload(try read().0) } catch {
+                    output.error("plimsoll: \((error as? Failure)?.reason ?? "\(error)")")
+                }
             } else if SignalQueue.endings.contains(signal) {
                 supervisor.stop()
             }
@@ -72,8 +78,11 @@ struct SuperviseCommand: ParsableCommand {
     }
 
     private func makeDirectory() throws -> String {
-        func variable(_ name: String) -> String? { ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 } }
-        let directory = directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
+        func variable(_ name: String) -> String? {
+            ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
+        }
+        let directory =
+            directory ?? variable("RUNTIME_DIRECTORY") ?? (variable("XDG_RUNTIME_DIR") ?? "/run") + "/plimsoll"
         // A dry run makes no directory.
         guard dryRun || mkdir(directory, 0o711) == 0 || errno == EEXIST else {
             throw Failure.failed("\(directory): \(String(cString: strerror(errno)))")
@@ -82,14 +91,17 @@ struct SuperviseCommand: ParsableCommand {
     }
 
     private func failing<Result>(_ body: () throws -> Result) throws -> Result {
-        do { return try body() } catch let failure as Failure { throw failure } catch { throw Failure.failed("\(error)") }
+        do { return try body() } catch let failure as Failure { throw failure } catch {
+            throw Failure.failed("\(error)")
+        }
     }
 }
 
 /// Prints the actions on a unit, or by a running service, with their reasons.
 struct ExplainCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "explain", abstract: "Tell what was done and why: by a running service, or by the supervisor to a unit.",
+        commandName: "explain",
+        abstract: "Tell what was done and why: by a running service, or by the supervisor to a unit.",
         discussion: "`explain` asks a running service; `explain UNIT --audit FILE` reads the supervisor's journal.")
 
     @Argument(help: "The unit, with --audit.") var unit: String?
@@ -116,10 +128,14 @@ struct ExplainCommand: ParsableCommand {
             return try admin.ask(request) { ($0.sentences ?? []).map { printable($0) }.joined(separator: "\n") }
         }
         try reportingFailure {
-            guard let text = ControlFile.text(audit) else { throw Failure.failed("\(audit): \(String(cString: strerror(errno)))") }
+            guard let text = ControlFile.text(audit) else {
+                throw Failure.failed("\(audit): \(String(cString: strerror(errno)))")
+            }
             var records: [AuditRecord] = []
             for (number, line) in text.split(separator: "\n").enumerated() {
-                do { records.append(try AuditRecord(parsing: line)) } catch { Output.error("plimsoll: \(audit):\(number + 1): \(error)") }
+                do { records.append(try AuditRecord(parsing: line)) } catch {
+                    Output.error("plimsoll: \(audit):\(number + 1): \(error)")
+                }
             }
             Output.line("\(Explanation(of: unit, from: records))")
         }

@@ -4,14 +4,19 @@ import Plimsoll
 /// Measures the supervisor's benefit and cost.
 struct SupervisorBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "supervisor", abstract: "A trio of services under one limit, many times; 500 units idle and decided on; the supervisor killed.")
+        commandName: "supervisor",
+        abstract:
+            "A trio of services under one limit, many times; 500 units idle and decided on; the supervisor killed.")
 
     enum Part: String, CaseIterable { case trio, decision, idle, killed }
 
     @Option(help: "Which parts, with commas between.") var parts = Part.allCases.map(\.rawValue).joined(separator: ",")
     @Option(help: "Runs of the trio.") var runs = 20
     @Option(help: "Limit of the trio's group.") var limit = ByteCount.mebibytes(256)
-    @Option(help: "How many times as fast as 12 % of that a second the hog grows; less than 1 where processors are emulated.") var pace = 1.0
+    @Option(
+        help:
+            "How many times as fast as 12 % of that a second the hog grows; less than 1 where processors are emulated.")
+    var pace = 1.0
     @Option(help: "Units of the idle fleet.") var units = 500
     @Option(help: "How long it idles.") var seconds = 20.0
 
@@ -52,10 +57,14 @@ struct SupervisorBenchCommand: ParsableCommand {
         }
         let alone = try play(isSupervised: false, signals)
         Output.line("# without a supervisor: \(alone.result)")
-        func figure(_ name: String, _ value: Double, _ unit: String) { Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)") }
+        func figure(_ name: String, _ value: Double, _ unit: String) {
+            Output.line("figure \(name) \(Text.number(value, decimals: 3)) \(unit)")
+        }
         figure("supervisor.trio.survived", Double(records.count(where: \.survived)), "of_\(runs)")
         figure("supervisor.trio.state-lost", Double(records.reduce(0) { $0 + $1.lostOrders }), "orders")
-        figure("supervisor.trio.hog-warned-then-stopped", Double(records.count { $0.hogWasWarned && $0.hogWasStopped }), "of_\(runs)")
+        figure(
+            "supervisor.trio.hog-warned-then-stopped", Double(records.count { $0.hogWasWarned && $0.hogWasStopped }),
+            "of_\(runs)")
         let reliefs = records.compactMap(\.reliefAfterCritical).map(\.milliseconds).sorted()
         if !reliefs.isEmpty { figure("supervisor.first-relief", reliefs[reliefs.count / 2], "ms") }
     }

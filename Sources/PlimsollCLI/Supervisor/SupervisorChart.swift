@@ -4,7 +4,8 @@ import PlimsollSupervisor
 /// Chart of both plays of the three services, one above the other: memory over time, the actions, and the state of
 /// each service.
 struct SupervisorChart {
-    private static let width = 1080.0, left = 112.0, right = 1000.0, rowHeight = 17.0, plotHeight = 170.0, bandHeight = 18.0
+    private static let width = 1080.0, left = 112.0, right = 1000.0, rowHeight = 17.0, plotHeight = 170.0,
+        bandHeight = 18.0
     private static let title = "Three services, one limit: without a supervisor and with one"
 
     private let panels: [Panel]
@@ -19,13 +20,15 @@ struct SupervisorChart {
     }
 
     init(without: TrioRecord, with: TrioRecord) {
-        let axis = TimeAxis(seconds: max(1, without.length.inSeconds, with.length.inSeconds), left: Self.left, right: Self.right)
+        let axis = TimeAxis(
+            seconds: max(1, without.length.inSeconds, with.length.inSeconds), left: Self.left, right: Self.right)
         self.axis = axis
         limit = with.limit
         panels = [("Without a supervisor", without), ("With a supervisor", with)].map { name, record in
             let marks = TrioMark.all(of: record)
             return Panel(
-                name: name, record: record, labels: LabelRows(marks.map { (axis.x($0.at), $0.text) }, end: Self.width - 8), marks: marks)
+                name: name, record: record,
+                labels: LabelRows(marks.map { (axis.x($0.at), $0.text) }, end: Self.width - 8), marks: marks)
         }
     }
 
@@ -56,7 +59,9 @@ struct SupervisorChart {
         let description = panels.map { "\($0.name): \($0.record.outcome)." }.joined(separator: " ")
         return svg.document(
             width: Int(Self.width), height: Int(y + 34), title: Self.title,
-            description: "Memory of three services over \(Text.number(axis.seconds)) s under a limit of \(limit). \(description)", style: Self.style)
+            description:
+                "Memory of three services over \(Text.number(axis.seconds)) s under a limit of \(limit). \(description)",
+            style: Self.style)
     }
 
     // MARK: Parts
@@ -64,7 +69,8 @@ struct SupervisorChart {
     private func draw(_ panel: Panel, at y: inout Double, isLast: Bool, _ svg: inout SVG) {
         svg.text(panel.name, x: Self.left, y: y + 14, "heading")
         svg.text(panel.record.outcome, x: Self.left, y: y + 31, "minor")
-        let labelsTop = y + 40, plotTop = labelsTop + Double(panel.labels.count) * Self.rowHeight + 6, plotBottom = plotTop + Self.plotHeight
+        let labelsTop = y + 40, plotTop = labelsTop + Double(panel.labels.count) * Self.rowHeight + 6,
+            plotBottom = plotTop + Self.plotHeight
         let bandsTop = plotBottom + 6, bandsBottom = bandsTop + Double(Trio.members.count) * (Self.bandHeight + 3)
         memory(panel.record, plotTop, plotBottom, &svg)
         for (index, member) in Trio.members.enumerated() {
@@ -74,7 +80,8 @@ struct SupervisorChart {
         for label in panel.labels.labels {
             let labelY = labelsTop + Double(label.row) * Self.rowHeight + 12
             let isKill = panel.marks.contains { $0.isKill && $0.text == label.text }
-            svg.line((label.mark, labelY - 10), (label.mark, isKill ? bandsBottom : plotBottom), isKill ? "kill" : "leader")
+            svg.line(
+                (label.mark, labelY - 10), (label.mark, isKill ? bandsBottom : plotBottom), isKill ? "kill" : "leader")
             svg.text(label.text, x: label.x, y: labelY, isKill ? "killtext" : "")
         }
         axis.draw(bandsBottom, caption: isLast ? "seconds since the services were started" : nil, &svg)
@@ -112,13 +119,21 @@ struct SupervisorChart {
         svg.rectangle(x: 14, y: y + 2, width: 14, height: 14, unit, title: unit)
         svg.text(unit, x: Self.left - 8, y: y + 13, "minor", anchor: .end)
         for band in record.bands(of: unit) {
-            let from = axis.x(band.from), width = axis.x(band.to) - from, isKilled = band.state == .ended && record.endings[unit]?.cause == .kernel
+            let from = axis.x(band.from), width = axis.x(band.to) - from,
+                isKilled = band.state == .ended && record.endings[unit]?.cause == .kernel
             let text = isKilled ? "killed" : band.state.text
-            let title = "\(unit): \(text) from \(Text.number(band.from.inSeconds)) s to \(Text.number(band.to.inSeconds)) s"
-            svg.rectangle(x: from, y: y, width: width, height: Self.bandHeight, isKilled ? "killed" : band.state.rawValue, title: title)
-            if band.state == .suspended { svg.rectangle(x: from, y: y, width: width, height: Self.bandHeight, "hatch", title: title) }
+            let title =
+                "\(unit): \(text) from \(Text.number(band.from.inSeconds)) s to \(Text.number(band.to.inSeconds)) s"
+            svg.rectangle(
+                x: from, y: y, width: width, height: Self.bandHeight, isKilled ? "killed" : band.state.rawValue,
+                title: title)
+            if band.state == .suspended {
+                svg.rectangle(x: from, y: y, width: width, height: Self.bandHeight, "hatch", title: title)
+            }
             // Text on hatching is unreadable.
-            if band.state != .suspended, LabelRows.width(of: text) + 12 < width { svg.text(text, x: from + 6, y: y + 13) }
+            if band.state != .suspended, LabelRows.width(of: text) + 12 < width {
+                svg.text(text, x: from + 6, y: y + 13)
+            }
         }
     }
 
@@ -130,7 +145,9 @@ struct SupervisorChart {
             svg.text(text, x: place + 20, y: y, "minor")
             place += LabelRows.width(of: text) + 34
         }
-        for state in TrioState.allCases { entry(state.text, state == .suspended ? [state.rawValue, "hatch"] : [state.rawValue]) }
+        for state in TrioState.allCases {
+            entry(state.text, state == .suspended ? [state.rawValue, "hatch"] : [state.rawValue])
+        }
         entry("killed by the kernel", ["killed"])
         svg.line((place, y - 4), (place + 20, y - 4), "usage")
         svg.text("the whole group, supervisor included", x: place + 26, y: y, "minor")

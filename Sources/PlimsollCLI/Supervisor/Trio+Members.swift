@@ -22,8 +22,11 @@ extension Trio {
     }
 
     func processes(of name: String) -> [pid_t] {
-        guard record.isSupervised else { return parts.filter { $0.name == name && $0.process.poll() == nil }.map(\.process.pid) }
-        return (ControlFile.text("\(directory(of: name, in: group.memory))/cgroup.procs") ?? "").split(separator: "\n").compactMap { pid_t($0) }
+        guard record.isSupervised else {
+            return parts.filter { $0.name == name && $0.process.poll() == nil }.map(\.process.pid)
+        }
+        return (ControlFile.text("\(directory(of: name, in: group.memory))/cgroup.procs") ?? "").split(separator: "\n")
+            .compactMap { pid_t($0) }
     }
 
     /// Number of processes that the kernel killed, here or in a member's group: version 1 counts kills only in the

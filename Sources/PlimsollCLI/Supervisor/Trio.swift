@@ -19,7 +19,10 @@ final class Trio {
         /// Returns arguments for this program, with `directory` for saved state.
         func arguments(limit: ByteCount, directory: String, pace: Double = 1) -> [String] {
             let growth = limit * (growth * pace)
-            return ["_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth", "\(growth.bytes)"]
+            return [
+                "_unit", "--name", name, "--directory", directory, "--size", "\((limit * size).bytes)", "--growth",
+                "\(growth.bytes)",
+            ]
         }
     }
 
@@ -66,7 +69,9 @@ final class Trio {
         if isSupervised { try startSupervisor() } else { try startAlone() }
         let end = start + length
         while SteadyClock.now < end {
-            if let signal = signals.next(within: .milliseconds(20)), SignalQueue.endings.contains(signal) { throw Self.interruption }
+            if let signal = signals.next(within: .milliseconds(20)), SignalQueue.endings.contains(signal) {
+                throw Self.interruption
+            }
             try look()
             if let last = record.lastAct, SteadyClock.now - start > last + settled, record.isDecided { break }
         }
@@ -86,11 +91,17 @@ final class Trio {
     static func supervisor(limit: ByteCount, directory: String, policy: String, pace: Double = 1) throws -> [String] {
         var units = "version: 1\npolicy: \(policy)\nunits:\n"
         for member in members {
-            let command = ([program] + member.arguments(limit: limit, directory: directory, pace: pace)).map { "\"\($0)\"" }.joined(separator: ", ")
-            units += "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
+            let command = ([program] + member.arguments(limit: limit, directory: directory, pace: pace)).map {
+                "\"\($0)\""
+            }.joined(separator: ", ")
+            units +=
+                "  \(member.name): {command: [\(command)], role: \(member.role.rawValue), importance: \(member.importance), restart: never}\n"
         }
         try File.write(units, to: directory + "/units.yaml")
-        return ["supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio", "--own-leaf"]
+        return [
+            "supervise", directory + "/units.yaml", "--directory", directory, "--json", "--prefix", "trio",
+            "--own-leaf",
+        ]
     }
 
     func startSupervisor() throws {
@@ -128,12 +139,14 @@ final class Trio {
             onEvent(.audit(record.take(audit)), at)
         }
         begun.formUnion(running)
-        for member in Self.members where begun.contains(member.name) && !running.contains(member.name) && record.endings[member.name] == nil {
+        for member in Self.members
+        where begun.contains(member.name) && !running.contains(member.name) && record.endings[member.name] == nil {
             onEvent(.ended(member.name, record.takeEnd(of: member.name, at: at)), at)
         }
         if let ending = supervisor?.poll(), !record.isOver {
             // Ctrl-C in a terminal reaches all processes at once.
-            throw signals.endingArrived() == nil ? Failure.failed("the supervisor ended with status \(ending.status)") : Self.interruption
+            throw signals.endingArrived() == nil
+                ? Failure.failed("the supervisor ended with status \(ending.status)") : Self.interruption
         }
         guard at - (record.samples.last?.at ?? .seconds(-1)) > .milliseconds(100) else { return }
         let sample = TrioRecord.Sample(at: at, usage: group.usage, charges: Self.members.map { charge(of: $0.name) })
@@ -158,7 +171,9 @@ final class Trio {
         // A supervisor that was killed has not removed these groups. No supervisor can remove the group in which the
         // supervisor runs.
         for name in Self.members.map(\.name) + ["supervisor"] {
-            for directory in group.directories { LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove() }
+            for directory in group.directories {
+                LimitedGroup(version: group.version, memory: "\(directory)/trio-\(name)", stall: nil).remove()
+            }
         }
         if !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
     }

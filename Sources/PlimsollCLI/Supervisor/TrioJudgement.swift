@@ -24,7 +24,9 @@ extension TrioRecord {
     }
 
     /// Returns the last line of the demo.
-    static func result(without: TrioRecord, with: TrioRecord) -> String { "result: without=\(without.outcome), with=\(with.outcome)" }
+    static func result(without: TrioRecord, with: TrioRecord) -> String {
+        "result: without=\(without.outcome), with=\(with.outcome)"
+    }
 
     /// Returns true if both plays went as the demo claims.
     static func isProof(without: TrioRecord, with: TrioRecord) -> Bool {
@@ -84,7 +86,8 @@ extension TrioRecord {
         case (.background, nil): return .leaving
         case (.suspend, .some): return .suspended
         case (.resume, .some), (.start, .some): return .running
-        case (.warn(let level), .some): return state == .running || state == .warned ? (level > .normal ? .warned : .running) : nil
+        case (.warn(let level), .some):
+            return state == .running || state == .warned ? (level > .normal ? .warned : .running) : nil
         default: return nil
         }
     }

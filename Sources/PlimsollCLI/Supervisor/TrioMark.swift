@@ -13,7 +13,8 @@ struct TrioMark: Equatable {
     static func all(of record: TrioRecord) -> [TrioMark] {
         var deeds: [(at: Duration, units: [String], what: String)] = []
         for audit in record.audits {
-            guard let what = text(audit), !deeds.contains(where: { $0.what == what && $0.units.contains(audit.unit) }) else { continue }
+            guard let what = text(audit), !deeds.contains(where: { $0.what == what && $0.units.contains(audit.unit) })
+            else { continue }
             if let last = deeds.lastIndex(where: { $0.what == what && audit.at - $0.at < together }) {
                 deeds[last].units.append(audit.unit)
             } else {
@@ -25,7 +26,8 @@ struct TrioMark: Equatable {
                 $0.cause == .kernel ? TrioMark(at: $0.at, text: "the kernel kills \(member.name)", isKill: true) : nil
             }
         }
-        return (deeds.map { TrioMark(at: $0.at, text: "\($0.units.joined(separator: ", ")) \($0.what)") } + kills).sorted { $0.at < $1.at }
+        return (deeds.map { TrioMark(at: $0.at, text: "\($0.units.joined(separator: ", ")) \($0.what)") } + kills)
+            .sorted { $0.at < $1.at }
     }
 
     private static let together = Duration.milliseconds(200)
@@ -40,7 +42,8 @@ struct TrioMark: Equatable {
         case (.suspend, .some): return "made to stand still"
         case (.resume, .some): return "let run again"
         case (.start, .some): return "started again"
-        case (.end, .some(let result)): return "ended" + (result.relief > .zero ? ", \(Text.mebibytes(result.relief)) MiB came back" : "")
+        case (.end, .some(let result)):
+            return "ended" + (result.relief > .zero ? ", \(Text.mebibytes(result.relief)) MiB came back" : "")
         default: return nil
         }
     }

@@ -68,7 +68,9 @@ struct TrioRecord {
 // Counts for the benchmark.
 extension TrioRecord {
     /// Time of the last action on a member.
-    var lastAct: Duration? { audits.last { $0.result != nil && $0.action.kind != .warn && $0.action.kind != .release }?.at }
+    var lastAct: Duration? {
+        audits.last { $0.result != nil && $0.action.kind != .warn && $0.action.kind != .release }?.at
+    }
 
     /// True if the hog has been ended.
     var isDecided: Bool { wasDone(.end, to: "hog") }

@@ -53,7 +53,11 @@ struct TrioTimeline {
             guard !isSupervised else { return [] }
             self.level = level
             let what = level == .normal ? "below the warning line" : "beyond the \(level) line"
-            return [line("memory is \(what) with \(Text.mebibytes(usage)) MiB\(level > .normal ? ", and nobody does anything" : "")", at)]
+            return [
+                line(
+                    "memory is \(what) with \(Text.mebibytes(usage)) MiB\(level > .normal ? ", and nobody does anything" : "")",
+                    at)
+            ]
         case .ended(let unit, let ending):
             switch ending.cause {
             case .supervisor: return []
@@ -78,7 +82,8 @@ struct TrioTimeline {
         case .end: return "  \(audit.unit) has ended \(took)\(relief)"
         case .resume: return "  \(audit.unit) runs again \(took)"
         case .pushOut: return "  \(audit.unit) has lost what can be had again, \(took)\(relief)"
-        case .warn, .release, .background, .throttle, .start: return relief.isEmpty ? nil : "  \(audit.unit), \(took)\(relief)"
+        case .warn, .release, .background, .throttle, .start:
+            return relief.isEmpty ? nil : "  \(audit.unit), \(took)\(relief)"
         }
     }
 }

@@ -4,7 +4,8 @@ import Plimsoll
 
 /// A service under a supervisor, in a separate process.
 struct UnitCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_unit", abstract: "Part of `demo supervisor`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_unit", abstract: "Part of `demo supervisor`.", shouldDisplay: false)
 
     @Option var name: String
     @Option var directory: String
@@ -17,7 +18,8 @@ struct UnitCommand: ParsableCommand {
         // pending until `SignalQueue` reads it.
         let signals = SignalQueue()
         let habits = UnitService.Habits(
-            name: name, directory: directory, size: size, growth: growth, suspendAfter: suspendAfter.map { .milliseconds($0) })
+            name: name, directory: directory, size: size, growth: growth,
+            suspendAfter: suspendAfter.map { .milliseconds($0) })
         let service = try UnitService(habits)
         let life = Task {
             do {

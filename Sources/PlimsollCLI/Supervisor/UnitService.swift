@@ -31,7 +31,8 @@ final class UnitService: Sendable {
     init(_ habits: Habits) throws {
         self.habits = habits
         // Except for that request, the service does not react to pressure by itself: the supervisor decides.
-        let ladder = try habits.suspendAfter.map { try EscalationLadder([Rung(at: .warning, after: $0, .suspend)]) } ?? .none
+        let ladder =
+            try habits.suspendAfter.map { try EscalationLadder([Rung(at: .warning, after: $0, .suspend)]) } ?? .none
         manager = ResourceManager(
             source: LinuxPressureSource(), policy: PressurePolicy(ladder: ladder), time: SteadyClock.timekeeper)
         let path = Self.acceptedFile(habits.name, in: habits.directory)
@@ -46,7 +47,8 @@ final class UnitService: Sendable {
         let ticker = Ticker("orders", every: .milliseconds(10)) { [self] _ in accept() }
         manager.lifecycle.pausables.add(ticker)
         manager.lifecycle.preserve(
-            "orders", in: Self.store(habits.name, in: habits.directory), snapshot: { [orders] in Array("\(orders.count)".utf8) },
+            "orders", in: Self.store(habits.name, in: habits.directory),
+            snapshot: { [orders] in Array("\(orders.count)".utf8) },
             restore: { [orders] bytes in orders.set(Int(String(decoding: bytes, as: UTF8.self)) ?? 0) })
         hold(habits.size)
         let link = try? SupervisorLink(manager)
@@ -110,6 +112,10 @@ final class UnitService: Sendable {
         return accepted
     }
 
-    private static func acceptedFile(_ name: String, in directory: String) -> String { directory + "/" + name + ".accepted" }
-    private static func store(_ name: String, in directory: String) -> FileStateStore { FileStateStore(directory: directory + "/" + name + ".state") }
+    private static func acceptedFile(_ name: String, in directory: String) -> String {
+        directory + "/" + name + ".accepted"
+    }
+    private static func store(_ name: String, in directory: String) -> FileStateStore {
+        FileStateStore(directory: directory + "/" + name + ".state")
+    }
 }

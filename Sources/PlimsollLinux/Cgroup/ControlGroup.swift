@@ -45,7 +45,10 @@ package struct ControlGroup: Equatable, Sendable {
         let isVersion1 = membership.memory != nil && !mounts.memory.isEmpty
         version = isVersion1 ? .v1 : .v2
         memory =
-            isVersion1 ? Self.place(of: membership.memory, among: mounts.memory, "the version 1 memory controller", kernel, &isUncertain) : unified
+            isVersion1
+            ? Self.place(
+                of: membership.memory, among: mounts.memory, "the version 1 memory controller", kernel, &isUncertain)
+            : unified
         self.isUncertain = isUncertain
     }
 
@@ -56,14 +59,16 @@ package struct ControlGroup: Equatable, Sendable {
         else { return .hidden("/proc can't be read") }
         var isUncertain = false
         return place(
-            of: Membership(groups, controller: controller).memory, among: MountTable(table, controller: controller).memory,
+            of: Membership(groups, controller: controller).memory,
+            among: MountTable(table, controller: controller).memory,
             "the version 1 \(controller) controller", kernel, &isUncertain)
     }
 
     /// Returns the directory of the group at `path` below the first mount that shows the group, if the group really is
     /// ours.
     private static func place(
-        of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel, _ isUncertain: inout Bool
+        of path: String?, among mounts: [MountTable.Mount], _ name: String, _ kernel: any Kernel,
+        _ isUncertain: inout Bool
     ) -> GroupPlace {
         guard let path else { return .hidden("the process is in no group of \(name)") }
         guard !mounts.isEmpty else { return .hidden("\(name) is not mounted") }
@@ -107,8 +112,12 @@ extension MountTable.Mount {
         let wanted = path.split(separator: "/")
         let shown = root.split(separator: "/")
         if wanted.first == ".." { return .hidden("the process was moved to \(path), outside its cgroup namespace") }
-        if shown.first == ".." { return .hidden("\(point) shows the group \(root), above this cgroup namespace, and not where in it we are") }
-        guard wanted.starts(with: shown) else { return .hidden("\(point) shows the group \(root), which \(path) is not part of") }
+        if shown.first == ".." {
+            return .hidden("\(point) shows the group \(root), above this cgroup namespace, and not where in it we are")
+        }
+        guard wanted.starts(with: shown) else {
+            return .hidden("\(point) shows the group \(root), which \(path) is not part of")
+        }
         let top = point == "/" ? "" : point
         return .directory(wanted.dropFirst(shown.count).reduce(top) { "\($0)/\($1)" }, top: top)
     }

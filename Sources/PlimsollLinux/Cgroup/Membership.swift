@@ -15,7 +15,9 @@ package struct Membership: Equatable, Sendable {
             if path.hasSuffix(" (deleted)") { path.removeLast(10) }
             if fields[0].elementsEqual("0".utf8), fields[1].isEmpty {
                 unified = path
-            } else if fields[1].split(separator: UInt8(ascii: ",")).contains(where: { $0.elementsEqual(controller.utf8) }) {
+            } else if fields[1].split(separator: UInt8(ascii: ",")).contains(where: {
+                $0.elementsEqual(controller.utf8)
+            }) {
                 memory = path
             }
         }

@@ -36,7 +36,9 @@ final class MemoryHigh {
     func apply(below maximum: Int, usage: Int) -> Bool {
         if isYielded { return false }
         guard let target = Self.target(below: maximum) else {
-            failure = maximum == KernelText.unlimited ? "no memory.max on the own group to brake before" : "memory.max is too small to brake before"
+            failure =
+                maximum == KernelText.unlimited
+                ? "no memory.max on the own group to brake before" : "memory.max is too small to brake before"
             return false
         }
         guard let now = file.read(KernelText.limit) else {

@@ -18,11 +18,15 @@ package struct MountTable: Equatable, Sendable {
     package init(_ text: [UInt8], controller: String = "memory") {
         for line in text.split(separator: KernelText.newline) {
             let fields = line.split(separator: KernelText.space)
-            guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }), dash + 1 < fields.count else {
+            guard fields.count >= 9, let dash = fields[6...].firstIndex(where: { $0.elementsEqual("-".utf8) }),
+                dash + 1 < fields.count
+            else {
                 continue
             }
             let mount = Mount(root: Self.unescaped(fields[3]), point: Self.unescaped(fields[4]))
-            guard mount.root.utf8.first == UInt8(ascii: "/"), mount.point.utf8.first == UInt8(ascii: "/") else { continue }
+            guard mount.root.utf8.first == UInt8(ascii: "/"), mount.point.utf8.first == UInt8(ascii: "/") else {
+                continue
+            }
             if fields[dash + 1].elementsEqual("cgroup2".utf8) {
                 unified.insert(mount, at: 0)
             } else if fields[dash + 1].elementsEqual("cgroup".utf8), let options = fields.last,
@@ -39,7 +43,9 @@ package struct MountTable: Equatable, Sendable {
         var rest = field
         while let byte = rest.popFirst() {
             let digits = rest.prefix(3)
-            if byte == UInt8(ascii: "\\"), digits.count == 3, digits.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "7")).contains($0) }) {
+            if byte == UInt8(ascii: "\\"), digits.count == 3,
+                digits.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "7")).contains($0) })
+            {
                 bytes.append(UInt8(truncatingIfNeeded: digits.reduce(0) { $0 * 8 + Int($1 - UInt8(ascii: "0")) }))
                 rest = rest.dropFirst(3)
             } else {

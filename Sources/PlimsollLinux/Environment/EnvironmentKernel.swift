@@ -66,12 +66,16 @@ extension HostKernel: EnvironmentKernel {
         }
     }
 
-    package func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32 { plimsoll_watch_directory(watch, prefix + path, mask) }
+    package func watchDirectory(_ path: String, _ watch: Int32, _ mask: UInt32) -> Int32 {
+        plimsoll_watch_directory(watch, prefix + path, mask)
+    }
     package func unwatch(_ watch: Int32, _ descriptor: Int32) { plimsoll_unwatch(watch, descriptor) }
 
     package func details(of path: String) -> FileDetails {
         var status = stat()
-        guard lstat(prefix + path, &status) == 0 else { return errno == ENOENT || errno == ENOTDIR ? .missing : .unreachable }
+        guard lstat(prefix + path, &status) == 0 else {
+            return errno == ENOENT || errno == ENOTDIR ? .missing : .unreachable
+        }
         let modified = Duration.seconds(status.st_mtim.tv_sec) + .nanoseconds(status.st_mtim.tv_nsec)
         let kind: FileDetails.Kind =
             switch status.st_mode & S_IFMT {

@@ -41,7 +41,10 @@ struct FileEvent: Equatable {
                 if byte == 0 { break }
                 name.append(byte)
             }
-            events.append(FileEvent(descriptor: Int32(bitPattern: number(0)), mask: number(4), name: String(decoding: name, as: UTF8.self)))
+            events.append(
+                FileEvent(
+                    descriptor: Int32(bitPattern: number(0)), mask: number(4),
+                    name: String(decoding: name, as: UTF8.self)))
             position += 16 + length
         }
         return events

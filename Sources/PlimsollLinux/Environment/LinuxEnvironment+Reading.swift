@@ -45,7 +45,8 @@ extension LinuxEnvironment {
         var details = kernel.details(of: place)
         for _ in 0..<40 where details.kind == .link {
             guard let target = kernel.target(of: place) else { return nil }
-            place = target.hasPrefix("/") ? target : place[..<(place.lastIndex(of: "/") ?? place.startIndex)] + "/" + target
+            place =
+                target.hasPrefix("/") ? target : place[..<(place.lastIndex(of: "/") ?? place.startIndex)] + "/" + target
             details = kernel.details(of: place)
         }
         switch details.kind {
@@ -55,7 +56,8 @@ extension LinuxEnvironment {
         case .file: break
         }
         switch hash(of: path) {
-        case .success(let (hash, size)): return .file(FileVersion(contentHash: hash, size: max(size, details.size), modified: details.modified))
+        case .success(let (hash, size)):
+            return .file(FileVersion(contentHash: hash, size: max(size, details.size), modified: details.modified))
         case .failure(let error) where error.number == ENOENT: return .absent
         case .failure(let error) where error.isLasting:
             return .file(FileVersion(contentHash: nil, size: details.size, modified: details.modified))
@@ -96,13 +98,16 @@ extension LinuxEnvironment {
         if name == nil, let target = kernel.target(of: path) { name = target }
         if let full = name, let range = full.utf8RangeOf("zoneinfo/") { name = String(full[range.upperBound...]) }
         let hash = try? hash(of: path).get().0
-        return TimeZoneVersion(name: name, rulesHash: hash, secondsFromUTC: kernel.secondsFromUTC(at: kernel.clocks.real.components.seconds))
+        return TimeZoneVersion(
+            name: name, rulesHash: hash,
+            secondsFromUTC: kernel.secondsFromUTC(at: kernel.clocks.real.components.seconds))
     }
 
     private func locale() -> EnvironmentValue? {
         for path in Self.localeFiles {
             switch kernel.contents(of: path) {
-            case .success(let bytes): if let name = LocaleFile.name(in: String(decoding: bytes, as: UTF8.self)) { return .text(name) }
+            case .success(let bytes):
+                if let name = LocaleFile.name(in: String(decoding: bytes, as: UTF8.self)) { return .text(name) }
             case .failure(let error) where error.isLasting: continue
             case .failure: return nil
             }
@@ -113,14 +118,18 @@ extension LinuxEnvironment {
     // MARK: Devices
 
     private func devices(of subsystem: String) -> EnvironmentValue {
-        .devices((kernel.names(in: "/sys/class/\(subsystem)") ?? kernel.names(in: "/sys/bus/\(subsystem)/devices") ?? []).sorted())
+        .devices(
+            (kernel.names(in: "/sys/class/\(subsystem)") ?? kernel.names(in: "/sys/bus/\(subsystem)/devices") ?? [])
+                .sorted())
     }
 
     private func power() -> PowerState {
         var state = PowerState()
         for name in kernel.names(in: Self.powerSupplies) ?? [] {
             func attribute(_ file: String) -> String? {
-                guard case .success(let bytes) = kernel.contents(of: "\(Self.powerSupplies)/\(name)/\(file)") else { return nil }
+                guard case .success(let bytes) = kernel.contents(of: "\(Self.powerSupplies)/\(name)/\(file)") else {
+                    return nil
+                }
                 return String(decoding: bytes.prefix { $0 != KernelText.newline }, as: UTF8.self)
             }
             // A mouse has a battery too.
@@ -167,13 +176,16 @@ extension LinuxEnvironment {
             if state.isEmpty { return [] }
             if state.hasNoThread {
                 return [
-                    .init("environment", isLive: false, "no thread could be started", remedy: "raise the limit of processes (pids.max, RLIMIT_NPROC)")
+                    .init(
+                        "environment", isLive: false, "no thread could be started",
+                        remedy: "raise the limit of processes (pids.max, RLIMIT_NPROC)")
                 ]
             }
             var signals: [Capabilities.Signal] = []
             func report(_ name: String, _ mending: Mending, _ detail: String, remedy: String) {
                 if let failure = mending.failure {
-                    signals.append(.init(name, isLive: false, "\(failure); read again only on the way back", remedy: remedy))
+                    signals.append(
+                        .init(name, isLive: false, "\(failure); read again only on the way back", remedy: remedy))
                 } else {
                     signals.append(.init(name, isLive: true, detail))
                 }
@@ -186,13 +198,16 @@ extension LinuxEnvironment {
             if !state.files.isEmpty {
                 report(
                     "file changes", state.files.mending, "inotify, \(state.files.kinds.count) watched",
-                    remedy: "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches, and let the service read the directories")
+                    remedy:
+                        "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches, and let the service read the directories"
+                )
             }
             if !state.devices.kinds.isEmpty {
                 report(
                     "devices", state.devices.mending, "netlink, the kernel's uevents",
                     remedy:
-                        "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come")
+                        "let the service open netlink sockets (RestrictAddressFamilies=AF_NETLINK); in a network namespace of a container few come"
+                )
             }
             return signals
         }

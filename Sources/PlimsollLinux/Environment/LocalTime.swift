@@ -10,14 +10,18 @@ struct LocalTime {
     }
 
     /// Returns the first second of another date.
-    func midnight(after second: Int64) -> Int64 { first(after: second, by: second + 2 * 86400) { day(at: $0) != day(at: second) } }
+    func midnight(after second: Int64) -> Int64 {
+        first(after: second, by: second + 2 * 86400) { day(at: $0) != day(at: second) }
+    }
 
     /// Returns the first second of another distance from UTC within 400 days; `nil` if there is none.
     func shift(after second: Int64) -> Int64? {
         let now = offset(second)
         // The shortest time between two shifts is about 30 days, for Ramadan in Morocco.
         for week in 0..<58 where offset(second + Int64(week + 1) * 7 * 86400) != now {
-            return first(after: second + Int64(week) * 7 * 86400, by: second + Int64(week + 1) * 7 * 86400) { offset($0) != now }
+            return first(after: second + Int64(week) * 7 * 86400, by: second + Int64(week + 1) * 7 * 86400) {
+                offset($0) != now
+            }
         }
         return nil
     }

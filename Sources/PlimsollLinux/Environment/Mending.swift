@@ -18,7 +18,9 @@ struct Mending {
     }
 
     /// Returns true if a retry is allowed now. Lasting errors are retried only if `asked`.
-    func isDue(at now: Duration, asked: Bool) -> Bool { asked || (failure?.isLasting != true && backOff.isOver(at: now)) }
+    func isDue(at now: Duration, asked: Bool) -> Bool {
+        asked || (failure?.isLasting != true && backOff.isOver(at: now))
+    }
 
     /// Returns the time until the next retry; `nil` if there is nothing to retry.
     func wait(at now: Duration) -> Duration? {

@@ -124,7 +124,9 @@ struct PathWatches {
     private mutating func forget(_ kind: Kind) {
         for descriptor in used.removeValue(forKey: kind) ?? [] {
             places[descriptor]?.through.remove(kind)
-            for name in places[descriptor]?.names.keys.map({ $0 }) ?? [] { places[descriptor]?.names[name]?.remove(kind) }
+            for name in places[descriptor]?.names.keys.map({ $0 }) ?? [] {
+                places[descriptor]?.names[name]?.remove(kind)
+            }
         }
     }
 
@@ -179,7 +181,9 @@ struct PathWatches {
                 directory = here
                 continue
             }
-            if let error = attach(directory, name, found == .file || found == .directory ? FileEvent.ofFile : FileEvent.ofNames, kind) {
+            if let error = attach(
+                directory, name, found == .file || found == .directory ? FileEvent.ofFile : FileEvent.ofNames, kind)
+            {
                 return error
             }
             switch kernel.details(of: here).kind {

@@ -50,7 +50,8 @@ final class Announcement {
             switch watch.kind {
             case .socket: kernel.connect(watch.path)
             // With both ends of a FIFO open here, the FIFO never reports that the other side has closed.
-            case .fifo, .stallFile: kernel.open(watch.path, watch.kind == .fifo || !watch.bytes.isEmpty ? .both : .reading)
+            case .fifo, .stallFile:
+                kernel.open(watch.path, watch.kind == .fifo || !watch.bytes.isEmpty ? .both : .reading)
             }
         if bell.file == -EACCES, watch.kind == .fifo { bell.file = kernel.open(watch.path, .reading) }
         guard bell.file >= 0 else {
@@ -60,14 +61,18 @@ final class Announcement {
         }
         if !watch.bytes.isEmpty {
             let taken = watch.bytes.withUnsafeBufferPointer { kernel.write(bell.file, $0) }
-            if taken < 0 { return "writing $MEMORY_PRESSURE_WRITE to \(watch.path): \(KernelError(number: Int32(clamping: -taken)))" }
+            if taken < 0 {
+                return
+                    "writing $MEMORY_PRESSURE_WRITE to \(watch.path): \(KernelError(number: Int32(clamping: -taken)))"
+            }
         }
         bell.events = Int16(watch.kind == .stallFile ? POLLPRI : POLLIN)
         if watch.kind == .stallFile {
             stallFile = KernelFile(watch.path, kernel, buffer)
             let asked = StallThreshold(watch.bytes.span)
             // The bytes may ask for anything if they can't be parsed. Then any growth confirms.
-            confirmation = StallConfirmation(isFull: asked?.isFull ?? false, threshold: .microseconds(asked?.stall ?? 1))
+            confirmation = StallConfirmation(
+                isFull: asked?.isFull ?? false, threshold: .microseconds(asked?.stall ?? 1))
             _ = confirmation.confirms(stallTotals())
         }
         return nil

@@ -89,7 +89,9 @@ enum ServiceManagerWatch: Equatable {
         guard case .directory(let own, _) = unified else { return nil }
         let watched = path.split(separator: "/").dropLast()
         let mine = own.split(separator: "/")
-        guard mine.starts(with: watched) else { return "\(path) belongs to another group than ours, \(own): inherited from a parent" }
+        guard mine.starts(with: watched) else {
+            return "\(path) belongs to another group than ours, \(own): inherited from a parent"
+        }
         let between = mine.dropFirst(watched.count)
         let isOtherUnit = between.contains { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }
         return isOtherUnit ? "\(path) belongs to a unit around ours, \(own): inherited from a parent" : nil
@@ -117,7 +119,10 @@ enum ServiceManagerWatch: Equatable {
             bits = bits << 6 | UInt32(value)
             count += 1
             if count % 4 == 0 {
-                bytes += [UInt8(truncatingIfNeeded: bits >> 16), UInt8(truncatingIfNeeded: bits >> 8), UInt8(truncatingIfNeeded: bits)]
+                bytes += [
+                    UInt8(truncatingIfNeeded: bits >> 16), UInt8(truncatingIfNeeded: bits >> 8),
+                    UInt8(truncatingIfNeeded: bits),
+                ]
             }
         }
         guard (count + padding) % 4 == 0, padding <= 2 else { return nil }

@@ -18,11 +18,19 @@ struct StallThreshold: Equatable {
     /// Parses `some 200000 2000000`, with or without a terminator; returns `nil` for anything else.
     init?(_ text: Span<UInt8>) {
         guard text.count > 5 else { return nil }
-        if KernelText.matches(text, 0..<5, "full ") { isFull = true } else if !KernelText.matches(text, 0..<5, "some ") { return nil }
+        if KernelText.matches(text, 0..<5, "full ") {
+            isFull = true
+        } else if !KernelText.matches(text, 0..<5, "some ") {
+            return nil
+        }
         var position = 5
-        guard let stall = KernelText.number(in: text, at: &position), position < text.count, text[position] == KernelText.space else { return nil }
+        guard let stall = KernelText.number(in: text, at: &position), position < text.count,
+            text[position] == KernelText.space
+        else { return nil }
         position += 1
-        guard let window = KernelText.number(in: text, at: &position), position == text.count || text[position] <= KernelText.space else {
+        guard let window = KernelText.number(in: text, at: &position),
+            position == text.count || text[position] <= KernelText.space
+        else {
             return nil
         }
         self.stall = Int(clamping: stall)

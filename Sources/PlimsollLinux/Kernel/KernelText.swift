@@ -42,7 +42,9 @@ enum KernelText {
             if end > start, text[end - 1] == UInt8(ascii: ":") { end -= 1 }
             while position < text.count, text[position] == space { position += 1 }
             if end > start, let value = number(in: text, at: &position), let unit = unit(in: text, at: position) {
-                body(start..<end, Int(clamping: value.multipliedReportingOverflow(by: unit).overflow ? .max : value * unit))
+                body(
+                    start..<end,
+                    Int(clamping: value.multipliedReportingOverflow(by: unit).overflow ? .max : value * unit))
             }
             while position < text.count, text[position] != newline { position += 1 }
             position += 1

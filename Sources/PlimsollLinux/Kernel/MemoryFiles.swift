@@ -100,7 +100,9 @@ package enum ProcessMemory {
     /// Returns the second number of the line; `nil` without one.
     package static func residentPages(_ text: Span<UInt8>) -> Int? {
         var position = 0
-        guard KernelText.number(in: text, at: &position) != nil, position < text.count, text[position] == KernelText.space else { return nil }
+        guard KernelText.number(in: text, at: &position) != nil, position < text.count,
+            text[position] == KernelText.space
+        else { return nil }
         position += 1
         return KernelText.number(in: text, at: &position).map { Int(clamping: min($0, 1 << 50)) }
     }

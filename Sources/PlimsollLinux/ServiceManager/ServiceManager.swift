@@ -26,7 +26,9 @@ public struct ServiceManager: Sendable {
         }
         self.address = address
         let isMine = environment("WATCHDOG_PID").map { Int32($0) == getpid() } ?? true
-        watchdogInterval = environment("WATCHDOG_USEC").flatMap { Int64($0) }.flatMap { isMine && $0 > 0 ? .microseconds($0) : nil }
+        watchdogInterval = environment("WATCHDOG_USEC").flatMap { Int64($0) }.flatMap {
+            isMine && $0 > 0 ? .microseconds($0) : nil
+        }
     }
 
     /// Sends `lines`, with open files. Never blocks.
@@ -36,7 +38,8 @@ public struct ServiceManager: Sendable {
         let result = Self.send(Array(lines.joined(separator: "\n").utf8), to: address, descriptors)
         guard result < 0 else { return }
         throw ServiceManagerError(
-            isBusy: result == -EAGAIN, "$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
+            isBusy: result == -EAGAIN,
+            "$NOTIFY_SOCKET \(printable(address, atMost: 120)): \(String(cString: strerror(-result)))")
     }
 
     /// Sends one datagram; returns 0, or a negative errno.

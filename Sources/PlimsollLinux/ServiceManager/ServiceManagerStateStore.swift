@@ -51,10 +51,14 @@ public final class ServiceManagerStateStore: StateStore {
     public func write(_ name: String, _ bytes: [UInt8]) throws {
         guard Self.label(name, .max).utf8.count <= 255 else {
             throw ServiceManagerError(
-                "the state \"\(name.prefix(64))\" has too long a name to be kept by the service manager; allowed are about 200 bytes")
+                "the state \"\(name.prefix(64))\" has too long a name to be kept by the service manager; allowed are about 200 bytes"
+            )
         }
         let file = plimsoll_memory_file("plimsoll-state")
-        guard file >= 0 else { throw ServiceManagerError("no file in memory for the state \"\(name)\": \(String(cString: strerror(-file)))") }
+        guard file >= 0 else {
+            throw ServiceManagerError(
+                "no file in memory for the state \"\(name)\": \(String(cString: strerror(-file)))")
+        }
         do {
             try fill(file, bytes, name)
             // One at a time: of two writers of a name, the later generation must be kept.
@@ -78,7 +82,9 @@ public final class ServiceManagerStateStore: StateStore {
             guard fstat(file, &status) == 0 else { throw Self.failure("read", name) }
             var bytes = [UInt8](repeating: 0, count: Int(status.st_size)), done = 0
             while done < bytes.count {
-                let count = bytes.withUnsafeMutableBytes { pread(file, $0.baseAddress! + done, $0.count - done, off_t(done)) }
+                let count = bytes.withUnsafeMutableBytes {
+                    pread(file, $0.baseAddress! + done, $0.count - done, off_t(done))
+                }
                 guard count > 0 else { throw Self.failure("read", name) }
                 done += count
             }
@@ -142,12 +148,16 @@ public final class ServiceManagerStateStore: StateStore {
                 bytes.append(byte)
                 continue
             }
-            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else { return nil }
+            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
+                return nil
+            }
             bytes.append(value)
             rest = rest.dropFirst(2)
         }
         // Numbers with a sign or leading zeros were not written by this library.
-        guard generation <= mostGeneration, let name = String(validating: bytes, as: UTF8.self), self.label(name, generation) == label else {
+        guard generation <= mostGeneration, let name = String(validating: bytes, as: UTF8.self),
+            self.label(name, generation) == label
+        else {
             return nil
         }
         return (generation, name)
@@ -155,10 +165,12 @@ public final class ServiceManagerStateStore: StateStore {
 
     /// Returns the files from descriptor 3 on, if they are meant for this process (sd_listen_fds(3)).
     static func inherited(_ environment: (String) -> String?) -> [(name: String, file: Int32)] {
-        guard environment("LISTEN_PID").flatMap({ Int32($0) }) == getpid(), let count = environment("LISTEN_FDS").flatMap({ Int32($0) }),
+        guard environment("LISTEN_PID").flatMap({ Int32($0) }) == getpid(),
+            let count = environment("LISTEN_FDS").flatMap({ Int32($0) }),
             (1...4096).contains(count)
         else { return [] }
-        let names = (environment("LISTEN_FDNAMES") ?? "").split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+        let names = (environment("LISTEN_FDNAMES") ?? "").split(separator: ":", omittingEmptySubsequences: false).map(
+            String.init)
         return (0..<Int(count)).compactMap { $0 < names.count ? (names[$0], 3 + Int32($0)) : nil }
     }
 }

@@ -78,7 +78,9 @@ package final class PrivateSocket: Sendable {
         }
         guard length <= longestPath else {
             throw PrivateSocketError(
-                .path, "\(path) has \(length) bytes; the path of a UNIX socket has at most \(longestPath): choose a shorter directory")
+                .path,
+                "\(path) has \(length) bytes; the path of a UNIX socket has at most \(longestPath): choose a shorter directory"
+            )
         }
     }
 
@@ -87,16 +89,20 @@ package final class PrivateSocket: Sendable {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }
         guard status.st_mode & S_IFMT == S_IFSOCK else {
-            throw PrivateSocketError(.occupied, "something that is no socket lies at \(path): remove it, or choose another path")
+            throw PrivateSocketError(
+                .occupied, "something that is no socket lies at \(path): remove it, or choose another path")
         }
         do throws(PrivateSocketError) {
             let (file, process) = try connect(to: path)
             close(file)
-            throw PrivateSocketError(.occupied, "process \(process) listens at \(path) already: end it, or choose another path")
+            throw PrivateSocketError(
+                .occupied, "process \(process) listens at \(path) already: end it, or choose another path")
         } catch {
             switch error.number {
             case ECONNREFUSED: unlink(path)
-            case EAGAIN: throw PrivateSocketError(.occupied, "a process that is busy listens at \(path) already: end it, or choose another path")
+            case EAGAIN:
+                throw PrivateSocketError(
+                    .occupied, "a process that is busy listens at \(path) already: end it, or choose another path")
             default: throw error
             }
         }
@@ -112,7 +118,9 @@ package final class PrivateSocket: Sendable {
             if attempt < 199 { usleep(5000) }
         }
         throw PrivateSocketError(
-            .occupied, "another process has kept the directory \(directory) locked (flock) for a second: choose another for \(path)")
+            .occupied,
+            "another process has kept the directory \(directory) locked (flock) for a second: choose another for \(path)"
+        )
     }
 
     /// Returns the inode of the file at `path`; 0 if there is none.
@@ -164,7 +172,8 @@ package struct PrivateSocketError: Error, Sendable, Hashable, CustomStringConver
         switch number {
         case ENOENT, ENOTDIR: self.init(.absent, number, "there is no socket at \(path)")
         case ECONNREFUSED: self.init(.absent, number, "nobody listens at \(path): the process that made it has ended")
-        case EACCES, EPERM: self.init(.forbidden, number, "\(path) is another user's: only its owner and root may connect")
+        case EACCES, EPERM:
+            self.init(.forbidden, number, "\(path) is another user's: only its owner and root may connect")
         case EAGAIN: self.init(.failed, number, "the process at \(path) has too many connections waiting: try again")
         default: self.init(.failed, number, "connecting to \(path): \(String(cString: strerror(number)))")
         }

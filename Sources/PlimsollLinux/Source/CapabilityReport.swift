@@ -4,8 +4,12 @@ import Plimsoll
 struct CapabilityReport {
     private(set) var signals: [Capabilities.Signal] = []
 
-    mutating func live(_ name: String, _ detail: String, remedy: String? = nil) { signals.append(.init(name, isLive: true, detail, remedy: remedy)) }
-    mutating func dead(_ name: String, _ detail: String, remedy: String? = nil) { signals.append(.init(name, isLive: false, detail, remedy: remedy)) }
+    mutating func live(_ name: String, _ detail: String, remedy: String? = nil) {
+        signals.append(.init(name, isLive: true, detail, remedy: remedy))
+    }
+    mutating func dead(_ name: String, _ detail: String, remedy: String? = nil) {
+        signals.append(.init(name, isLive: false, detail, remedy: remedy))
+    }
 
     func isLive(_ name: String) -> Bool { signals.contains { $0.name == name && $0.isLive } }
 
@@ -53,7 +57,8 @@ extension GroupObserver {
                 why = failure
             } else if chain.first == nil {
                 why = "the memory controller is off in \(group.memory.path ?? "the group")"
-                remedy = "enable it (MemoryAccounting=yes in the unit, or +memory in the parent's cgroup.subtree_control)"
+                remedy =
+                    "enable it (MemoryAccounting=yes in the unit, or +memory in the parent's cgroup.subtree_control)"
             }
             report.live("limit", "\(ByteCount(memory.total)): the machine's, as \(why)", remedy: remedy)
         } else {
@@ -86,13 +91,16 @@ extension GroupObserver {
         } else {
             report.dead(
                 "limit events",
-                limitEvents.map { "\($0.file.path): \($0.file.failure ?? .malformed)" } ?? "no group with the memory controller is to be seen")
+                limitEvents.map { "\($0.file.path): \($0.file.failure ?? .malformed)" }
+                    ?? "no group with the memory controller is to be seen")
         }
         if let usage = thresholds?.warningUsage {
-            report.live("usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, ringing at \(ByteCount(usage))")
+            report.live(
+                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control, ringing at \(ByteCount(usage))")
         } else if let thresholds, let failure = thresholds.failure {
             report.dead(
-                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)", remedy: "let the service write to its own group")
+                "usage thresholds", "\(tightest?.directory ?? "")/cgroup.event_control: \(failure)",
+                remedy: "let the service write to its own group")
         } else {
             let why =
                 group.version == .v1 || tightest == nil
@@ -107,15 +115,19 @@ extension GroupObserver {
             report.live("stall", path + elsewhere)
         } else {
             let why = [stall.groupFailure, stall.failure].compactMap { $0 }.joined(separator: "; ")
-            report.dead("stall", why.isEmpty ? "can no longer be read" : why, remedy: "boot with psi=1 on a kernel that has CONFIG_PSI")
+            report.dead(
+                "stall", why.isEmpty ? "can no longer be read" : why,
+                remedy: "boot with psi=1 on a kernel that has CONFIG_PSI")
         }
         switch (stall.trigger, announcement.plan) {
         case (_, .disabled): report.dead("stall trigger", "disabled by $MEMORY_PRESSURE_WATCH")
-        case (_, .watch(let watch)) where watch.kind == .stallFile: report.dead("stall trigger", "the service manager's is used instead")
+        case (_, .watch(let watch)) where watch.kind == .stallFile:
+            report.dead("stall trigger", "the service manager's is used instead")
         case _ where !options.usesTriggers: report.dead("stall trigger", "not asked for")
         case (let trigger?, _):
             if let threshold = trigger.threshold {
-                report.live("stall trigger", "\(trigger.path), \(threshold.stall / 1000) ms in \(threshold.window / 1000) ms")
+                report.live(
+                    "stall trigger", "\(trigger.path), \(threshold.stall / 1000) ms in \(threshold.window / 1000) ms")
             } else {
                 let why = trigger.failure.map { "\($0)" } ?? "not armed"
                 report.dead("stall trigger", "\(trigger.path): \(why); the total is read once a second instead")
@@ -126,7 +138,10 @@ extension GroupObserver {
 
     private func reportAnnouncements(_ report: inout CapabilityReport) {
         switch announcement.plan {
-        case .absent: report.dead("announced", "$MEMORY_PRESSURE_WATCH is not set", remedy: "set MemoryPressureWatch=on in the service's unit")
+        case .absent:
+            report.dead(
+                "announced", "$MEMORY_PRESSURE_WATCH is not set",
+                remedy: "set MemoryPressureWatch=on in the service's unit")
         case .disabled: report.dead("announced", "disabled by $MEMORY_PRESSURE_WATCH")
         case .refused(let reason), .unreachable(let reason): report.dead("announced", reason)
         case .watch(let watch):
@@ -144,13 +159,16 @@ extension GroupObserver {
         } else if tightest?.hasBrake == true, let path = tightest?.limitFile.path {
             report.live("brake", "\(path), set by the operator")
         } else {
-            let advice = "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
+            let advice =
+                "set MemoryHigh= a tenth below MemoryMax= in the service's unit, or Delegate=yes and ask for it (setsHigh)"
             let why =
                 brake.map { $0.failure ?? "not set yet" }
                 ?? (group.version == .v1
                     ? "cgroup version 1 has no memory.high"
                     : options.setsHigh ? "there is no own version 2 group with the memory controller" : "not asked for")
-            report.dead("brake", why, remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
+            report.dead(
+                "brake", why,
+                remedy: group.version == .v1 ? "boot with cgroup version 2, which has memory.high" : advice)
         }
     }
 
@@ -158,7 +176,9 @@ extension GroupObserver {
     /// quiesced.
     private func reportFreezer(_ report: inout CapabilityReport) {
         guard let own = group.unified.path else {
-            report.dead("freezer", "no cgroup version 2 group is to be seen: suspending stops at what the process itself can pause")
+            report.dead(
+                "freezer",
+                "no cgroup version 2 group is to be seen: suspending stops at what the process itself can pause")
             return
         }
         if case .regular = kernel.status(of: own + "/cgroup.freeze") {

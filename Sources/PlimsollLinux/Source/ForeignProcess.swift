@@ -37,7 +37,11 @@ package struct ForeignProcess: Sendable {
                 case "brake": signal.detail == "not asked for"
                 default: false
                 }
-            if isUnknown { (signal.detail, signal.remedy) = ("not probed: that takes writing to the group, which is the process's own to do", nil) }
+            if isUnknown {
+                (signal.detail, signal.remedy) = (
+                    "not probed: that takes writing to the group, which is the process's own to do", nil
+                )
+            }
             if signal.name == "announced" { announce(&signal) }
             return signal
         }
@@ -51,9 +55,12 @@ package struct ForeignProcess: Sendable {
             signal.remedy = "run doctor as the process's user, or as root"
         case .success(let bytes):
             let name = "MEMORY_PRESSURE_WATCH="
-            let variable = bytes.split(separator: 0).lazy.map { String(decoding: $0, as: UTF8.self) }.first { $0.hasPrefix(name) }
+            let variable = bytes.split(separator: 0).lazy.map { String(decoding: $0, as: UTF8.self) }.first {
+                $0.hasPrefix(name)
+            }
             guard let variable else { return }
-            signal.detail = "not probed: $MEMORY_PRESSURE_WATCH is \(variable.dropFirst(name.count)), which the process alone may listen to"
+            signal.detail =
+                "not probed: $MEMORY_PRESSURE_WATCH is \(variable.dropFirst(name.count)), which the process alone may listen to"
             signal.remedy = nil
         }
     }
@@ -85,9 +92,13 @@ struct ProcessKernel: Kernel {
         return path.hasPrefix("/proc/") || !isApart ? path : "/proc/\(process)/root" + path
     }
 
-    func open(_ path: String, _ access: FileAccess) -> Int32 { access == .reading ? host.open(place(path), .reading) : -EACCES }
+    func open(_ path: String, _ access: FileAccess) -> Int32 {
+        access == .reading ? host.open(place(path), .reading) : -EACCES
+    }
     func close(_ file: Int32) { host.close(file) }
-    func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int { host.read(file, from: offset, into: buffer) }
+    func read(_ file: Int32, from offset: Int, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        host.read(file, from: offset, into: buffer)
+    }
     func drain(_ file: Int32) -> Int { host.drain(file) }
     func write(_ file: Int32, _ bytes: UnsafeBufferPointer<UInt8>) -> Int { -Int(EACCES) }
     func status(of path: String) -> FileStatus { host.status(of: place(path)) }
@@ -95,5 +106,7 @@ struct ProcessKernel: Kernel {
     func makeEvent() -> Int32 { host.makeEvent() }
     func makeWatch() -> Int32 { host.makeWatch() }
     func watchWrites(to path: String, _ watch: Int32) -> Int32 { host.watchWrites(to: place(path), watch) }
-    func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int { host.wait(for: files, nanoseconds: nanoseconds) }
+    func wait(for files: UnsafeMutableBufferPointer<pollfd>, nanoseconds: Int64) -> Int {
+        host.wait(for: files, nanoseconds: nanoseconds)
+    }
 }

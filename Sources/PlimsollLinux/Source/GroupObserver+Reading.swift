@@ -32,8 +32,11 @@ extension GroupObserver {
         let (told, heard) = (shared.takeAnnounced(), announcement.take())
         reading.announced = told.map { max($0, heard ?? .normal) } ?? heard
         updateRings(reading)
-        if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil {
-            throw PressureSourceError("neither limits nor usage nor stall can be read: \(machine.file.path): \(machine.file.failure ?? .malformed)")
+        if reading.limit == nil, reading.stall == nil, reading.events == nil, reading.announced == nil, resident == nil
+        {
+            throw PressureSourceError(
+                "neither limits nor usage nor stall can be read: \(machine.file.path): \(machine.file.failure ?? .malformed)"
+            )
         }
         return reading
     }
@@ -59,7 +62,8 @@ extension GroupObserver {
             available = min(available, level.available(usage: usage, growthFloor: growthFloor, at: now))
             let levelFree = max(0, level.limit - usage)
             let idle = PressureReading.IdleMemory(
-                total: ByteCount(level.limit), free: ByteCount(levelFree), file: ByteCount(min(usage, level.stat.idleFile)))
+                total: ByteCount(level.limit), free: ByteCount(levelFree),
+                file: ByteCount(min(usage, level.stat.idleFile)))
             if idle.sum < reading.idle?.sum ?? .max { reading.idle = idle }
             otherFree = min(otherFree, level.limit < smallest ? free : levelFree)
             if level.limit < smallest {
@@ -80,7 +84,8 @@ extension GroupObserver {
     /// Bounds the reading by the machine: no group can have more. Where no group has a limit, the machine is the limit.
     private func boundByMachine(_ reading: inout PressureReading) {
         guard let memory = machineMemory else { return }
-        reading.machineIdle = .init(total: ByteCount(memory.total), free: ByteCount(memory.free), file: ByteCount(memory.inactiveFile))
+        reading.machineIdle = .init(
+            total: ByteCount(memory.total), free: ByteCount(memory.free), file: ByteCount(memory.inactiveFile))
         if let available = reading.available {
             reading.available = min(available, ByteCount(memory.available))
         } else {
@@ -117,5 +122,7 @@ extension GroupObserver {
 
 extension ByteCount {
     /// Returns the size of that many pages.
-    static func pages(_ count: Int) -> ByteCount { ByteCount(count.multipliedReportingOverflow(by: sysconf(Int32(_SC_PAGESIZE))).partialValue) }
+    static func pages(_ count: Int) -> ByteCount {
+        ByteCount(count.multipliedReportingOverflow(by: sysconf(Int32(_SC_PAGESIZE))).partialValue)
+    }
 }

@@ -44,7 +44,10 @@ final class GroupObserver {
     var now = Duration.zero
     let slots: UnsafeMutableBufferPointer<pollfd>
 
-    init(_ options: LinuxPressureSource.Options, _ kernel: any Kernel, _ environment: LinuxPressureSource.Environment, _ shared: SharedView) {
+    init(
+        _ options: LinuxPressureSource.Options, _ kernel: any Kernel, _ environment: LinuxPressureSource.Environment,
+        _ shared: SharedView
+    ) {
         self.options = options
         self.kernel = kernel
         self.shared = shared
@@ -84,7 +87,9 @@ final class GroupObserver {
         membership = readMembership()
         if group.isUncertain || chain.isUncertain || stall.isUncertain { isLost = true }
         machineMemory = machine.memory(at: now)
-        if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory, chain.first?.directory == own {
+        if options.setsHigh, group.version == .v2, case .directory(let own, _) = group.memory,
+            chain.first?.directory == own
+        {
             brake = MemoryHigh(own, kernel, buffer)
         }
         limitWatch = chain.first.map { LimitWatch(from: $0, kernel) }
@@ -115,7 +120,9 @@ final class GroupObserver {
         tightest = chain.tightest
         watchStall()
         let place = tightest ?? chain.first
-        if let place, limitEvents?.directory != place.directory { limitEvents = LimitEvents(place.directory, place.version, kernel, buffer) }
+        if let place, limitEvents?.directory != place.directory {
+            limitEvents = LimitEvents(place.directory, place.version, kernel, buffer)
+        }
         if place == nil { limitEvents = nil }
         _ = limitEvents?.counts(at: now)
         setThresholds()
@@ -126,7 +133,9 @@ final class GroupObserver {
     /// both share, is thrashing.
     private func watchStall() {
         var place = group.unified
-        if let tightest, tightest.version == .v2, case .directory(_, let top) = place { place = .directory(tightest.directory, top: top) }
+        if let tightest, tightest.version == .v2, case .directory(_, let top) = place {
+            place = .directory(tightest.directory, top: top)
+        }
         if stall.place != place { stall = StallWatch(place, kernel, buffer) }
     }
 

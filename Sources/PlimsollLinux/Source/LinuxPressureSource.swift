@@ -48,7 +48,9 @@ public final class LinuxPressureSource: PressureSource {
         /// The variables of this process.
         static var ofProcess: Environment {
             func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
-            return Environment(watch: variable("MEMORY_PRESSURE_WATCH"), write: variable("MEMORY_PRESSURE_WRITE"), zone: variable("TZ"))
+            return Environment(
+                watch: variable("MEMORY_PRESSURE_WATCH"), write: variable("MEMORY_PRESSURE_WRITE"), zone: variable("TZ")
+            )
         }
     }
 
@@ -64,7 +66,9 @@ public final class LinuxPressureSource: PressureSource {
     public convenience init() { self.init(options: Options()) }
 
     /// Creates a source for the group of this process, with `options`.
-    public convenience init(options: Options) { self.init(options: options, kernel: HostKernel(), environment: .ofProcess) }
+    public convenience init(options: Options) {
+        self.init(options: options, kernel: HostKernel(), environment: .ofProcess)
+    }
 
     /// Creates a source on `kernel`, with the variables of `environment`.
     package init(options: Options = Options(), kernel: any Kernel, environment: Environment = Environment()) {

@@ -41,7 +41,8 @@ public final class FileStateStore: StateStore {
 
     public func append(_ delta: [UInt8], to name: String) throws -> Bool {
         let file = try fileName(name)
-        return try reporting { reports throws(FileStateStoreError) in try directory.append(file, name, delta, &reports) }
+        return try reporting { reports throws(FileStateStoreError) in try directory.append(file, name, delta, &reports)
+        }
     }
 
     public func read(_ name: String) throws -> [UInt8]? {
@@ -85,7 +86,9 @@ public final class FileStateStore: StateStore {
     }
 
     /// Runs `body`, then delivers the reports, once no lock is held.
-    private func reporting<Result>(_ body: (inout [StateStoreReport]) throws(FileStateStoreError) -> Result) throws(FileStateStoreError) -> Result {
+    private func reporting<Result>(_ body: (inout [StateStoreReport]) throws(FileStateStoreError) -> Result)
+        throws(FileStateStoreError) -> Result
+    {
         var reports: [StateStoreReport] = []
         defer {
             if let onReport { for report in reports { onReport(report) } }

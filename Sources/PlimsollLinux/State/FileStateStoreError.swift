@@ -92,8 +92,10 @@ public enum StateStoreReport: Sendable, Hashable, CustomStringConvertible {
 
     public var description: String {
         switch self {
-        case .keptAside(let name, let path, let reason): "the state \"\(name)\" starts clean: \(reason); it is kept as \(path)"
-        case .tailDropped(let name, let count): "the last change of the state \"\(name)\" was not whole (\(count) bytes) and was dropped"
+        case .keptAside(let name, let path, let reason):
+            "the state \"\(name)\" starts clean: \(reason); it is kept as \(path)"
+        case .tailDropped(let name, let count):
+            "the last change of the state \"\(name)\" was not whole (\(count) bytes) and was dropped"
         case .swept(let count): "\(count) files that interrupted writes had left were removed"
         }
     }

@@ -50,7 +50,9 @@ package struct HostStateKernel: StateKernel {
         while true {
             errno = 0
             guard let entry = readdir(stream) else { break }
-            let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+            let name = withUnsafeBytes(of: entry.pointee.d_name) {
+                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+            }
             if name != ".", name != ".." { names.append(name) }
         }
         return errno == 0 ? .success(names) : .failure(KernelError(number: errno))

@@ -57,7 +57,8 @@ extension StateDirectory {
         }
         if var failure {
             let isCut = kernel.truncate(file, to: tail.end) >= 0
-            failure.consequence = isCut ? unharmed : "the change may be there or not; the next checkpoint writes the whole"
+            failure.consequence =
+                isCut ? unharmed : "the change may be there or not; the next checkpoint writes the whole"
             throw failure
         }
         var grown = tail
@@ -108,7 +109,8 @@ extension StateDirectory {
             let buffer = UnsafeMutableRawBufferPointer(buffer)
             count = 0
             while count < length {
-                let read = kernel.read(file, from: count, into: UnsafeMutableRawBufferPointer(rebasing: buffer[count..<length]))
+                let read = kernel.read(
+                    file, from: count, into: UnsafeMutableRawBufferPointer(rebasing: buffer[count..<length]))
                 if read < 0 { number = -read }
                 if read <= 0 { return }
                 count += read
@@ -121,7 +123,9 @@ extension StateDirectory {
     // MARK: - Moving
 
     /// Renames the file, and those set aside before; removes the oldest. Returns `nil` if there is no file.
-    func putAside(_ name: StateFileName, _ title: String, _ reason: String) throws(FileStateStoreError) -> StateStoreReport? {
+    func putAside(_ name: StateFileName, _ title: String, _ reason: String) throws(FileStateStoreError)
+        -> StateStoreReport?
+    {
         guard try exists(at(name.file)) else { return nil }
         var places = [name.file] + (0..<StateFileName.mostAside).map { name.aside($0) }
         // Starts with the oldest, so that each file moves to a free name or replaces the one to be removed.
@@ -139,7 +143,9 @@ extension StateDirectory {
     func take(_ file: String) throws(FileStateStoreError) {
         let result = kernel.unlink(at(file))
         if result == -ENOENT { return }
-        if result < 0 { throw FileStateStoreError("unlink", at(file), number: -result, consequence: "the state is where it was") }
+        if result < 0 {
+            throw FileStateStoreError("unlink", at(file), number: -result, consequence: "the state is where it was")
+        }
         try synchronizeDirectory("the state is gone, but a power failure may still bring it back")
     }
 
@@ -158,7 +164,10 @@ extension StateDirectory {
         if result < 0 {
             let holder = holder(file)
             kernel.close(file)
-            if result == -EWOULDBLOCK { throw FileStateStoreError(.heldByAnother(process: holder), self.path, consequence: "nothing was changed") }
+            if result == -EWOULDBLOCK {
+                throw FileStateStoreError(
+                    .heldByAnother(process: holder), self.path, consequence: "nothing was changed")
+            }
             throw FileStateStoreError("flock", path, number: -result, consequence: "nothing was changed")
         }
         // Only for processes that find the file locked. The lock holds without this text.
@@ -170,7 +179,8 @@ extension StateDirectory {
     private func holder(_ file: Int32) -> Int32? {
         var bytes = [UInt8](repeating: 0, count: 16)
         let count = bytes.withUnsafeMutableBytes { kernel.read(file, from: 0, into: $0) }
-        return count > 0 ? Int32(String(decoding: bytes[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)) : nil
+        return count > 0
+            ? Int32(String(decoding: bytes[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)) : nil
     }
 
     private func makeDirectories() throws(FileStateStoreError) {
@@ -196,7 +206,8 @@ extension StateDirectory {
         }
         // Each new directory is an entry of the directory above.
         for directory in made {
-            let above = directory.lastIndex(of: "/").map { $0 > directory.startIndex ? String(directory[..<$0]) : "/" } ?? "."
+            let above =
+                directory.lastIndex(of: "/").map { $0 > directory.startIndex ? String(directory[..<$0]) : "/" } ?? "."
             let file = kernel.open(above, .directory)
             // This process may not read another user's directory. The owner of that directory must make it durable.
             guard file >= 0 else { continue }

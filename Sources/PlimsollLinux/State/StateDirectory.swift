@@ -99,7 +99,8 @@ package final class StateDirectory: Sendable {
 
     // MARK: - Operations
 
-    func write(_ name: StateFileName, _ bytes: [UInt8], _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
+    func write(_ name: StateFileName, _ bytes: [UInt8], _ reports: inout [StateStoreReport]) throws(FileStateStoreError)
+    {
         guard bytes.count <= Self.mostBytes else { throw FileStateStoreError(.tooLarge, at(name.file)) }
         try lane(name) { tails throws(FileStateStoreError) in
             try open(&reports)
@@ -126,7 +127,9 @@ package final class StateDirectory: Sendable {
         }
     }
 
-    func load(_ name: StateFileName, _ title: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) -> StoredState {
+    func load(_ name: StateFileName, _ title: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError)
+        -> StoredState
+    {
         return try lane(name) { tails throws(FileStateStoreError) in
             // A read-only directory has no writers, so reading needs no lock.
             do throws(FileStateStoreError) { try open(&reports) } catch { if error.reason != .readOnly { throw error } }
@@ -148,7 +151,8 @@ package final class StateDirectory: Sendable {
             }
             if file.end < bytes.count { reports.append(.tailDropped(name: title, byteCount: bytes.count - file.end)) }
             tails[name] = Tail(file, fileLength: bytes.count)
-            return .state(base: Array(bytes[file.records[0]]), deltas: file.records.dropFirst().map { Array(bytes[$0]) })
+            return .state(
+                base: Array(bytes[file.records[0]]), deltas: file.records.dropFirst().map { Array(bytes[$0]) })
         }
     }
 
@@ -160,7 +164,9 @@ package final class StateDirectory: Sendable {
         }
     }
 
-    func setAside(_ name: StateFileName, _ title: String, _ reason: String, _ reports: inout [StateStoreReport]) throws(FileStateStoreError) {
+    func setAside(_ name: StateFileName, _ title: String, _ reason: String, _ reports: inout [StateStoreReport])
+        throws(FileStateStoreError)
+    {
         try lane(name) { tails throws(FileStateStoreError) in
             try open(&reports)
             tails[name] = nil
@@ -177,7 +183,9 @@ package final class StateDirectory: Sendable {
     private func lane<Result>(
         _ name: StateFileName, _ body: (inout [StateFileName: Tail]) throws(FileStateStoreError) -> Result
     ) throws(FileStateStoreError) -> Result {
-        try lanes[Int(UInt(bitPattern: name.hashValue) % UInt(lanes.count))].tails.withLock { tails throws(FileStateStoreError) in try body(&tails) }
+        try lanes[Int(UInt(bitPattern: name.hashValue) % UInt(lanes.count))].tails.withLock {
+            tails throws(FileStateStoreError) in try body(&tails)
+        }
     }
 
     // MARK: - The lock on the directory

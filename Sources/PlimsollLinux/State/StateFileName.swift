@@ -19,7 +19,8 @@ struct StateFileName: Hashable {
         var bytes: [UInt8] = []
         for byte in name.utf8 {
             switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"),
                 UInt8(ascii: "_"), UInt8(ascii: "-"):
                 bytes.append(byte)
             case UInt8(ascii: ".") where !bytes.isEmpty: bytes.append(byte)
@@ -41,5 +42,7 @@ struct StateFileName: Hashable {
     /// Returns true if `file` was left by an interrupted write.
     static func isLeftover(_ file: String) -> Bool { file.hasSuffix(newEnding) }
 
-    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10 }
+    private static func digit(_ value: UInt8) -> UInt8 {
+        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10
+    }
 }

@@ -34,7 +34,9 @@ public enum ChildMessage: Sendable, Hashable {
 
     /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
     /// unknown verb.
-    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (sequence: UInt64, message: ChildMessage?) {
+    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
+        sequence: UInt64, message: ChildMessage?
+    ) {
         let line = try MessageLine(line)
         return (line.sequence, try ChildMessage(line))
     }
@@ -43,12 +45,14 @@ public enum ChildMessage: Sendable, Hashable {
         switch self {
         case .hello(let version): MessageLine(sequence, "hello", ["v": "\(version)"])
         case .state(let state): MessageLine(sequence, "state", ["is": state.rawValue])
-        case .tasks(let count, let until): MessageLine(sequence, "tasks", ["n": "\(count)", "until": until.map(\.inLineMilliseconds)])
+        case .tasks(let count, let until):
+            MessageLine(sequence, "tasks", ["n": "\(count)", "until": until.map(\.inLineMilliseconds)])
         case .caches(let held, let reclaimable):
             MessageLine(sequence, "caches", ["bytes": held.inLine, "reclaimable": reclaimable.inLine])
         case .saved(let isSaved): MessageLine(sequence, "saved", ["is": isSaved.inLine])
         case .locks(let areHeld): MessageLine(sequence, "locks", ["held": areHeld.inLine])
-        case .keepAlive(let interval): MessageLine(sequence, "keep-alive", ["seconds": "\(max(0, min(86_400, interval.components.seconds)))"])
+        case .keepAlive(let interval):
+            MessageLine(sequence, "keep-alive", ["seconds": "\(max(0, min(86_400, interval.components.seconds)))"])
         case .suspend: MessageLine(sequence, "suspend")
         case .bye: MessageLine(sequence, "bye")
         }
@@ -58,8 +62,13 @@ public enum ChildMessage: Sendable, Hashable {
         switch line.verb {
         case "hello": self = .hello(version: try line.number("v", in: 1...1_000_000))
         case "state": self = .state(try line.word("is"))
-        case "tasks": self = .tasks(try line.number("n", in: 0...1_000_000), until: line.has("until") ? try line.milliseconds("until") : nil)
-        case "caches": self = .caches(held: ByteCount(try line.bytes("bytes")), reclaimable: ByteCount(try line.bytes("reclaimable")))
+        case "tasks":
+            self = .tasks(
+                try line.number("n", in: 0...1_000_000), until: line.has("until") ? try line.milliseconds("until") : nil
+            )
+        case "caches":
+            self = .caches(
+                held: ByteCount(try line.bytes("bytes")), reclaimable: ByteCount(try line.bytes("reclaimable")))
         case "saved": self = .saved(try line.flag("is"))
         case "locks": self = .locks(try line.flag("held"))
         case "keep-alive": self = .keepAlive(every: .seconds(try line.number("seconds", in: 0...86_400)))

@@ -42,7 +42,9 @@ package struct LineStream {
             (start, count) = (0, count - start)
         }
         guard count < inbox.count else { return .bytes }
-        let taken = inbox.withUnsafeMutableBytes { receive(file, UnsafeMutableRawBufferPointer(rebasing: $0[count...])) }
+        let taken = inbox.withUnsafeMutableBytes {
+            receive(file, UnsafeMutableRawBufferPointer(rebasing: $0[count...]))
+        }
         if taken > 0 {
             count += taken
             return .bytes

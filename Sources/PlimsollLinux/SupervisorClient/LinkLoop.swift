@@ -37,7 +37,8 @@ final class LinkLoop: Sendable {
     private static let goodSession = Duration.seconds(10)
 
     init(
-        _ manager: ResourceManager, _ path: String, _ kernel: any Kernel, _ pause: LinkPause, _ orders: LinkOrders, time: Timekeeper = .running
+        _ manager: ResourceManager, _ path: String, _ kernel: any Kernel, _ pause: LinkPause, _ orders: LinkOrders,
+        time: Timekeeper = .running
     ) {
         (self.path, self.kernel, self.orders, firstPause, self.time) = (path, kernel, orders, pause, time)
         bell = WakeBell(kernel)
@@ -69,7 +70,9 @@ final class LinkLoop: Sendable {
             state.wantsStandstill = true
             return true
         }
-        guard isConnected else { return "no supervisor is connected that could make this process stand still: it stays quiesced" }
+        guard isConnected else {
+            return "no supervisor is connected that could make this process stand still: it stays quiesced"
+        }
         bell.ring()
         return nil
     }
@@ -183,7 +186,9 @@ final class LinkLoop: Sendable {
         do throws(MessageError) {
             while let line = try stream.nextLine() {
                 let (sequence, message) = try SupervisorMessage.decode(line)
-                guard stream.follows(sequence) else { return "the supervisor sent line \(sequence) after \(stream.heard)" }
+                guard stream.follows(sequence) else {
+                    return "the supervisor sent line \(sequence) after \(stream.heard)"
+                }
                 switch message {
                 case nil: break
                 case .refused(let reason):
@@ -204,7 +209,9 @@ final class LinkLoop: Sendable {
     private func answer(_ number: UInt64, _ isAccepted: Bool) {
         let question = state.withLock { state in
             let question = state.awaited.removeValue(forKey: number)
-            if let question { state.granted = isAccepted && question.message != .keepAlive(every: .zero) ? question.message : nil }
+            if let question {
+                state.granted = isAccepted && question.message != .keepAlive(every: .zero) ? question.message : nil
+            }
             return question
         }
         question?.answer?.resume(returning: isAccepted)

@@ -14,8 +14,10 @@ struct LinkNews: Sendable {
         guard let last = told[Self.kind(of: message)] else { return true }
         switch (last, message) {
         // The remaining time runs by itself. Only the start of a limit counts as a change.
-        case (.tasks(let before, let last), .tasks(let now, let next)): return before != now || (last == nil) != (next == nil)
-        case (.caches(let before, let beforeLess), .caches(let now, let nowLess)): return Self.differ(before, now) || Self.differ(beforeLess, nowLess)
+        case (.tasks(let before, let last), .tasks(let now, let next)):
+            return before != now || (last == nil) != (next == nil)
+        case (.caches(let before, let beforeLess), .caches(let now, let nowLess)):
+            return Self.differ(before, now) || Self.differ(beforeLess, nowLess)
         default: return last != message
         }
     }

@@ -139,12 +139,15 @@ final class LinkOrders: Sendable {
             let needsSave = state.hasWorked && tasks == 0 && !state.isSavingAgain
             if needsSave { state.isSavingAgain = true }
             state.isAwaited = false
-            return (checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave)
+            return (
+                checkpoint: seen.checkpoint, isAwaited: seen.isAwaited, hasWorked: state.hasWorked, needsSave: needsSave
+            )
         }
         let messages: [ChildMessage] = [
             .tasks(tasks, until: until),
             .caches(
-                held: ByteCount(manager.heldBytes()), reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
+                held: ByteCount(manager.heldBytes()),
+                reclaimable: ByteCount(manager.heldBytes(in: .all.upTo(.expensive)))),
             .saved(!seen.hasWorked && (seen.checkpoint ?? arrival ?? false)), .locks(!lifecycle.exclusive.held.isEmpty),
             .state(!isInBackground ? .foreground : arrival == nil || seen.hasWorked ? .background : .suspendedReady),
         ]

@@ -63,7 +63,8 @@ package struct MessageLine: Sendable, Hashable {
 
     /// Returns a number within `range`.
     func number(_ name: String, in range: ClosedRange<Int>) throws(MessageError) -> Int {
-        guard let number = Self.number(try text(name).utf8), let value = Int(exactly: number), range.contains(value) else { throw .invalid(name) }
+        guard let number = Self.number(try text(name).utf8), let value = Int(exactly: number), range.contains(value)
+        else { throw .invalid(name) }
         return value
     }
 
@@ -72,7 +73,9 @@ package struct MessageLine: Sendable, Hashable {
     func bytes(_ name: String) throws(MessageError) -> Int { try number(name, in: 0...1 << 60) }
 
     /// Returns a time of at most a day.
-    func milliseconds(_ name: String) throws(MessageError) -> Duration { .milliseconds(try number(name, in: 0...86_400_000)) }
+    func milliseconds(_ name: String) throws(MessageError) -> Duration {
+        .milliseconds(try number(name, in: 0...86_400_000))
+    }
 
     func flag(_ name: String) throws(MessageError) -> Bool {
         switch try text(name) {
@@ -82,7 +85,9 @@ package struct MessageLine: Sendable, Hashable {
         }
     }
 
-    func word<Word: RawRepresentable<String>>(_ name: String, _ type: Word.Type = Word.self) throws(MessageError) -> Word {
+    func word<Word: RawRepresentable<String>>(_ name: String, _ type: Word.Type = Word.self) throws(MessageError)
+        -> Word
+    {
         guard let word = Word(rawValue: try text(name)) else { throw .invalid(name) }
         return word
     }
@@ -103,7 +108,8 @@ package struct MessageLine: Sendable, Hashable {
     }
 
     private static func isName(_ bytes: some Collection<UInt8>) -> Bool {
-        1...32 ~= bytes.count && bytes.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || $0 == UInt8(ascii: "-") }
+        1...32 ~= bytes.count
+            && bytes.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || $0 == UInt8(ascii: "-") }
     }
 }
 

@@ -45,8 +45,10 @@ public final class SupervisorLink: Sendable {
     ///     then. By default the life cycle terminates in good order within that time.
     /// - Throws: `SupervisorLinkError` if the variable is not set or invalid, or no thread can be started. If no
     ///   supervisor listens there, the link retries and does not throw.
-    public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws {
-        try self.init(manager, path: getenv(Self.variable).map { String(cString: $0) }, kernel: HostKernel(), onEnding: onEnding)
+    public convenience init(_ manager: ResourceManager, onEnding: (@Sendable (_ grace: Duration) -> Void)? = nil) throws
+    {
+        try self.init(
+            manager, path: getenv(Self.variable).map { String(cString: $0) }, kernel: HostKernel(), onEnding: onEnding)
     }
 
     package init(
@@ -58,11 +60,15 @@ public final class SupervisorLink: Sendable {
         }
         // sun_path has 108 bytes, including the terminating zero.
         guard path.hasPrefix("/"), path.utf8.count <= 107 else {
-            throw SupervisorLinkError("$\(Self.variable) is \"\(path.prefix(200))\"; allowed is an absolute path of at most 107 bytes")
+            throw SupervisorLinkError(
+                "$\(Self.variable) is \"\(path.prefix(200))\"; allowed is an absolute path of at most 107 bytes")
         }
-        let loop = LinkLoop(manager, path, kernel, LinkPause(first: firstPause), LinkOrders(manager, onEnding: onEnding))
+        let loop = LinkLoop(
+            manager, path, kernel, LinkPause(first: firstPause), LinkOrders(manager, onEnding: onEnding))
         self.loop = loop
-        transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in for await _ in transitions { bell.ring() } }
+        transitions = Task { [bell = loop.bell, transitions = manager.lifecycle.transitions] in
+            for await _ in transitions { bell.ring() }
+        }
         // `saved` must be retracted before the service accepts new work. A service frozen a moment later is killed on
         // the strength of that message.
         comingBack = manager.lifecycle.onComingBack("supervisor link") { await loop.tellNow() }
@@ -72,7 +78,8 @@ public final class SupervisorLink: Sendable {
             comingBack.cancel()
             standstill.cancel()
             throw SupervisorLinkError(
-                "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+                "no thread could be started for the supervisor's link; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
         }
     }
 

@@ -40,7 +40,9 @@ public enum SupervisorMessage: Sendable, Hashable {
 
     /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
     /// unknown verb.
-    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (sequence: UInt64, message: SupervisorMessage?) {
+    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
+        sequence: UInt64, message: SupervisorMessage?
+    ) {
         let line = try MessageLine(line)
         return (line.sequence, try SupervisorMessage(line))
     }
@@ -53,7 +55,8 @@ public enum SupervisorMessage: Sendable, Hashable {
         case .resume: MessageLine(sequence, "resume")
         case .checkpoint: MessageLine(sequence, "checkpoint")
         case .ending(let grace): MessageLine(sequence, "ending", ["grace": grace.inLineMilliseconds])
-        case .keepAlive(let number, let accepted): MessageLine(sequence, "keep-alive", ["to": "\(number)", "accepted": accepted.inLine])
+        case .keepAlive(let number, let accepted):
+            MessageLine(sequence, "keep-alive", ["to": "\(number)", "accepted": accepted.inLine])
         case .refused(let reason): MessageLine(sequence, "refused", ["because": reason.rawValue])
         }
     }
@@ -69,7 +72,9 @@ public enum SupervisorMessage: Sendable, Hashable {
         case "resume": self = .resume
         case "checkpoint": self = .checkpoint
         case "ending": self = .ending(grace: try line.milliseconds("grace"))
-        case "keep-alive": self = .keepAlive(answerTo: UInt64(try line.number("to", in: 1...Int.max)), accepted: try line.flag("accepted"))
+        case "keep-alive":
+            self = .keepAlive(
+                answerTo: UInt64(try line.number("to", in: 1...Int.max)), accepted: try line.flag("accepted"))
         case "refused": self = .refused(try line.word("because"))
         default: return nil
         }

@@ -49,7 +49,9 @@ public final class AdminClient {
     public func decode(_ line: String) throws(AdminError) -> AdminAnswer {
         do { return try json.answer(line.utf8) } catch {
             throw AdminError(
-                .silent, "process \(process) at \(path) answered what can't be read; is it another version, or no admin socket? \(error)")
+                .silent,
+                "process \(process) at \(path) answered what can't be read; is it another version, or no admin socket? \(error)"
+            )
         }
     }
 
@@ -76,7 +78,8 @@ public final class AdminClient {
             }
             searched = inbox.count
             guard inbox.count < Self.longestAnswer else {
-                throw AdminError(.silent, "process \(process) at \(path) answered more than \(Self.longestAnswer) bytes")
+                throw AdminError(
+                    .silent, "process \(process) at \(path) answered more than \(Self.longestAnswer) bytes")
             }
             try receive(by: deadline)
         }
@@ -96,6 +99,8 @@ public final class AdminClient {
             if taken > 0 { inbox.append(contentsOf: UnsafeRawBufferPointer(rebasing: buffer[..<taken])) }
             return taken
         }
-        if taken == 0 || (taken < 0 && errno != EINTR) { throw AdminError(.silent, "process \(process) closed the connection at \(path)") }
+        if taken == 0 || (taken < 0 && errno != EINTR) {
+            throw AdminError(.silent, "process \(process) closed the connection at \(path)")
+        }
     }
 }

@@ -79,7 +79,9 @@ final class AdminConnection {
 
     /// Reads available bytes, as far as the buffer has room.
     func read(at now: Duration) -> Arrival {
-        let taken = inbox.withUnsafeMutableBytes { recv(file, $0.baseAddress! + count, $0.count - count, Int32(MSG_DONTWAIT)) }
+        let taken = inbox.withUnsafeMutableBytes {
+            recv(file, $0.baseAddress! + count, $0.count - count, Int32(MSG_DONTWAIT))
+        }
         if taken < 0 { return errno == EAGAIN || errno == EINTR ? .nothing : .gone }
         isAtEnd = taken == 0
         count += taken
@@ -119,7 +121,9 @@ final class AdminConnection {
     /// Sends pending bytes. Returns false if the client has gone.
     func flush(at now: Duration) -> Bool {
         while !outbox.isEmpty {
-            let taken = outbox.withUnsafeBytes { Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
+            let taken = outbox.withUnsafeBytes {
+                Glibc.send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+            }
             if taken < 0, errno == EINTR { continue }
             if taken < 0 { return errno == EAGAIN }
             outbox = outbox.dropFirst(taken)

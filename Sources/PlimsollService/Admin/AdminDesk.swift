@@ -64,7 +64,9 @@ struct AdminDesk: Sendable {
                 let (level, duration) = try rehearsal(request)
                 guard manager.memoryStatus != nil else {
                     throw AdminRefusal(
-                        .failed, "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group")
+                        .failed,
+                        "the manager does not run, so that nothing can be rehearsed: call its run(), or add it to the service group"
+                    )
                 }
                 manager.simulate(level, for: duration)
                 (answer.level, answer.seconds) = ("\(level)", level == .normal ? nil : request.seconds)
@@ -88,7 +90,9 @@ struct AdminDesk: Sendable {
     private static func check(_ value: Int?, _ key: String, in range: ClosedRange<Int>) throws(AdminRefusal) {
         guard let value, !range.contains(value) else { return }
         throw AdminRefusal(
-            .malformed, "\"\(key)\" is \(value); allowed is \(range.lowerBound)" + (range.upperBound == .max ? " or more" : " to \(range.upperBound)")
+            .malformed,
+            "\"\(key)\" is \(value); allowed is \(range.lowerBound)"
+                + (range.upperBound == .max ? " or more" : " to \(range.upperBound)")
         )
     }
 
@@ -105,22 +109,33 @@ struct AdminDesk: Sendable {
 
     // MARK: Purging
 
-    private func selection(_ request: AdminRequest) throws(AdminRefusal) -> (chosen: PurgeableSelection, words: String) {
+    private func selection(_ request: AdminRequest) throws(AdminRefusal) -> (chosen: PurgeableSelection, words: String)
+    {
         var choices: [(PurgeableSelection, String)] = []
         if let name = request.name { choices.append((.named(name), "of the name \"\(AdminRefusal.quoted(name))\"")) }
-        if let group = request.group { choices.append((.group(group), "in the group \"\(AdminRefusal.quoted(group))\"")) }
-        if let tag = request.tag { choices.append((.tag(tag), "with the tag \"\(AdminRefusal.quoted(tag))\"")) }
-        guard choices.count <= 1 else { throw AdminRefusal(.malformed, "purge takes one of \"name\", \"group\" and \"tag\"") }
-        guard !choices.isEmpty || request.bytes != nil || request.upTo != nil || request.all == true else {
-            throw AdminRefusal(.malformed, #"purge of everything needs "all":true; otherwise "bytes", "upTo", or one of "name", "group" and "tag""#)
+        if let group = request.group {
+            choices.append((.group(group), "in the group \"\(AdminRefusal.quoted(group))\""))
         }
-        guard request.all != true || choices.isEmpty else { throw AdminRefusal(.malformed, "\"all\" is not \(choices[0].1): leave one of them out") }
+        if let tag = request.tag { choices.append((.tag(tag), "with the tag \"\(AdminRefusal.quoted(tag))\"")) }
+        guard choices.count <= 1 else {
+            throw AdminRefusal(.malformed, "purge takes one of \"name\", \"group\" and \"tag\"")
+        }
+        guard !choices.isEmpty || request.bytes != nil || request.upTo != nil || request.all == true else {
+            throw AdminRefusal(
+                .malformed,
+                #"purge of everything needs "all":true; otherwise "bytes", "upTo", or one of "name", "group" and "tag""#
+            )
+        }
+        guard request.all != true || choices.isEmpty else {
+            throw AdminRefusal(.malformed, "\"all\" is not \(choices[0].1): leave one of them out")
+        }
         let (chosen, words) = choices.first ?? (.all, "at all")
         guard let word = request.upTo else { return (chosen, words) }
         guard let cost = RebuildCost.allCases.first(where: { "\($0)" == word }) else {
             throw AdminRefusal(
                 .malformed,
-                "\"upTo\" is \"\(AdminRefusal.quoted(word))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", "))")
+                "\"upTo\" is \"\(AdminRefusal.quoted(word))\"; allowed are \(RebuildCost.allCases.map { "\($0)" }.joined(separator: ", "))"
+            )
         }
         return (chosen.upTo(cost), words)
     }
@@ -168,7 +183,9 @@ struct AdminDesk: Sendable {
         case .failure(let error): throw AdminRefusal(.failed, "\(error)")
         case nil:
             throw AdminRefusal(
-                .failed, "\"\(AdminRefusal.quoted(request.name))\" was handed on and not answered within \(Self.activationPatience); it may be later")
+                .failed,
+                "\"\(AdminRefusal.quoted(request.name))\" was handed on and not answered within \(Self.activationPatience); it may be later"
+            )
         }
     }
 }

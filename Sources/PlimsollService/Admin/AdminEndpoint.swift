@@ -71,7 +71,9 @@ public final class AdminEndpoint: Sendable {
     ///   - path: path of the socket, at most 107 bytes; `nil` for `AdminPath.standard`.
     ///   - allowsChanges: true to permit `purge`, `simulate`, `limit` and `activate`.
     ///   - bounds: limits on the resources that clients may use.
-    public convenience init(manager: ResourceManager, path: String? = nil, allowsChanges: Bool = false, bounds: Bounds = Bounds()) {
+    public convenience init(
+        manager: ResourceManager, path: String? = nil, allowsChanges: Bool = false, bounds: Bounds = Bounds()
+    ) {
         self.init(manager: manager, path: path, allowsChanges: allowsChanges, bounds: bounds, time: .machine)
     }
 
@@ -133,5 +135,7 @@ public final class AdminEndpoint: Sendable {
 final class AdminTally: Sendable {
     private let state = Mutex(AdminEndpoint.Counts())
     var counts: AdminEndpoint.Counts { state.withLock { $0 } }
-    func add(_ kind: any WritableKeyPath<AdminEndpoint.Counts, Int> & Sendable) { state.withLock { $0[keyPath: kind] += 1 } }
+    func add(_ kind: any WritableKeyPath<AdminEndpoint.Counts, Int> & Sendable) {
+        state.withLock { $0[keyPath: kind] += 1 }
+    }
 }

@@ -12,7 +12,9 @@ struct AdminExplanation: Sendable {
     init(_ status: ManagerStatus, last: Int = .max) {
         let actions = status.actions.suffix(max(0, last))
         let unanswered = status.holders.compactMap { holder in
-            holder.unansweredSeconds.map { "The holder \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks." }
+            holder.unansweredSeconds.map {
+                "The holder \"\(holder.name)\" has not answered for \(Self.seconds($0)): its own code blocks."
+            }
         }
         sentences =
             [Self.state(status)] + status.admissions.compactMap { Self.shedding($0) } + unanswered
@@ -57,14 +59,18 @@ struct AdminExplanation: Sendable {
         case ActionReport.Origin.background.rawValue: text += "on the way to the background"
         default: text += "because \(reasons(action.evidence) ?? "memory was short")"
         }
-        let refusal = action.outcome.hasPrefix("refused") ? String(action.outcome.dropFirst("refused".count).drop { $0 == ":" || $0 == " " }) : nil
+        let refusal =
+            action.outcome.hasPrefix("refused")
+            ? String(action.outcome.dropFirst("refused".count).drop { $0 == ":" || $0 == " " }) : nil
         text += ": " + (refusal == nil ? what(action) : intent(action))
         if let refusal { text += ", which was refused" + (refusal.isEmpty ? "" : ": \(refusal)") }
         if action.mode == ActionMode.dryRun.rawValue { text += ", had this been no dry run" }
         text += "."
         if action.residentBeforeBytes != action.residentAfterBytes, action.mode != ActionMode.dryRun.rawValue {
-            text += " Resident memory went from \(bytes(action.residentBeforeBytes)) to \(bytes(action.residentAfterBytes))"
-            text += ", usage from \(bytes(action.usageBeforeBytes)) to \(bytes(action.usageAfterBytes)), in \(seconds(action.tookSeconds))."
+            text +=
+                " Resident memory went from \(bytes(action.residentBeforeBytes)) to \(bytes(action.residentAfterBytes))"
+            text +=
+                ", usage from \(bytes(action.usageBeforeBytes)) to \(bytes(action.usageAfterBytes)), in \(seconds(action.tookSeconds))."
         }
         if let names = overrun(action) { text += " Not within its time: \(names)." }
         return text
@@ -74,7 +80,8 @@ struct AdminExplanation: Sendable {
     private static func overrun(_ action: ActionStatus) -> String? {
         let word = "overran: "
         if action.outcome.hasPrefix(word) { return String(action.outcome.dropFirst(word.count)) }
-        return ["done", "dry run"].contains(action.outcome) || action.outcome.hasPrefix("refused") ? nil : action.outcome
+        return ["done", "dry run"].contains(action.outcome) || action.outcome.hasPrefix("refused")
+            ? nil : action.outcome
     }
 
     /// Returns a description of an action that was refused.
@@ -96,17 +103,21 @@ struct AdminExplanation: Sendable {
         switch ActionKind(rawValue: action.action) {
         case .warn: return "observers were told"
         case .release:
-            let asked = action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
-            var text = "holders were asked for \(asked) and let go of \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
+            let asked =
+                action.askedBytes == .max || action.askedBytes == 0 ? "all they could" : bytes(action.askedBytes)
+            var text =
+                "holders were asked for \(asked) and let go of \(ByteCount(action.releasedBytes) + ByteCount(action.releasedVolatileBytes))"
             if action.releasedVolatileBytes > 0 { text += ", \(bytes(action.releasedVolatileBytes)) of it volatile" }
             return text + (action.takenBytes > 0 ? "; the kernel had taken \(bytes(action.takenBytes)) by itself" : "")
         case .quiesce: return "what can pause was paused"
         case .expireBackgroundTasks: return "background tasks were asked to end"
         case .suspend:
             // The supervisor decides whether to freeze the process, and records the decision in a journal.
-            return action.outcome == "done" ? "the supervisor was asked to have the process stand still" : "the process was to stand still"
+            return action.outcome == "done"
+                ? "the supervisor was asked to have the process stand still" : "the process was to stand still"
         case .terminate: return "the process was to save and end"
-        case .makeRoom: return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
+        case .makeRoom:
+            return "\(bytes(action.releasedVolatileBytes)) of volatile memory were given back to keep a margin free"
         case .noticeDrops: return "the kernel was found to have taken \(bytes(action.takenBytes)) of volatile memory"
         case nil: return action.action
         }
@@ -140,7 +151,8 @@ struct AdminExplanation: Sendable {
         }
         guard value.isFinite, abs(value) < 1e9 else { return "\(value) s" }
         if value < 0.0995 { return "\(tenths(value * 1000)) ms" }
-        return value < 120 ? "\(tenths(value)) s" : value < 7200 ? "\(Int(value / 60)) min" : "\(tenths(value / 3600)) h"
+        return value < 120
+            ? "\(tenths(value)) s" : value < 7200 ? "\(Int(value / 60)) min" : "\(tenths(value / 3600)) h"
     }
 }
 

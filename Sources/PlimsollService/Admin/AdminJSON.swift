@@ -8,8 +8,10 @@ final class AdminJSON {
     init() {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         // A purgeable may report any number, also NaN or infinity. A partly readable line is better than none.
-        encoder.nonConformingFloatEncodingStrategy = .convertToString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
-        decoder.nonConformingFloatDecodingStrategy = .convertFromString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
+        encoder.nonConformingFloatEncodingStrategy = .convertToString(
+            positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
+        decoder.nonConformingFloatDecodingStrategy = .convertFromString(
+            positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
     }
 
     /// Returns `value` as a line, including the newline.
@@ -25,21 +27,30 @@ final class AdminJSON {
     }
 
     /// Decodes the answer in `line`, which has no newline.
-    func answer(_ line: some Collection<UInt8>) throws -> AdminAnswer { try decoder.decode(AdminAnswer.self, from: Data(line)) }
+    func answer(_ line: some Collection<UInt8>) throws -> AdminAnswer {
+        try decoder.decode(AdminAnswer.self, from: Data(line))
+    }
 
     /// Decodes the request in `line`, which has no newline. Rejects empty, nested and non-UTF-8 lines before the JSON
     /// parser sees the line.
     func request(_ line: ArraySlice<UInt8>) throws(AdminRefusal) -> AdminRequest {
         let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
-        guard !line.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) else { throw AdminRefusal(.malformed, "the line is empty") }
-        guard !line.contains(0), String(validating: line, as: UTF8.self) != nil else { throw AdminRefusal(.malformed, "the line is not UTF-8 text") }
-        guard Self.depth(line) <= 1 else { throw AdminRefusal(.malformed, "the line is nested; a request is one flat JSON object") }
+        guard !line.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) else {
+            throw AdminRefusal(.malformed, "the line is empty")
+        }
+        guard !line.contains(0), String(validating: line, as: UTF8.self) != nil else {
+            throw AdminRefusal(.malformed, "the line is not UTF-8 text")
+        }
+        guard Self.depth(line) <= 1 else {
+            throw AdminRefusal(.malformed, "the line is nested; a request is one flat JSON object")
+        }
         do {
             return try decoder.decode(AdminRequest.self, from: Data(line))
         } catch let refusal as AdminRefusal {
             throw refusal
         } catch {
-            throw AdminRefusal(.malformed, #"the line is not JSON; a request is one object, for example {"command":"status"}"#)
+            throw AdminRefusal(
+                .malformed, #"the line is not JSON; a request is one object, for example {"command":"status"}"#)
         }
     }
 

@@ -50,7 +50,9 @@ final class AdminLoop {
         let now = server.time.elapsed()
         if files[0].revents != 0 { _ = server.kernel.drain(server.bell) }
         for (id, line) in server.takeFinished() { finish(id, line, at: now) }
-        for (index, connection) in connections.enumerated() where connection.isOpen { serve(connection, files[index + 2].revents, at: now) }
+        for (index, connection) in connections.enumerated() where connection.isOpen {
+            serve(connection, files[index + 2].revents, at: now)
+        }
         if files[1].revents != 0 { accept(at: now) }
     }
 
@@ -68,12 +70,19 @@ final class AdminLoop {
                 let refusal =
                     isOurs
                     ? AdminRefusal(
-                        .busy, "\(connections.count) connections are open already, and there may be no more: try again, or end a `plimsoll top`")
-                    : AdminRefusal(.forbidden, "user \(peer.user) may not: this service runs as user \(geteuid()), and answers that one and root")
+                        .busy,
+                        "\(connections.count) connections are open already, and there may be no more: try again, or end a `plimsoll top`"
+                    )
+                    : AdminRefusal(
+                        .forbidden,
+                        "user \(peer.user) may not: this service runs as user \(geteuid()), and answers that one and root"
+                    )
                 // Count before the answer: a client that has read the answer may ask for the counts.
                 server.tally.add(\.refused)
                 let line = json.line(AdminAnswer(refusal))
-                _ = line.withUnsafeBytes { send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) }
+                _ = line.withUnsafeBytes {
+                    send(file, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+                }
                 close(file)
                 continue
             }
@@ -91,7 +100,8 @@ final class AdminLoop {
             case .bytes, .nothing: break
             case .gone: return gone(connection)
             case .tooLong:
-                return cutOff(connection, "a request has at most \(server.bounds.line) bytes, its newline included", at: now)
+                return cutOff(
+                    connection, "a request has at most \(server.bounds.line) bytes, its newline included", at: now)
             }
         }
         if connection.isReady { connection.nextLine(at: now) { hear($0, connection, at: now) } }
@@ -148,18 +158,21 @@ final class AdminLoop {
         }
     }
 
-    private func carryOut(_ request: AdminRequest, _ connection: AdminConnection, at now: Duration) throws(AdminRefusal) {
+    private func carryOut(_ request: AdminRequest, _ connection: AdminConnection, at now: Duration) throws(AdminRefusal)
+    {
         if request.command == .watch {
             guard connections.count(where: { $0.isOpen && $0.watch != nil }) < server.bounds.watchers else {
                 throw AdminRefusal(
                     .busy,
-                    "\(server.bounds.watchers) connections watch already, and no more may: ask for `status` now and then, or end a `plimsoll top`")
+                    "\(server.bounds.watchers) connections watch already, and no more may: ask for `status` now and then, or end a `plimsoll top`"
+                )
             }
             connection.watch = (.milliseconds(request.milliseconds ?? 1000), now)
             show(connection, at: now)
         } else if request.command.isChange {
             guard server.hands.take(connection.id, request, waiting: server.bounds.changes) else {
-                throw AdminRefusal(.busy, "\(server.bounds.changes) changes wait already for one that is being carried out: try again")
+                throw AdminRefusal(
+                    .busy, "\(server.bounds.changes) changes wait already for one that is being carried out: try again")
             }
             connection.isBusy = true
         } else {

@@ -10,7 +10,9 @@ public enum AdminPath {
     /// `RuntimeDirectory=`. Without that variable, returns `plimsoll-PID.sock` in `$XDG_RUNTIME_DIR`.
     ///
     /// - Throws: `AdminError` if neither variable names a directory by an absolute path.
-    public static func standard(environment: (String) -> String? = Self.variable, process: Int32? = nil) throws(AdminError) -> String {
+    public static func standard(environment: (String) -> String? = Self.variable, process: Int32? = nil)
+        throws(AdminError) -> String
+    {
         // systemd.exec(5): colons separate several directories.
         if let directory = environment("RUNTIME_DIRECTORY")?.split(separator: ":").first {
             return try place(String(directory), name, "RUNTIME_DIRECTORY")
@@ -29,7 +31,10 @@ public enum AdminPath {
 
     private static func place(_ directory: String, _ name: String, _ variable: String) throws(AdminError) -> String {
         guard directory.hasPrefix("/") else {
-            throw AdminError(.path, "$\(variable) is \"\(directory)\", which is no absolute path: set it to one, or give AdminEndpoint a path")
+            throw AdminError(
+                .path,
+                "$\(variable) is \"\(directory)\", which is no absolute path: set it to one, or give AdminEndpoint a path"
+            )
         }
         return (directory.hasSuffix("/") ? String(directory.dropLast()) : directory) + "/" + name
     }

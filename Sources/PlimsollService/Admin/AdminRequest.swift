@@ -56,7 +56,9 @@ public struct AdminRequest: Sendable, Hashable, Codable {
 }
 
 extension AdminRequest {
-    enum CodingKeys: String, CodingKey, CaseIterable { case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last, payload }
+    enum CodingKeys: String, CodingKey, CaseIterable {
+        case command, name, group, tag, upTo, all, bytes, level, seconds, milliseconds, last, payload
+    }
 
     private struct AnyKey: CodingKey {
         var stringValue: String
@@ -85,18 +87,23 @@ extension AdminRequest {
         guard let command = Command(rawValue: word) else {
             throw AdminRefusal(
                 .malformed,
-                "there is no command \"\(AdminRefusal.quoted(word))\"; there are \(Command.allCases.map(\.rawValue).joined(separator: ", "))")
+                "there is no command \"\(AdminRefusal.quoted(word))\"; there are \(Command.allCases.map(\.rawValue).joined(separator: ", "))"
+            )
         }
-        for key in fields.allKeys.map(\.stringValue).sorted() where key != "command" && !command.parameters.contains(where: { $0.rawValue == key }) {
+        for key in fields.allKeys.map(\.stringValue).sorted()
+        where key != "command" && !command.parameters.contains(where: { $0.rawValue == key }) {
             let takes = command.parameters.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
-            throw AdminRefusal(.malformed, "\(word) does not take \"\(AdminRefusal.quoted(key))\"; it takes \(takes.isEmpty ? "nothing" : takes)")
+            throw AdminRefusal(
+                .malformed,
+                "\(word) does not take \"\(AdminRefusal.quoted(key))\"; it takes \(takes.isEmpty ? "nothing" : takes)")
         }
         self.command = command
         (name, group, tag) = (try value(.name, "text"), try value(.group, "text"), try value(.tag, "text"))
         (upTo, level) = (try value(.upTo, "text"), try value(.level, "text"))
         all = try value(.all, "true or false")
         (bytes, milliseconds, last) = (
-            try value(.bytes, "a whole number"), try value(.milliseconds, "a whole number"), try value(.last, "a whole number")
+            try value(.bytes, "a whole number"), try value(.milliseconds, "a whole number"),
+            try value(.last, "a whole number")
         )
         seconds = try value(.seconds, "a number")
         payload = try value(.payload, "text")

@@ -24,18 +24,23 @@ final class AdminServer: Sendable {
     var path: String { socket.path }
     var isStopped: Bool { stopped.load(ordering: .acquiring) }
 
-    init(path: String, desk: AdminDesk, bounds: AdminEndpoint.Bounds, time: Timekeeper, tally: AdminTally) throws(AdminError) {
+    init(path: String, desk: AdminDesk, bounds: AdminEndpoint.Bounds, time: Timekeeper, tally: AdminTally)
+        throws(AdminError)
+    {
         (self.desk, self.bounds, self.time, self.tally) = (desk, bounds, time, tally)
         guard path.hasPrefix("/") else {
             throw AdminError(
-                .path, "the admin socket's path is \"\(path)\", which is not absolute: begin it with /, as the directory may change while it listens")
+                .path,
+                "the admin socket's path is \"\(path)\", which is not absolute: begin it with /, as the directory may change while it listens"
+            )
         }
         do { socket = try PrivateSocket(at: path) } catch { throw AdminError(error) }
         bell = kernel.makeEvent()
         guard bell >= 0 else {
             throw AdminError(
                 .failed,
-                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-bell))); raise the limit of open files (RLIMIT_NOFILE)")
+                "no eventfd for the admin socket at \(path): \(String(cString: strerror(-bell))); raise the limit of open files (RLIMIT_NOFILE)"
+            )
         }
     }
 
@@ -54,7 +59,9 @@ final class AdminServer: Sendable {
         guard hasHands else {
             stop()
             throw AdminError(
-                .failed, "no thread could be started for the admin socket at \(path); is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+                .failed,
+                "no thread could be started for the admin socket at \(path); is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
         }
     }
 

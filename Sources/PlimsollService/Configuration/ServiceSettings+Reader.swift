@@ -22,7 +22,9 @@ extension ServiceSettings {
         var problems: [String] = []
         for setting in settings {
             let former = Setting.formerKeys[setting.key]
-            guard let text = Self.text(snapshot, setting.key) ?? former.flatMap({ Self.text(snapshot, $0) }) else { continue }
+            guard let text = Self.text(snapshot, setting.key) ?? former.flatMap({ Self.text(snapshot, $0) }) else {
+                continue
+            }
             var changed = self
             do throws(Setting.Refusal) {
                 try setting.apply(text, &changed)
@@ -30,12 +32,16 @@ extension ServiceSettings {
                 changed.configured.append((setting, text))
                 self = changed
             } catch {
-                problems.append("\(setting.key) (\(setting.variable)) is \"\(printable(text, atMost: 120))\"; allowed is \(error.allowed)")
+                problems.append(
+                    "\(setting.key) (\(setting.variable)) is \"\(printable(text, atMost: 120))\"; allowed is \(error.allowed)"
+                )
             }
         }
         if let problem = policy.thresholds.problem { problems.append("warning.*, critical.*, stall.*: \(problem)") }
         if drainDelay > shutdownBudget {
-            problems.append("shutdown.drainDelay is \(drainDelay), more than shutdown.budget, of which it is a part: \(shutdownBudget)")
+            problems.append(
+                "shutdown.drainDelay is \(drainDelay), more than shutdown.budget, of which it is a part: \(shutdownBudget)"
+            )
             (drainDelay, shutdownBudget) = (before.drainDelay, before.shutdownBudget)
         }
         return problems
@@ -46,19 +52,25 @@ extension ServiceSettings {
     ///
     /// - Throws: `ConfigurationProblem`, also for an unknown variable `PLIMSOLL_…`. Otherwise a mistyped variable
     ///   would be ignored silently.
-    public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) -> ServiceSettings {
+    public static func fromEnvironment(defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem)
+        -> ServiceSettings
+    {
         try ServiceSettings(environment: ProcessInfo.processInfo.environment, defaults: defaults)
     }
 
     /// Creates settings from `defaults` and the given environment variables.
-    public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings()) throws(ConfigurationProblem) {
-        let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }.sorted()
+    public init(environment: [String: String], defaults: ServiceSettings = ServiceSettings())
+        throws(ConfigurationProblem)
+    {
+        let unknown = environment.keys.filter { $0.hasPrefix("PLIMSOLL_") && !Self.knownVariables.contains($0) }
+            .sorted()
         var problems = unknown.map { name in
             "\(printable(name, atMost: 120)) is no setting" + (Self.nearest(name).map { "; did you mean \($0)?" } ?? "")
         }
         // An empty variable counts as not set.
         let set = environment.filter { $0.key.hasPrefix("PLIMSOLL_") && !$0.value.isEmpty }
-        let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: set)).scoped(to: "plimsoll")
+        let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: set)).scoped(
+            to: "plimsoll")
         do throws(ConfigurationProblem) { try self.init(reader: reader, defaults: defaults) } catch {
             problems += error.problems
             self = defaults
@@ -69,7 +81,9 @@ extension ServiceSettings {
     /// All keys that can be configured, within the scope `plimsoll`.
     public static var keys: [Key] {
         Setting.all.map {
-            Key(name: $0.key, variable: $0.variable, type: $0.type, standard: $0.standard, range: $0.range, meaning: $0.meaning, isLive: $0.isLive)
+            Key(
+                name: $0.key, variable: $0.variable, type: $0.type, standard: $0.standard, range: $0.range,
+                meaning: $0.meaning, isLive: $0.isLive)
         }
     }
 

@@ -66,7 +66,9 @@ public struct ServiceSettings: Sendable {
         settings.policy = policy
         // A value that was accepted before is accepted again.
         for (setting, text) in configured { try? setting.apply(text, &settings) }
-        if let problem = settings.policy.thresholds.problem { throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"]) }
+        if let problem = settings.policy.thresholds.problem {
+            throw ConfigurationProblem(["warning.*, critical.*, stall.*: \(problem)"])
+        }
         return settings.policy
     }
 }

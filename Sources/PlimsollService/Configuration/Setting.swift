@@ -37,40 +37,49 @@ struct Setting: Sendable {
 
     /// Former names of keys that were renamed. The former names still work.
     static let formerKeys = [
-        "background.maxTasks": "background.most", "warning.maxMargin": "warning.atMost", "critical.maxMargin": "critical.atMost",
+        "background.maxTasks": "background.most", "warning.maxMargin": "warning.atMost",
+        "critical.maxMargin": "critical.atMost",
         "recovery.factor": "fall.factor", "recovery.hold": "fall.hold", "announcement.minInterval": "announcement.rest",
         "log.minInterval": "log.rest",
     ]
 
     private static func setting<Value: Sendable & Comparable>(
-        _ key: String, _ type: String, _ standard: String, _ allowed: ClosedRange<Value>, _ shown: String, _ meaning: String, isLive: Bool = false,
+        _ key: String, _ type: String, _ standard: String, _ allowed: ClosedRange<Value>, _ shown: String,
+        _ meaning: String, isLive: Bool = false,
         read: @escaping @Sendable (String) -> Value?, _ set: @escaping @Sendable (inout ServiceSettings, Value) -> Void
     ) -> Setting {
-        Setting(key: key, type: type, standard: standard, range: shown, meaning: meaning, isLive: isLive) { text, settings throws(Refusal) in
+        Setting(key: key, type: type, standard: standard, range: shown, meaning: meaning, isLive: isLive) {
+            text, settings throws(Refusal) in
             guard let value = read(text), allowed.contains(value) else { throw Refusal(allowed: "a \(type), \(shown)") }
             set(&settings, value)
         }
     }
 
     static func duration(
-        _ key: String, _ standard: String, _ allowed: ClosedRange<Duration>, _ shown: String, _ meaning: String, isLive: Bool = false,
+        _ key: String, _ standard: String, _ allowed: ClosedRange<Duration>, _ shown: String, _ meaning: String,
+        isLive: Bool = false,
         _ set: @escaping @Sendable (inout ServiceSettings, Duration) -> Void
     ) -> Setting {
-        setting(key, "duration", standard, allowed, shown, meaning, isLive: isLive, read: { Duration(plimsoll: $0) }, set)
+        setting(
+            key, "duration", standard, allowed, shown, meaning, isLive: isLive, read: { Duration(plimsoll: $0) }, set)
     }
 
     static func share(
         _ key: String, _ standard: String, _ meaning: String, atMost: Double = 1, isLive: Bool = false,
         _ set: @escaping @Sendable (inout ServiceSettings, Double) -> Void
     ) -> Setting {
-        setting(key, "share", standard, 0...atMost, "0 to \(atMost == 1 ? "1" : "\(atMost)")", meaning, isLive: isLive, read: { Double($0) }, set)
+        setting(
+            key, "share", standard, 0...atMost, "0 to \(atMost == 1 ? "1" : "\(atMost)")", meaning, isLive: isLive,
+            read: { Double($0) }, set)
     }
 
     static func size(
-        _ key: String, _ standard: String, _ meaning: String, _ set: @escaping @Sendable (inout ServiceSettings, ByteCount) -> Void
+        _ key: String, _ standard: String, _ meaning: String,
+        _ set: @escaping @Sendable (inout ServiceSettings, ByteCount) -> Void
     ) -> Setting {
         setting(
-            key, "size", standard, ByteCount.mebibytes(1)...ByteCount.gibibytes(1 << 20), "1MiB to 1048576GiB", meaning, read: { ByteCount($0) }, set)
+            key, "size", standard, ByteCount.mebibytes(1)...ByteCount.gibibytes(1 << 20), "1MiB to 1048576GiB", meaning,
+            read: { ByteCount($0) }, set)
     }
 
     static func number(
@@ -81,11 +90,16 @@ struct Setting: Sendable {
     }
 
     static func boolean(
-        _ key: String, _ standard: Bool, _ meaning: String, isLive: Bool = false, _ set: @escaping @Sendable (inout ServiceSettings, Bool) -> Void
+        _ key: String, _ standard: Bool, _ meaning: String, isLive: Bool = false,
+        _ set: @escaping @Sendable (inout ServiceSettings, Bool) -> Void
     ) -> Setting {
-        Setting(key: key, type: "boolean", standard: "\(standard)", range: "true or false", meaning: meaning, isLive: isLive) {
+        Setting(
+            key: key, type: "boolean", standard: "\(standard)", range: "true or false", meaning: meaning, isLive: isLive
+        ) {
             text, settings throws(Refusal) in
-            guard let value = Bool(plimsoll: text) else { throw Refusal(allowed: "true or false (also yes, on, 1; no, off, 0)") }
+            guard let value = Bool(plimsoll: text) else {
+                throw Refusal(allowed: "true or false (also yes, on, 1; no, off, 0)")
+            }
             set(&settings, value)
         }
     }

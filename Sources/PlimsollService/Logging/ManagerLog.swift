@@ -36,7 +36,8 @@ final class ManagerLog: Sendable {
         logger.info(
             "watching memory",
             metadata: [
-                "plimsoll.footing": "\(manager.capabilities.footing.rawValue)", "plimsoll.dry_run": "\(manager.isDryRun)",
+                "plimsoll.footing": "\(manager.capabilities.footing.rawValue)",
+                "plimsoll.dry_run": "\(manager.isDryRun)",
                 "plimsoll.dead_signals": "\(dead.map(\.name).joined(separator: ", "))",
             ])
         manager.onReport { [self] in tell($0) }
@@ -44,7 +45,10 @@ final class ManagerLog: Sendable {
             let memory = manager.memoryStatus
             logger.warning(
                 "ending the process: memory stayed full and nothing could be given back",
-                metadata: ["plimsoll.usage_bytes": "\(memory?.usageBytes ?? 0)", "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)"])
+                metadata: [
+                    "plimsoll.usage_bytes": "\(memory?.usageBytes ?? 0)",
+                    "plimsoll.limit_bytes": "\(memory?.limitBytes ?? 0)",
+                ])
         }
         return [manager.observe(from: .normal, "log") { [self] in tell($0, manager) }]
     }
@@ -52,7 +56,8 @@ final class ManagerLog: Sendable {
     func tell(_ event: PressureEvent, _ manager: ResourceManager) {
         let memory = manager.memoryStatus
         var metadata: Logger.Metadata = [
-            "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)", "plimsoll.evidence": "\(event.evidence)",
+            "plimsoll.level": "\(event.level)", "plimsoll.previous": "\(event.previous)",
+            "plimsoll.evidence": "\(event.evidence)",
             "plimsoll.event": "\(event.id)", "plimsoll.shortfall_bytes": "\(event.shortfall)",
         ]
         if let memory {
@@ -71,8 +76,10 @@ final class ManagerLog: Sendable {
     func tell(_ report: ActionReport) {
         let status = ActionStatus(report)
         var metadata: Logger.Metadata = [
-            "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)", "plimsoll.level": "\(status.level)",
-            "plimsoll.evidence": "\(status.evidence)", "plimsoll.event": "\(status.eventID)", "plimsoll.outcome": "\(status.outcome)",
+            "plimsoll.action": "\(status.action)", "plimsoll.mode": "\(status.mode)",
+            "plimsoll.level": "\(status.level)",
+            "plimsoll.evidence": "\(status.evidence)", "plimsoll.event": "\(status.eventID)",
+            "plimsoll.outcome": "\(status.outcome)",
             "plimsoll.origin": "\(status.origin)", "plimsoll.took": "\(report.took.brief)",
         ]
         if report.asked > .zero || report.released > .zero || report.releasedVolatile > .zero {
@@ -81,7 +88,9 @@ final class ManagerLog: Sendable {
             metadata["plimsoll.resident_fall_bytes"] = "\(report.residentFall.bytes)"
         }
         // Actions on idle memory interest only readers who look for them.
-        logger.log(level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)", metadata: metadata)
+        logger.log(
+            level: report.action == .makeRoom || report.action == .noticeDrops ? .debug : .info, "\(status.action)",
+            metadata: metadata)
     }
 
     /// Logs the outcome of a shutdown: a warning if the shutdown exceeded the budget or not everything ended in time.
@@ -91,10 +100,13 @@ final class ManagerLog: Sendable {
         logger.log(
             level: report.stragglers.isEmpty && !isLate ? .info : .warning,
             report.stragglers.isEmpty
-                ? isLate ? "memory is watched no longer; the shutdown took longer than its budget" : "memory is watched no longer"
+                ? isLate
+                    ? "memory is watched no longer; the shutdown took longer than its budget"
+                    : "memory is watched no longer"
                 : "memory is watched no longer; not everything ended in time",
             metadata: [
-                "plimsoll.budget": "\(report.budget.brief)", "plimsoll.drain": "\(report.drain.brief)", "plimsoll.expiry": "\(report.expiry.brief)",
+                "plimsoll.budget": "\(report.budget.brief)", "plimsoll.drain": "\(report.drain.brief)",
+                "plimsoll.expiry": "\(report.expiry.brief)",
                 "plimsoll.asked": "\(report.asked)", "plimsoll.given_up": "\(report.stragglers.count)",
                 "plimsoll.stragglers": "\(Self.list(report.stragglers))",
             ])
@@ -103,7 +115,8 @@ final class ManagerLog: Sendable {
     /// Logs that the budget of a shutdown is nearly spent while services still run.
     func overdue(_ budget: Duration, _ manager: ResourceManager) {
         logger.warning(
-            "services have not ended within the shutdown's budget and are cancelled", metadata: Self.overdueTasks(budget, manager))
+            "services have not ended within the shutdown's budget and are cancelled",
+            metadata: Self.overdueTasks(budget, manager))
     }
 
     /// Logs that the budget of a shutdown is spent while the process still runs.
@@ -116,7 +129,8 @@ final class ManagerLog: Sendable {
     private static func overdueTasks(_ budget: Duration, _ manager: ResourceManager) -> Logger.Metadata {
         let tasks = manager.overdueTasks
         return [
-            "plimsoll.budget": "\(budget.brief)", "plimsoll.tasks": "\(list(tasks.asked, of: tasks.count))", "plimsoll.asked": "\(tasks.count)",
+            "plimsoll.budget": "\(budget.brief)", "plimsoll.tasks": "\(list(tasks.asked, of: tasks.count))",
+            "plimsoll.asked": "\(tasks.count)",
             "plimsoll.given_up": "\(tasks.givenUp.count)", "plimsoll.stragglers": "\(list(tasks.givenUp))",
         ]
     }
@@ -137,10 +151,14 @@ final class ManagerLog: Sendable {
     }
 
     /// Logs a failure of something besides memory; the service continues without that part.
-    func cannot(_ what: String, _ reason: String) { logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"]) }
+    func cannot(_ what: String, _ reason: String) {
+        logger.info("cannot \(what)", metadata: ["plimsoll.reason": "\(reason)"])
+    }
 
     /// Logs that there is no admin socket, because no path is known.
-    func opensNoAdminSocket(_ error: AdminError) { logger.notice("the admin socket is not opened", metadata: ["plimsoll.reason": "\(error)"]) }
+    func opensNoAdminSocket(_ error: AdminError) {
+        logger.notice("the admin socket is not opened", metadata: ["plimsoll.reason": "\(error)"])
+    }
 
     /// Returns the number of suppressed warnings of `level` before this one; `nil` if this warning is suppressed too.
     private func mayWarn(of level: PressureLevel) -> Int? {

@@ -24,7 +24,9 @@ struct ShedLog {
             var metadata: Logger.Metadata = [
                 "plimsoll.shedder": "\(name)", "plimsoll.level": "\(manager.level)", "plimsoll.extent": "\(extent)",
             ]
-            if let memory = manager.memoryStatus { metadata["plimsoll.evidence"] = "\(memory.heldFor ?? memory.evidence)" }
+            if let memory = manager.memoryStatus {
+                metadata["plimsoll.evidence"] = "\(memory.heldFor ?? memory.evidence)"
+            }
             logger.notice("requests are refused, as \(Self.why(extent))", metadata: metadata)
         case .ended(let times, let lasted, let counts):
             var priorities: [String] = [], reasons: [String] = [], all: UInt64 = 0
@@ -42,10 +44,13 @@ struct ShedLog {
                 "requests are admitted again: \(all) were refused in \(lasted.brief)\(often)",
                 metadata: [
                     "plimsoll.shedder": "\(name)", "plimsoll.refused": "\(priorities.joined(separator: ", "))",
-                    "plimsoll.reason": "\(reasons.joined(separator: ", "))", "plimsoll.took": "\(lasted.brief)", "plimsoll.times": "\(times)",
+                    "plimsoll.reason": "\(reasons.joined(separator: ", "))", "plimsoll.took": "\(lasted.brief)",
+                    "plimsoll.times": "\(times)",
                 ])
         }
     }
 
-    private static func why(_ extent: QuiesceExtent) -> String { extent.share == .whole ? "the process takes no work just now" : "memory is short" }
+    private static func why(_ extent: QuiesceExtent) -> String {
+        extent.share == .whole ? "the process takes no work just now" : "memory is short"
+    }
 }

@@ -7,19 +7,26 @@ import Plimsoll
 enum MetricCatalogue {
     /// Returns all families, ordered from the kernel's figures to the actions taken.
     static func families(_ status: ManagerStatus) -> [MetricFamily] {
-        memory(status) + pressure(status) + actions(status.counts) + caches(status.holders) + tasks(status.tasks) + process(status)
+        memory(status) + pressure(status) + actions(status.counts) + caches(status.holders) + tasks(status.tasks)
+            + process(status)
     }
 
     private static func memory(_ status: ManagerStatus) -> [MetricFamily] {
-        var usage = MetricFamily("plimsoll_memory_usage_bytes", .gauge, "Memory: of the group, its working set, of the process, of caches")
+        var usage = MetricFamily(
+            "plimsoll_memory_usage_bytes", .gauge, "Memory: of the group, its working set, of the process, of caches")
         var limit = MetricFamily("plimsoll_memory_limit_bytes", .gauge, "The tightest limit, and where it sits")
         var line = MetricFamily("plimsoll_memory_line_bytes", .gauge, "Usage at which a level begins")
-        var available = MetricFamily("plimsoll_memory_available_bytes", .gauge, "What can still be allocated below the limit")
-        var ratio = MetricFamily("plimsoll_memory_used_ratio", .gauge, "What cannot be reclaimed, as a share of the limit")
-        var stall = MetricFamily("plimsoll_memory_stall_seconds_total", .counter, "Time in which some or all tasks stalled on memory")
-        var events = MetricFamily("plimsoll_group_events_total", .counter, "How often the group met its limits; processes killed")
+        var available = MetricFamily(
+            "plimsoll_memory_available_bytes", .gauge, "What can still be allocated below the limit")
+        var ratio = MetricFamily(
+            "plimsoll_memory_used_ratio", .gauge, "What cannot be reclaimed, as a share of the limit")
+        var stall = MetricFamily(
+            "plimsoll_memory_stall_seconds_total", .counter, "Time in which some or all tasks stalled on memory")
+        var events = MetricFamily(
+            "plimsoll_group_events_total", .counter, "How often the group met its limits; processes killed")
         var lazyFreed = MetricFamily(
-            "plimsoll_kernel_reclaimed_volatile_bytes_total", .counter, "Volatile memory that the kernel has taken in the group")
+            "plimsoll_kernel_reclaimed_volatile_bytes_total", .counter,
+            "Volatile memory that the kernel has taken in the group")
         if let memory = status.memory {
             usage.add(memory.usageBytes, ["kind": "group"])
             usage.add(memory.workingSetBytes, ["kind": "working_set"])
@@ -36,7 +43,9 @@ enum MetricCatalogue {
             if let seconds = memory.stallSomeSeconds { stall.add(seconds, ["kind": "some"]) }
             if let seconds = memory.stallFullSeconds { stall.add(seconds, ["kind": "full"]) }
             if let counts = memory.events {
-                for (event, count) in [("high", counts.high), ("max", counts.max), ("oom", counts.oom), ("oom_kill", counts.oomKill)] {
+                for (event, count) in [
+                    ("high", counts.high), ("max", counts.max), ("oom", counts.oom), ("oom_kill", counts.oomKill),
+                ] {
                     events.add(count, ["event": event])
                 }
             }
@@ -52,15 +61,21 @@ enum MetricCatalogue {
         dryRun.add(status.isDryRun ? 1 : 0)
         var shortfall = MetricFamily("plimsoll_shortfall_bytes", .gauge, "Bytes to free to be back above the line")
         var growth = MetricFamily("plimsoll_growth_bytes_per_second", .gauge, "Growth of what cannot be reclaimed")
-        var share = MetricFamily("plimsoll_stall_ratio", .gauge, "Share of the last ten seconds in which at least one task stalled on memory")
+        var share = MetricFamily(
+            "plimsoll_stall_ratio", .gauge, "Share of the last ten seconds in which at least one task stalled on memory"
+        )
         if let memory = status.memory {
             shortfall.add(memory.shortfallBytes)
             growth.add(memory.growthBytesPerSecond)
             share.add(memory.stallShare)
         }
-        var transitions = MetricFamily("plimsoll_transitions_total", .counter, "Changes of level, by where to and on what evidence")
-        for transition in status.counts.transitions { transitions.add(transition.count, ["to": transition.to, "source": label(transition.source)]) }
-        var dropped = MetricFamily("plimsoll_events_dropped_total", .counter, "Events that observers or listeners were not told")
+        var transitions = MetricFamily(
+            "plimsoll_transitions_total", .counter, "Changes of level, by where to and on what evidence")
+        for transition in status.counts.transitions {
+            transitions.add(transition.count, ["to": transition.to, "source": label(transition.source)])
+        }
+        var dropped = MetricFamily(
+            "plimsoll_events_dropped_total", .counter, "Events that observers or listeners were not told")
         for item in status.counts.dropped { dropped.add(item.count, ["reason": item.reason]) }
         return [level, dryRun, shortfall, growth, share, transitions, dropped]
     }
@@ -68,7 +83,8 @@ enum MetricCatalogue {
     private static func actions(_ counts: ManagerCounts) -> [MetricFamily] {
         var actions = MetricFamily("plimsoll_actions_total", .counter, "Actions of the policy, by mode and outcome")
         for action in counts.actions {
-            actions.add(action.count, ["action": label(action.action), "mode": label(action.mode), "outcome": action.outcome])
+            actions.add(
+                action.count, ["action": label(action.action), "mode": label(action.mode), "outcome": action.outcome])
         }
         var duration = MetricFamily("plimsoll_release_duration_seconds", .histogram, "How long releases took")
         let releases = counts.releases
@@ -81,7 +97,8 @@ enum MetricCatalogue {
         var released = MetricFamily("plimsoll_released_bytes_total", .counter, "Bytes that holders said they let go of")
         released.add(releases.releasedBytes, ["kind": "ordinary"])
         released.add(releases.releasedVolatileBytes, ["kind": "volatile"])
-        var taken = MetricFamily("plimsoll_taken_bytes_total", .counter, "Volatile memory of caches that the kernel was found to have taken")
+        var taken = MetricFamily(
+            "plimsoll_taken_bytes_total", .counter, "Volatile memory of caches that the kernel was found to have taken")
         taken.add(releases.takenBytes)
         var returned = MetricFamily("plimsoll_returned_bytes_total", .counter, "Measured falls of memory by releases")
         returned.add(releases.residentFallBytes, ["measure": "resident"])
@@ -90,14 +107,19 @@ enum MetricCatalogue {
     }
 
     private static func caches(_ holders: [HolderStatus]) -> [MetricFamily] {
-        var bytes = MetricFamily("plimsoll_cache_bytes", .gauge, "Bytes held by what is registered, and of them in pages that the kernel may take")
+        var bytes = MetricFamily(
+            "plimsoll_cache_bytes", .gauge,
+            "Bytes held by what is registered, and of them in pages that the kernel may take")
         var limit = MetricFamily("plimsoll_cache_limit_bytes", .gauge, "Limits of caches")
         var entries = MetricFamily("plimsoll_cache_entries", .gauge, "Entries of caches")
         var requests = MetricFamily("plimsoll_cache_requests_total", .counter, "Look-ups, by whether a value was found")
-        var removals = MetricFamily("plimsoll_cache_removals_total", .counter, "Entries that left, by why; dropped_by_kernel with their pages")
-        var rejected = MetricFamily("plimsoll_cache_rejected_total", .counter, "Inserts that were refused for their cost or for want of room")
+        var removals = MetricFamily(
+            "plimsoll_cache_removals_total", .counter, "Entries that left, by why; dropped_by_kernel with their pages")
+        var rejected = MetricFamily(
+            "plimsoll_cache_rejected_total", .counter, "Inserts that were refused for their cost or for want of room")
         var loads = MetricFamily("plimsoll_cache_loads_total", .counter, "Loads of missing values, by result")
-        var seconds = MetricFamily("plimsoll_cache_load_seconds_total", .counter, "Time that successful loads took together")
+        var seconds = MetricFamily(
+            "plimsoll_cache_load_seconds_total", .counter, "Time that successful loads took together")
         for holder in holders {
             let name = holder.name
             bytes.add(holder.heldBytes, ["cache": name, "kind": "held"])
@@ -108,7 +130,8 @@ enum MetricCatalogue {
             requests.add(cache.hits, ["cache": name, "result": "hit"])
             requests.add(cache.misses, ["cache": name, "result": "miss"])
             let reasons = [
-                ("evicted", cache.evictions), ("expired", cache.expired), ("purged", cache.purged), ("dropped_by_kernel", cache.droppedByKernel),
+                ("evicted", cache.evictions), ("expired", cache.expired), ("purged", cache.purged),
+                ("dropped_by_kernel", cache.droppedByKernel),
                 ("replaced", cache.replaced),
             ]
             for (reason, count) in reasons { removals.add(count, ["cache": name, "reason": reason]) }
@@ -126,7 +149,8 @@ enum MetricCatalogue {
         running.add(tasks.expiring, ["state": "expiring"])
         var outcomes = MetricFamily("plimsoll_tasks_total", .counter, "Background tasks, by what became of them")
         let counts = [
-            ("ended", tasks.ended), ("expired", tasks.expired), ("given_up", tasks.givenUp), ("leaked", tasks.leaked), ("refused", tasks.refused),
+            ("ended", tasks.ended), ("expired", tasks.expired), ("given_up", tasks.givenUp), ("leaked", tasks.leaked),
+            ("refused", tasks.refused),
         ]
         for (outcome, count) in counts { outcomes.add(count, ["outcome": outcome]) }
         return [running, outcomes]
@@ -134,9 +158,11 @@ enum MetricCatalogue {
 
     private static func process(_ status: ManagerStatus) -> [MetricFamily] {
         var running = MetricFamily("plimsoll_admissions", .gauge, "What limiters let run now, have wait, and allow")
-        var admitted = MetricFamily("plimsoll_admissions_total", .counter, "What limiters have admitted, by priority where work has one")
+        var admitted = MetricFamily(
+            "plimsoll_admissions_total", .counter, "What limiters have admitted, by priority where work has one")
         var shed = MetricFamily(
-            "plimsoll_requests_shed_total", .counter, "What limiters have turned away, at once or after a wait, by priority where work has one")
+            "plimsoll_requests_shed_total", .counter,
+            "What limiters have turned away, at once or after a wait, by priority where work has one")
         for member in status.admissions {
             running.add(member.running, ["limiter": member.name, "state": "running"])
             running.add(member.waiting, ["limiter": member.name, "state": "waiting"])
@@ -150,13 +176,17 @@ enum MetricCatalogue {
             }
             for (priority, count) in requests.admitted.sorted(by: { $0.key < $1.key }) {
                 admitted.add(Double(count), ["limiter": member.name, "priority": priority])
-                shed.add(Double(requests.refused(priority)), ["limiter": member.name, "priority": priority, "when": "at_once"])
+                shed.add(
+                    Double(requests.refused(priority)),
+                    ["limiter": member.name, "priority": priority, "when": "at_once"])
             }
         }
         var ready = MetricFamily("plimsoll_ready", .gauge, "1 if the process should be sent work")
         ready.add(status.lifecycle.isReady ? 1 : 0)
         var state = MetricFamily("plimsoll_lifecycle_state", .gauge, "1 for the state of the process")
-        for name in LifecycleState.allCases.map({ "\($0)" }) { state.add(name == status.lifecycle.state ? 1 : 0, ["state": name]) }
+        for name in LifecycleState.allCases.map({ "\($0)" }) {
+            state.add(name == status.lifecycle.state ? 1 : 0, ["state": name])
+        }
         var signals = MetricFamily("plimsoll_signal_live", .gauge, "1 for each source of evidence that works")
         for signal in status.signals { signals.add(signal.isLive ? 1 : 0, ["signal": label(signal.name)]) }
         return [running, admitted, shed, ready, state, signals]

@@ -46,7 +46,8 @@ struct MetricsReporter {
     }
 
     private mutating func tell(_ key: Key, count value: Double) {
-        var entry = counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
+        var entry =
+            counters[key] ?? (FloatingPointCounter(label: key.name, dimensions: key.dimensions, factory: factory), 0)
         if value > entry.told {
             entry.counter.increment(by: value - entry.told)
             entry.told = value

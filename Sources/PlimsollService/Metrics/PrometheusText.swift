@@ -14,10 +14,13 @@ public enum PrometheusText {
         var text = ""
         text.reserveCapacity(16384)
         for family in families where !family.points.isEmpty || family.distribution != nil {
-            text += "# HELP \(family.name) \(escaped(family.help, quotes: false))\n# TYPE \(family.name) \(family.kind.rawValue)\n"
+            text +=
+                "# HELP \(family.name) \(escaped(family.help, quotes: false))\n# TYPE \(family.name) \(family.kind.rawValue)\n"
             for point in family.points { text += "\(family.name)\(labels(point.labels)) \(number(point.value))\n" }
             guard let distribution = family.distribution else { continue }
-            for (bound, count) in distribution.atMost { text += "\(family.name)_bucket{le=\"\(number(bound))\"} \(count)\n" }
+            for (bound, count) in distribution.atMost {
+                text += "\(family.name)_bucket{le=\"\(number(bound))\"} \(count)\n"
+            }
             text += "\(family.name)_bucket{le=\"+Inf\"} \(distribution.count)\n"
             text += "\(family.name)_sum \(number(distribution.sum))\n\(family.name)_count \(distribution.count)\n"
         }
@@ -25,7 +28,8 @@ public enum PrometheusText {
     }
 
     private static func labels(_ labels: [MetricFamily.Label]) -> String {
-        labels.isEmpty ? "" : "{" + labels.map { "\($0.name)=\"\(escaped($0.value, quotes: true))\"" }.joined(separator: ",") + "}"
+        labels.isEmpty
+            ? "" : "{" + labels.map { "\($0.name)=\"\(escaped($0.value, quotes: true))\"" }.joined(separator: ",") + "}"
     }
 
     /// Returns a number as text. Whole numbers have no decimal point: byte counts stay exact up to 2^53.

@@ -120,7 +120,9 @@ public final class ResourceService: Service, CustomStringConvertible {
             return state.isOverdue
         }
         log.ended(manager.shutdownReport)
-        if isOverdue, !Task.isCancelled { throw ShutdownOverrun(manager.shutdownReport?.budget ?? settings.shutdownBudget) }
+        if isOverdue, !Task.isCancelled {
+            throw ShutdownOverrun(manager.shutdownReport?.budget ?? settings.shutdownBudget)
+        }
         callOffLooks()
     }
 
@@ -142,7 +144,9 @@ public final class ResourceService: Service, CustomStringConvertible {
         // budget. Tasks are given up when the reserve begins. Services have half of the reserve to react.
         let manager = manager
         let looks = [
-            manager.call(after: budget - ResourceManager.shutdownReserve(of: budget) / 2) { [self] in endWithoutTurn(manager) },
+            manager.call(after: budget - ResourceManager.shutdownReserve(of: budget) / 2) { [self] in
+                endWithoutTurn(manager)
+            },
             manager.call(after: budget) { [self] in ManagerLog(logger, rest: .zero).outlived(budget, manager) },
         ]
         let isOver = state.withLock { state in

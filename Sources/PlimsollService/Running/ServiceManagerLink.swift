@@ -25,7 +25,10 @@ final class ServiceManagerLink: Sendable {
     /// Creates a link.
     ///
     /// - Parameter problem: called with each failed notification.
-    init(_ manager: ResourceManager, _ serviceManager: ServiceManager, problem: @escaping @Sendable (ServiceManagerError) -> Void) {
+    init(
+        _ manager: ResourceManager, _ serviceManager: ServiceManager,
+        problem: @escaping @Sendable (ServiceManagerError) -> Void
+    ) {
         (self.manager, self.serviceManager, self.problem) = (manager, serviceManager, problem)
     }
 
@@ -48,7 +51,9 @@ final class ServiceManagerLink: Sendable {
     }
 
     /// Extends the stop timeout by `duration` from now, plus a second for the end of the process.
-    private static func extend(_ duration: Duration) -> String { "EXTEND_TIMEOUT_USEC=\((duration + .seconds(1)).inNanoseconds / 1000)" }
+    private static func extend(_ duration: Duration) -> String {
+        "EXTEND_TIMEOUT_USEC=\((duration + .seconds(1)).inNanoseconds / 1000)"
+    }
 
     /// Sends the watchdog message if the manager's loop is alive, and the status line if it has changed.
     func look() {
@@ -63,7 +68,9 @@ final class ServiceManagerLink: Sendable {
                 let line = line
                 guard told.line != line || !words.isEmpty || !told.unsaid.isEmpty else { return nil }
                 // Only the newest message of each kind counts, for example `EXTEND_TIMEOUT_USEC=`.
-                let all = told.unsaid.filter { old in !words.contains { $0.prefix { $0 != "=" } == old.prefix { $0 != "=" } } } + words
+                let all =
+                    told.unsaid.filter { old in !words.contains { $0.prefix { $0 != "=" } == old.prefix { $0 != "=" } }
+                    } + words
                 let failure = send(all + ["STATUS=\(line)"])
                 if failure == nil { told.line = line }
                 told.unsaid = failure?.isBusy == true ? all : []
@@ -97,7 +104,9 @@ final class ServiceManagerLink: Sendable {
         let lifecycle = manager.lifecycle, tasks = manager.tasksStatus
         var line = manager.isShuttingDown ? "shutting down" : lifecycle.readiness.reason ?? "\(lifecycle.state)"
         if let memory = manager.memoryStatus {
-            line += "; memory \(manager.level), \(ByteCount(memory.usageBytes))" + (memory.limitBytes.map { " of \(ByteCount($0))" } ?? "")
+            line +=
+                "; memory \(manager.level), \(ByteCount(memory.usageBytes))"
+                + (memory.limitBytes.map { " of \(ByteCount($0))" } ?? "")
         }
         guard tasks.running > 0 else { return line }
         let named = tasks.oldest.prefix(3).map { task in
@@ -106,7 +115,8 @@ final class ServiceManagerLink: Sendable {
             // The application sets the counts: any numbers are possible.
             return "\(name) \(Int(min(1, max(0, Double(completed) / Double(total))) * 100)) %"
         }
-        return line + "; \(tasks.running) background task\(tasks.running == 1 ? "" : "s"): " + named.joined(separator: ", ")
+        return line + "; \(tasks.running) background task\(tasks.running == 1 ? "" : "s"): "
+            + named.joined(separator: ", ")
             + (tasks.running > named.count ? ", …" : "")
     }
 }

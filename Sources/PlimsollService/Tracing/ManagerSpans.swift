@@ -25,7 +25,8 @@ struct ManagerSpans {
         let status = ActionStatus(report)
         let took = UInt64(max(0, report.took.inNanoseconds))
         let span = tracer.startSpan(
-            "plimsoll \(status.action)", context: .topLevel, ofKind: .internal, at: Instant(nanosecondsSinceEpoch: end.nanosecondsSinceEpoch &- took))
+            "plimsoll \(status.action)", context: .topLevel, ofKind: .internal,
+            at: Instant(nanosecondsSinceEpoch: end.nanosecondsSinceEpoch &- took))
         span.attributes["plimsoll.action"] = status.action
         span.attributes["plimsoll.mode"] = status.mode
         span.attributes["plimsoll.level"] = status.level
@@ -42,7 +43,9 @@ struct ManagerSpans {
 
     private struct Instant: TracerInstant {
         var nanosecondsSinceEpoch: UInt64
-        static func < (left: Instant, right: Instant) -> Bool { left.nanosecondsSinceEpoch < right.nanosecondsSinceEpoch }
+        static func < (left: Instant, right: Instant) -> Bool {
+            left.nanosecondsSinceEpoch < right.nanosecondsSinceEpoch
+        }
     }
 }
 #endif

@@ -12,10 +12,14 @@ struct AdminChange {
     }
 
     func answer(_ page: AdminPages.Page, _ question: AdminPages.Question) async -> AdminPages.Answer {
-        guard isAllowed else { return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n") }
+        guard isAllowed else {
+            return .init(403, "nothing can be changed here: these pages only read (AdminPages.Options.allowsChanges)\n")
+        }
         guard Self.isOfOurs(question) else {
             return .init(
-                403, "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n")
+                403,
+                "refused: the header Origin must name this very server, \"http://HOST\" or \"https://HOST\" with the HOST that was asked\n"
+            )
         }
         do {
             return .init(200, page == .release ? try await release(question.query) : try simulate(question.query))
@@ -53,7 +57,8 @@ struct AdminChange {
 
     private func simulate(_ query: [String: String]) throws(Mistake) -> String {
         guard let level = PressureLevel.allCases.first(where: { "\($0)" == query["level"] }) else {
-            throw Mistake(description: "level is \"\(query["level"]?.prefix(32) ?? "")\", allowed is normal, warning or critical")
+            throw Mistake(
+                description: "level is \"\(query["level"]?.prefix(32) ?? "")\", allowed is normal, warning or critical")
         }
         guard let seconds = Int(query["seconds"] ?? "5"), (1...300).contains(seconds) else {
             throw Mistake(description: "seconds is \"\(query["seconds"]?.prefix(32) ?? "")\", allowed is 1...300")

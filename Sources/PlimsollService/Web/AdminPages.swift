@@ -34,7 +34,10 @@ public struct AdminPages: Sendable {
         public var hosts: [String]
 
         /// Creates options; by default changes are not permitted.
-        public init(title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false, hosts: [String] = []) {
+        public init(
+            title: String = "Plimsoll", allowsChanges: Bool = false, isUnreadyWhenQuiescing: Bool = false,
+            hosts: [String] = []
+        ) {
             self.hosts = hosts
             self.title = title
             self.allowsChanges = allowsChanges
@@ -77,7 +80,10 @@ public struct AdminPages: Sendable {
         public var fetchSite: String?
 
         /// Creates a question with these parts.
-        public init(method: String = "GET", query: [String: String] = [:], host: String? = nil, origin: String? = nil, fetchSite: String? = nil) {
+        public init(
+            method: String = "GET", query: [String: String] = [:], host: String? = nil, origin: String? = nil,
+            fetchSite: String? = nil
+        ) {
             self.method = method
             self.query = query
             self.host = host
@@ -94,13 +100,15 @@ public struct AdminPages: Sendable {
         public var headers: [String: String]
         public var body: String
 
-        init(_ status: Int, _ body: String, type: String = "text/plain; charset=utf-8", headers: [String: String] = [:]) {
+        init(_ status: Int, _ body: String, type: String = "text/plain; charset=utf-8", headers: [String: String] = [:])
+        {
             self.status = status
             self.body = body
             contentType = type
             // No cache stores the answer, no browser guesses the type, and no other site reads the content.
             self.headers = [
-                "cache-control": "no-store", "x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin",
+                "cache-control": "no-store", "x-content-type-options": "nosniff",
+                "cross-origin-resource-policy": "same-origin",
                 "referrer-policy": "no-referrer",
             ].merging(headers) { $1 }
         }
@@ -123,7 +131,8 @@ public struct AdminPages: Sendable {
 
     /// Returns true if requests for `path` are served at any level: health checks and operator pages.
     public static func isExempt(path: Substring) -> Bool {
-        path == Page.health.rawValue || path == Page.readiness.rawValue || path == Page.status.rawValue || path.hasPrefix(Page.status.rawValue + "/")
+        path == Page.health.rawValue || path == Page.readiness.rawValue || path == Page.status.rawValue
+            || path.hasPrefix(Page.status.rawValue + "/")
     }
 
     /// Returns the answer to a request for `page`. For `HEAD` the answer has a body, which the adapter must omit.
@@ -131,23 +140,31 @@ public struct AdminPages: Sendable {
         let allowed = page.isChange ? ["POST"] : ["GET", "HEAD"]
         guard allowed.contains(question.method) else {
             return Answer(
-                405, "\(question.method.prefix(16)) is not allowed on \(page.rawValue); allowed is \(allowed.joined(separator: ", "))\n",
+                405,
+                "\(question.method.prefix(16)) is not allowed on \(page.rawValue); allowed is \(allowed.joined(separator: ", "))\n",
                 headers: ["allow": allowed.joined(separator: ", ")])
         }
         let isTrusted = question.host.map { HostRule(options.hosts + hosts()).allows($0) } ?? true
         guard isTrusted || page.isCheck else {
             let host = printable(question.host ?? "", atMost: 120)
-            return Answer(421, "refused: the host \"\(host)\" was asked for; allowed are addresses, localhost and the setting admin.hosts\n")
+            return Answer(
+                421,
+                "refused: the host \"\(host)\" was asked for; allowed are addresses, localhost and the setting admin.hosts\n"
+            )
         }
         switch page {
         case .health: return Answer(200, "ok\n")
         case .readiness:
             let answer = readiness
-            return isTrusted ? answer : Answer(answer.status, answer.status == 200 ? "ready\n" : "not ready\n", headers: answer.headers)
+            return isTrusted
+                ? answer
+                : Answer(answer.status, answer.status == 200 ? "ready\n" : "not ready\n", headers: answer.headers)
         case .status: return status(await manager.takeStatus(), question)
-        case .metrics: return Answer(200, PrometheusText.render(await manager.takeStatus()), type: PrometheusText.contentType)
+        case .metrics:
+            return Answer(200, PrometheusText.render(await manager.takeStatus()), type: PrometheusText.contentType)
         case .ui: return StatusPage(title: options.title, allowsChanges: options.allowsChanges).answer
-        case .release, .simulate: return await AdminChange(manager, isAllowed: options.allowsChanges).answer(page, question)
+        case .release, .simulate:
+            return await AdminChange(manager, isAllowed: options.allowsChanges).answer(page, question)
         }
     }
 
@@ -155,7 +172,8 @@ public struct AdminPages: Sendable {
         let readiness = manager.lifecycle.readiness, extent = manager.lifecycle.pausables.extent()
         guard readiness.isReady else { return Answer(503, "\(readiness)\n", headers: ["retry-after": "5"]) }
         if options.isUnreadyWhenQuiescing, extent.share == .least {
-            return Answer(503, "not ready: memory has stayed short although requests were shed\n", headers: ["retry-after": "10"])
+            return Answer(
+                503, "not ready: memory has stayed short although requests were shed\n", headers: ["retry-after": "10"])
         }
         return Answer(200, extent == .open ? "\(readiness)\n" : "\(readiness), shedding requests: \(extent)\n")
     }

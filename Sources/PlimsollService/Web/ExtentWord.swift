@@ -10,7 +10,8 @@ enum ExtentWord {
 
     static func read(_ bits: UInt16) -> QuiesceExtent {
         QuiesceExtent(
-            profile: .init(rawValue: UInt8(bits & 15)) ?? .paused, share: .init(rawValue: UInt8(bits >> 4 & 15)) ?? .least, isHeld: bits & 256 != 0)
+            profile: .init(rawValue: UInt8(bits & 15)) ?? .paused,
+            share: .init(rawValue: UInt8(bits >> 4 & 15)) ?? .least, isHeld: bits & 256 != 0)
     }
 
     /// Returns the row of the policy's table; `nil` if no request is admitted.

@@ -25,7 +25,9 @@ final class RequestQueue: Sendable {
     private let capacity: Int
     private let rest: @Sendable (Duration) async -> Void
 
-    init(capacity: Int, rest: @escaping @Sendable (Duration) async -> Void) { (self.capacity, self.rest) = (capacity, rest) }
+    init(capacity: Int, rest: @escaping @Sendable (Duration) async -> Void) {
+        (self.capacity, self.rest) = (capacity, rest)
+    }
 
     /// Number of waiting requests.
     var count: Int { waiting.load(ordering: .sequentiallyConsistent) }
@@ -35,7 +37,9 @@ final class RequestQueue: Sendable {
 
     /// Waits until `reserve` has found room. Returns false after `limit`, if the task is cancelled, or if too many
     /// requests wait.
-    func wait(_ priority: RequestPriority, atMost limit: Duration, _ reserve: @escaping @Sendable () -> Bool) async -> Bool {
+    func wait(_ priority: RequestPriority, atMost limit: Duration, _ reserve: @escaping @Sendable () -> Bool) async
+        -> Bool
+    {
         guard let number = enter() else { return false }
         let alarm = Task { [self, rest] in
             await rest(limit)
@@ -47,7 +51,8 @@ final class RequestQueue: Sendable {
                 let isGone = state.withLock { state in
                     if state.arriving.removeValue(forKey: number) == true { return true }
                     let place = state.waiters.firstIndex { $0.priority < priority } ?? state.waiters.endIndex
-                    state.waiters.insert(Waiter(number: number, priority: priority, reserve: reserve, resume: continuation), at: place)
+                    state.waiters.insert(
+                        Waiter(number: number, priority: priority, reserve: reserve, resume: continuation), at: place)
                     return false
                 }
                 // Room may have become free since the caller's attempt.

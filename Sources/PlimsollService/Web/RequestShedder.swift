@@ -58,7 +58,8 @@ public final class RequestShedder: CountingQuiescable {
     /// - Precondition: The policy is valid (`SheddingPolicy.problem`).
     public convenience init(_ name: String = "http", policy: SheddingPolicy = SheddingPolicy()) {
         let began = ContinuousClock.now
-        self.init(name, policy: policy, elapsed: { ContinuousClock.now - began }, rest: { try? await Task.sleep(for: $0) })
+        self.init(
+            name, policy: policy, elapsed: { ContinuousClock.now - began }, rest: { try? await Task.sleep(for: $0) })
     }
 
     /// Creates a shedder with a given clock.
@@ -148,7 +149,9 @@ public final class RequestShedder: CountingQuiescable {
     /// Runs `body` if the request is admitted, with the wait of `admit`.
     ///
     /// - Throws: `RequestRefusal` if the request is refused; errors of `body`.
-    public func run<Result>(_ priority: RequestPriority, isExempt: () -> Bool = { false }, _ body: () async throws -> Result) async throws -> Result {
+    public func run<Result>(
+        _ priority: RequestPriority, isExempt: () -> Bool = { false }, _ body: () async throws -> Result
+    ) async throws -> Result {
         if let refusal = await admit(priority, isExempt: isExempt) { throw refusal }
         defer { end() }
         return try await body()
@@ -157,7 +160,9 @@ public final class RequestShedder: CountingQuiescable {
     /// Reserves a place for a request, or returns the reason for a refusal.
     ///
     /// - Parameter isWaiting: true for a request that waits already and so was not thinned out on arrival.
-    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, isWaiting: Bool = false) -> RequestRefusal.Reason? {
+    private func reserve(_ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, isWaiting: Bool = false)
+        -> RequestRefusal.Reason?
+    {
         var most = policy.limit ?? .max
         if bits != ExtentWord.open {
             guard let row = ExtentWord.row(bits) else { return .paused }
@@ -180,7 +185,8 @@ public final class RequestShedder: CountingQuiescable {
     }
 
     private func refuse(
-        _ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, _ reason: RequestRefusal.Reason, _ isExempt: () -> Bool
+        _ priority: RequestPriority, _ lane: Lane, _ bits: UInt16, _ reason: RequestRefusal.Reason,
+        _ isExempt: () -> Bool
     ) -> RequestRefusal? {
         if isExempt() {
             running.add(1, ordering: .relaxed)
@@ -194,9 +200,11 @@ public final class RequestShedder: CountingQuiescable {
         case .paused: lane.paused.add(1, ordering: .relaxed)
         }
         let extent = ExtentWord.read(bits), range = policy[retryAfter: extent.share] ?? recovery.range
-        let word = Spread.word(refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
+        let word = Spread.word(
+            refusals.add(1, ordering: .relaxed).oldValue, from: starts[RequestPriority.allCases.count])
         let seconds = range.lowerBound + Int(word.multipliedFullWidth(by: UInt64(range.count)).high)
-        return RequestRefusal(shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
+        return RequestRefusal(
+            shedder: name, priority: priority, reason: reason, extent: extent, retryAfterSeconds: seconds)
     }
 
     private func lane(_ priority: RequestPriority) -> Lane {
@@ -233,10 +241,14 @@ public final class RequestShedder: CountingQuiescable {
         let counts = counts, bits = published.load(ordering: .relaxed)
         var limit = policy.limit ?? .max
         if bits != ExtentWord.open {
-            limit = ExtentWord.row(bits).map { terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed)) } ?? 0
+            limit =
+                ExtentWord.row(bits).map {
+                    terms[$0 * 3 + Int(RequestPriority.normal.rawValue)].room(of: usual.load(ordering: .relaxed))
+                } ?? 0
         }
         return .init(
-            running: running.load(ordering: .relaxed), waiting: waiting, limit: limit, admitted: counts.admitted.values.reduce(0, +),
+            running: running.load(ordering: .relaxed), waiting: waiting, limit: limit,
+            admitted: counts.admitted.values.reduce(0, +),
             refused: counts.refused.keys.reduce(0) { $0 + counts.refused($1) }, expired: 0)
     }
 

@@ -37,7 +37,9 @@ final class ShedEpisodes: Sendable {
             state.present = nil
             let refused = total &- present.before
             guard refused != .zero else { return }
-            state.ended = (state.ended.times + 1, state.ended.lasted + (now - present.began), state.ended.refused &+ refused)
+            state.ended = (
+                state.ended.times + 1, state.ended.lasted + (now - present.began), state.ended.refused &+ refused
+            )
         }
     }
 

@@ -55,7 +55,8 @@ public struct SheddingPolicy: Sendable, Hashable {
 
     /// Creates a policy with the table above.
     public init(
-        limit: Int? = nil, seed: UInt64 = .random(in: .min ... .max), patience: Duration = .seconds(1), mostWaiting: Int = 256
+        limit: Int? = nil, seed: UInt64 = .random(in: .min ... .max), patience: Duration = .seconds(1),
+        mostWaiting: Int = 256
     ) {
         self.limit = limit
         self.seed = seed
@@ -63,7 +64,10 @@ public struct SheddingPolicy: Sendable, Hashable {
         rows = [
             .half: [.normal: .init(concurrency: 0.5), .sheddable: .init(concurrency: 0.25)],
             .quarter: [.normal: .init(arrivals: 0.5, concurrency: 0.25), .sheddable: .none],
-            .least: [.critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.25, concurrency: 0.125), .sheddable: .none],
+            .least: [
+                .critical: .init(concurrency: 0.5), .normal: .init(arrivals: 0.25, concurrency: 0.125),
+                .sheddable: .none,
+            ],
         ]
     }
 
@@ -82,10 +86,13 @@ public struct SheddingPolicy: Sendable, Hashable {
 
     /// Describes the first invalid value and the allowed range; `nil` if the policy is valid.
     public var problem: String? {
-        if patience < .zero || mostWaiting < 0 { return "patience is \(patience) and mostWaiting \(mostWaiting), allowed is 0 and more" }
+        if patience < .zero || mostWaiting < 0 {
+            return "patience is \(patience) and mostWaiting \(mostWaiting), allowed is 0 and more"
+        }
         if let limit, limit < 1 { return "limit is \(limit), allowed is 1 and more, or nil for no limit" }
         for (share, row) in rows {
-            for (priority, admission) in row where !(0...1).contains(admission.arrivals) || !(0...1).contains(admission.concurrency) {
+            for (priority, admission) in row
+            where !(0...1).contains(admission.arrivals) || !(0...1).contains(admission.concurrency) {
                 return
                     "\(priority) at \(share) admits \(admission.arrivals) of arrivals and \(admission.concurrency) of concurrency; allowed is 0...1"
             }
@@ -110,9 +117,13 @@ extension SheddingPolicy {
         }
 
         /// Returns the concurrency allowed out of `most`.
-        func room(of most: Int) -> Int { concurrency >= 1 || most == .max ? most : max(1, Int(Double(most) * concurrency)) }
+        func room(of most: Int) -> Int {
+            concurrency >= 1 || most == .max ? most : max(1, Int(Double(most) * concurrency))
+        }
     }
 
     /// All terms, indexed by share and then priority.
-    var terms: [Terms] { QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } } }
+    var terms: [Terms] {
+        QuiesceExtent.Share.allCases.flatMap { share in RequestPriority.allCases.map { Terms(self[$0, share]) } }
+    }
 }

@@ -16,5 +16,7 @@ public enum StatusJSON {
     /// Decodes text that `encode` has written, in this version or another.
     ///
     /// - Throws: An error if the text is not JSON, or lacks keys that every version has.
-    public static func decode(_ text: String) throws -> ManagerStatus { try JSONDecoder().decode(ManagerStatus.self, from: Data(text.utf8)) }
+    public static func decode(_ text: String) throws -> ManagerStatus {
+        try JSONDecoder().decode(ManagerStatus.self, from: Data(text.utf8))
+    }
 }

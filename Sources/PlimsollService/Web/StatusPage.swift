@@ -15,7 +15,10 @@ struct StatusPage {
             + "form-action 'none'; frame-ancestors 'none'"
         return .init(
             200, text(nonce), type: "text/html; charset=utf-8",
-            headers: ["content-security-policy": policy, "x-frame-options": "DENY", "cross-origin-opener-policy": "same-origin"])
+            headers: [
+                "content-security-policy": policy, "x-frame-options": "DENY",
+                "cross-origin-opener-policy": "same-origin",
+            ])
     }
 
     /// Returns 128 random bits in hexadecimal: characters that need no escaping anywhere.

@@ -13,7 +13,9 @@ extension AuditRecord {
             fields = Fields(values: try FlatJSON(line.hasSuffix("\n") ? line.dropLast() : line[...]).values)
         } catch { throw Mistake(description: error.description) }
         let version = try fields.integer("v")
-        guard version == Self.version else { throw Mistake(description: "version \(version) of the journal; known is \(Self.version)") }
+        guard version == Self.version else {
+            throw Mistake(description: "version \(version) of the journal; known is \(Self.version)")
+        }
         at = try fields.duration("at")
         unit = try fields.string("unit")
         // The length is checked as for real units, since names are printed.
@@ -27,7 +29,8 @@ extension AuditRecord {
         case "decision": result = nil
         case "outcome":
             let failure = fields.values["failure"] == nil ? nil : try fields.string("failure")
-            result = Result(took: try fields.duration("took"), relief: ByteCount(try fields.integer("relief")), failure: failure)
+            result = Result(
+                took: try fields.duration("took"), relief: ByteCount(try fields.integer("relief")), failure: failure)
         default: throw Mistake(description: "what is neither decision nor outcome")
         }
     }
@@ -54,19 +57,25 @@ private struct Fields {
     }
 
     func string(_ key: String) throws(AuditRecord.Mistake) -> String {
-        guard case .string(let text) = try value(key) else { throw AuditRecord.Mistake(description: "\(key) is not a string") }
+        guard case .string(let text) = try value(key) else {
+            throw AuditRecord.Mistake(description: "\(key) is not a string")
+        }
         return text
     }
 
     func integer(_ key: String) throws(AuditRecord.Mistake) -> Int {
-        guard case .integer(let number) = try value(key) else { throw AuditRecord.Mistake(description: "\(key) is not an integer") }
+        guard case .integer(let number) = try value(key) else {
+            throw AuditRecord.Mistake(description: "\(key) is not an integer")
+        }
         return number
     }
 
     /// Returns the flag under `key`; `nil` if the key is absent.
     func bool(_ key: String) throws(AuditRecord.Mistake) -> Bool? {
         guard let value = values[key] else { return nil }
-        guard case .bool(let flag) = value else { throw AuditRecord.Mistake(description: "\(key) is not true or false") }
+        guard case .bool(let flag) = value else {
+            throw AuditRecord.Mistake(description: "\(key) is not true or false")
+        }
         return flag
     }
 

@@ -15,7 +15,9 @@ public struct AuditRecord: Sendable, Hashable {
         public var relief: ByteCount
         public var failure: String?
 
-        public init(took: Duration, relief: ByteCount, failure: String? = nil) { (self.took, self.relief, self.failure) = (took, relief, failure) }
+        public init(took: Duration, relief: ByteCount, failure: String? = nil) {
+            (self.took, self.relief, self.failure) = (took, relief, failure)
+        }
     }
 
     /// Time of the decision, or of its completion.
@@ -30,7 +32,9 @@ public struct AuditRecord: Sendable, Hashable {
     public var result: Result?
 
     public init(_ decision: Decision, level: PressureLevel, shortfall: ByteCount) {
-        (at, unit, action, reason, isDryRun) = (decision.at, decision.unit, decision.action, decision.reason, decision.isDryRun)
+        (at, unit, action, reason, isDryRun) = (
+            decision.at, decision.unit, decision.action, decision.reason, decision.isDryRun
+        )
         (self.level, self.shortfall) = (level, shortfall)
     }
 

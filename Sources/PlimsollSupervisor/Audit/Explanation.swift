@@ -18,7 +18,8 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
                 if let index = open.removeValue(forKey: record.action) {
                     sentences[index] += " \(tail)"
                 } else {
-                    sentences.append("\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)). \(tail)")
+                    sentences.append(
+                        "\(Self.time(record.at))  \(Self.tell(record.action, isDryRun: record.isDryRun)). \(tail)")
                 }
             } else {
                 open[record.action] = record.isDryRun ? nil : sentences.count
@@ -36,13 +37,15 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
     /// Returns a single record as a sentence.
     public static func sentence(_ record: AuditRecord) -> String {
         guard let result = record.result else {
-            return "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
+            return
+                "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
         }
         return "\(record.unit): \(record.action.kind.rawValue): \(tell(result, of: record.action))"
     }
 
     public var description: String {
-        sentences.isEmpty ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
+        sentences.isEmpty
+            ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
     }
 
     private static func tell(_ action: UnitAction, isDryRun: Bool) -> String {

@@ -20,7 +20,9 @@ struct FlatJSON {
 
     init(_ text: some StringProtocol) throws(Mistake) {
         bytes = Array(text.utf8)
-        if bytes.count > Self.longest { throw Mistake(column: Self.longest, reason: "longer than \(Self.longest) bytes") }
+        if bytes.count > Self.longest {
+            throw Mistake(column: Self.longest, reason: "longer than \(Self.longest) bytes")
+        }
         try expect("{")
         skip()
         if peek() != UInt8(ascii: "}") { repeat { try pair() } while takes(",") }
@@ -34,7 +36,9 @@ struct FlatJSON {
         let start = place, key = try string()
         try expect(":")
         skip()
-        guard values.updateValue(try value(), forKey: key) == nil else { throw Mistake(column: start + 1, reason: "a key for the second time") }
+        guard values.updateValue(try value(), forKey: key) == nil else {
+            throw Mistake(column: start + 1, reason: "a key for the second time")
+        }
     }
 
     private mutating func value() throws(Mistake) -> Value {
@@ -42,8 +46,8 @@ struct FlatJSON {
         case UInt8(ascii: "\"")?: return .string(try string())
         case UInt8(ascii: "-")?, (UInt8(ascii: "0")...UInt8(ascii: "9"))?: return .integer(try integer())
         default:
-            for (word, value) in [("true", Value.bool(true)), ("false", .bool(false)), ("null", .null)] where bytes[place...].starts(with: word.utf8)
-            {
+            for (word, value) in [("true", Value.bool(true)), ("false", .bool(false)), ("null", .null)]
+            where bytes[place...].starts(with: word.utf8) {
                 place += word.utf8.count
                 return value
             }
@@ -56,7 +60,9 @@ struct FlatJSON {
         if peek() == UInt8(ascii: "-") { place += 1 }
         while let byte = peek(), byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") { place += 1 }
         let digits = bytes[start..<place].drop { $0 == UInt8(ascii: "-") }
-        guard let number = Int(String(decoding: bytes[start..<place], as: UTF8.self)), digits.count == 1 || digits.first != UInt8(ascii: "0") else {
+        guard let number = Int(String(decoding: bytes[start..<place], as: UTF8.self)),
+            digits.count == 1 || digits.first != UInt8(ascii: "0")
+        else {
             throw Mistake(column: start + 1, reason: "not an integer of 64 bits")
         }
         return number
@@ -95,7 +101,11 @@ struct FlatJSON {
             if code & 0xfc00 == 0xd800, bytes[place...].starts(with: "\\u".utf8) {
                 place += 2
                 let low = try hex()
-                if low & 0xfc00 == 0xdc00 { code = 0x10000 + (code & 0x3ff) << 10 + low & 0x3ff } else { throw mistake("half of a surrogate pair") }
+                if low & 0xfc00 == 0xdc00 {
+                    code = 0x10000 + (code & 0x3ff) << 10 + low & 0x3ff
+                } else {
+                    throw mistake("half of a surrogate pair")
+                }
             }
             guard let scalar = Unicode.Scalar(code) else { throw mistake("half of a surrogate pair") }
             text.append(contentsOf: Character(scalar).utf8)
@@ -127,6 +137,8 @@ struct FlatJSON {
     }
 
     private mutating func expect(_ character: Unicode.Scalar) throws(Mistake) {
-        if !takes(character) { throw mistake(place < bytes.count ? "expected \(character)" : "cut short where \(character) is due") }
+        if !takes(character) {
+            throw mistake(place < bytes.count ? "expected \(character)" : "cut short where \(character) is due")
+        }
     }
 }

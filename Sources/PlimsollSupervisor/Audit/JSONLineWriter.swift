@@ -47,7 +47,9 @@ struct JSONLineWriter {
                 buffer.append(byte)
             case 0..<0x20, 0x7f:
                 append("\\u00", to: &buffer)
-                for digit in [byte >> 4, byte & 15] { buffer.append(digit + (digit < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10)) }
+                for digit in [byte >> 4, byte & 15] {
+                    buffer.append(digit + (digit < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10))
+                }
             default: buffer.append(byte)
             }
         }

@@ -117,7 +117,9 @@ package final class LineWriter: Sendable {
             guard isReady() else { return }
             // A pipe that polls writable has room for this many bytes (PIPE_BUF), so the write does not block on a slow
             // reader.
-            let count = bytes.withUnsafeBytes { Glibc.write(file, $0.baseAddress! + written, min(4096, $0.count - written)) }
+            let count = bytes.withUnsafeBytes {
+                Glibc.write(file, $0.baseAddress! + written, min(4096, $0.count - written))
+            }
             if count < 0, errno == EINTR || errno == EAGAIN { continue }
             guard count > 0 else {
                 if written > 0 { isTorn = true }

@@ -28,14 +28,18 @@ package final class GroupDirectory: Sendable {
     // The path for system calls, copied once because `check` must not allocate. Never written to; freed by `deinit`.
     private nonisolated(unsafe) let pathBytes: UnsafeMutablePointer<CChar>
 
-    package init(_ hierarchy: Hierarchy, _ path: String, isOurs: Bool, for act: GroupError.Act = .adopt) throws(GroupError) {
+    package init(_ hierarchy: Hierarchy, _ path: String, isOurs: Bool, for act: GroupError.Act = .adopt)
+        throws(GroupError)
+    {
         let descriptor = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw GroupError(act, path, .kernel(errno)) }
         guard let identity = Identity(of: descriptor), faccessat(descriptor, "cgroup.procs", F_OK, 0) == 0 else {
             close(descriptor)
             throw GroupError(act, path, .noGroup)
         }
-        (self.hierarchy, self.path, self.identity, self.descriptor, self.isOurs) = (hierarchy, path, identity, descriptor, isOurs)
+        (self.hierarchy, self.path, self.identity, self.descriptor, self.isOurs) = (
+            hierarchy, path, identity, descriptor, isOurs
+        )
         pathBytes = strdup(path)
     }
 
@@ -47,7 +51,9 @@ package final class GroupDirectory: Sendable {
     /// Throws if the path leads to another directory by now. Allocates nothing unless it throws.
     package func check(for act: GroupError.Act) throws(GroupError) {
         var status = stat()
-        guard stat(pathBytes, &status) == 0, Identity(status) == identity else { throw GroupError(act, path, .replaced) }
+        guard stat(pathBytes, &status) == 0, Identity(status) == identity else {
+            throw GroupError(act, path, .replaced)
+        }
     }
 
     package func has(_ name: String) -> Bool { faccessat(descriptor, name, F_OK, 0) == 0 }
@@ -64,7 +70,9 @@ package final class GroupDirectory: Sendable {
     /// Writes to a file in the directory.
     func write(_ text: String, to name: String, for act: GroupError.Act) throws(GroupError) {
         try check(for: act)
-        if let number = GroupText.write(text, to: name, in: descriptor) { throw GroupError(act, "\(path)/\(name)", .kernel(number)) }
+        if let number = GroupText.write(text, to: name, in: descriptor) {
+            throw GroupError(act, "\(path)/\(name)", .kernel(number))
+        }
     }
 
     /// Returns all processes in the group and below, as far as they can be read now. Groups that vanish during the
@@ -95,7 +103,9 @@ package final class GroupDirectory: Sendable {
 
     /// Returns true if a file that can't be opened for this reason may exist: descriptors or memory are short. Other
     /// reasons mean that the file does not exist.
-    private static func mayBeThere(_ number: Int32) -> Bool { [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number) }
+    private static func mayBeThere(_ number: Int32) -> Bool {
+        [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].contains(number)
+    }
 
     /// Removes the groups below, deepest first. Groups that hold processes stay.
     func removeChildren() { Self.removeChildren(of: descriptor, 12) }
@@ -122,7 +132,9 @@ package final class GroupDirectory: Sendable {
         var sawAll = true
         while let entry = readdir(stream) {
             guard entry.pointee.d_type == DT_DIR else { continue }
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
             guard !name.hasPrefix(".") else { continue }
             let child = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
             guard child >= 0 else {

@@ -42,14 +42,18 @@ package struct GroupError: Error, Hashable, Sendable, CustomStringConvertible {
     package var object: String
     package var reason: Reason
 
-    package init(_ act: Act, _ object: String, _ reason: Reason) { (self.act, self.object, self.reason) = (act, object, reason) }
+    package init(_ act: Act, _ object: String, _ reason: Reason) {
+        (self.act, self.object, self.reason) = (act, object, reason)
+    }
 
     package var description: String { "cannot \(act.rawValue) \(object): \(reason)" + (remedy.map { "; \($0)" } ?? "") }
 
     private var remedy: String? {
         switch reason {
-        case .kernel(EACCES), .kernel(EPERM), .kernel(EROFS): "run the supervisor as root or in a delegated group (Delegate=yes in its unit)"
-        case .kernel(EBUSY): "a group with controllers for others holds no processes itself: move them to a group below it (K43)"
+        case .kernel(EACCES), .kernel(EPERM), .kernel(EROFS):
+            "run the supervisor as root or in a delegated group (Delegate=yes in its unit)"
+        case .kernel(EBUSY):
+            "a group with controllers for others holds no processes itself: move them to a group below it (K43)"
         case .kernel(ENODEV), .kernel(ENOENT), .replaced: "give the unit a new group"
         case .supervisors: "name a group that is the unit's alone"
         case .noGroup: "name a directory below where the hierarchies are mounted"

@@ -26,13 +26,17 @@ package struct GroupProbe: Sendable {
         var leaf = leaf
         // With DelegateSubgroup= in its unit, the supervisor starts in the leaf already. The group above was
         // delegated.
-        if let name = leaf, own != top, own.hasSuffix("/" + name) { (own, leaf) = (String(own.dropLast(name.utf8.count + 1)), nil) }
+        if let name = leaf, own != top, own.hasSuffix("/" + name) {
+            (own, leaf) = (String(own.dropLast(name.utf8.count + 1)), nil)
+        }
         let missing = enable(own, leaf: leaf)
         self.missing = missing
         var candidates = [own]
         if own != top, let slash = own.lastIndex(of: "/"), missing["memory"] != nil {
             let parent = String(own[..<slash])
-            if GroupText.words(parent + "/cgroup.subtree_control").contains("memory") { candidates.insert(parent, at: 0) }
+            if GroupText.words(parent + "/cgroup.subtree_control").contains("memory") {
+                candidates.insert(parent, at: 0)
+            }
         }
         for candidate in candidates where probe(.unified, candidate) { break }
     }
@@ -41,7 +45,8 @@ package struct GroupProbe: Sendable {
     private mutating func enable(_ own: String, leaf: String?) -> [String: String] {
         let available = GroupText.words(own + "/cgroup.controllers")
         var missing: [String: String] = [:]
-        for controller in ["memory", "cpu", "io"] where !GroupText.words(own + "/cgroup.subtree_control").contains(controller) {
+        for controller in ["memory", "cpu", "io"]
+        where !GroupText.words(own + "/cgroup.subtree_control").contains(controller) {
             guard available.contains(controller) else {
                 missing[controller] = "\(own) has no \(controller) controller"
                 continue
@@ -51,7 +56,8 @@ package struct GroupProbe: Sendable {
                 refusal = GroupText.write("+\(controller)", to: own + "/cgroup.subtree_control")
             }
             if let refusal {
-                missing[controller] = "+\(controller) to \(own)/cgroup.subtree_control: \(String(cString: strerror(refusal)))"
+                missing[controller] =
+                    "+\(controller) to \(own)/cgroup.subtree_control: \(String(cString: strerror(refusal)))"
                 if refusal == EBUSY { missing[controller]! += ", as processes are in that group itself (K43)" }
             }
         }
@@ -105,8 +111,10 @@ package struct GroupProbe: Sendable {
         }
         defer { rmdir(path) }
         let wanted = [
-            "cgroup.freeze", "cgroup.kill", "memory.current", "memory.max", "memory.reclaim", "memory.swap.current", "memory.pressure", "cpu.weight",
-            "cpu.max", "io.weight", "memory.usage_in_bytes", "memory.limit_in_bytes", "freezer.state", "cpu.shares", "cpu.cfs_quota_us",
+            "cgroup.freeze", "cgroup.kill", "memory.current", "memory.max", "memory.reclaim", "memory.swap.current",
+            "memory.pressure", "cpu.weight",
+            "cpu.max", "io.weight", "memory.usage_in_bytes", "memory.limit_in_bytes", "freezer.state", "cpu.shares",
+            "cpu.cfs_quota_us",
             "blkio.bfq.weight", "blkio.weight",
         ]
         files[hierarchy] = Set(wanted.filter { access("\(path)/\($0)", F_OK) == 0 })
@@ -121,12 +129,16 @@ package struct GroupProbe: Sendable {
         let base = prefix[...dash]
         for name in GroupText.names(in: parent) where name.hasPrefix(base) && name.hasSuffix("-probe") {
             // Skip groups of a longer prefix, and groups whose process is still at work.
-            guard let process = Int32(name.dropFirst(base.count).dropLast("-probe".count)), kill(process, 0) != 0, errno == ESRCH else { continue }
+            guard let process = Int32(name.dropFirst(base.count).dropLast("-probe".count)), kill(process, 0) != 0,
+                errno == ESRCH
+            else { continue }
             rmdir("\(parent)/\(name)")
         }
     }
 
-    func has(_ file: String, _ hierarchy: Hierarchy) -> Bool { files[hierarchy]?.contains(file) == true && parents[hierarchy] != nil }
+    func has(_ file: String, _ hierarchy: Hierarchy) -> Bool {
+        files[hierarchy]?.contains(file) == true && parents[hierarchy] != nil
+    }
 
     package var layout: GroupRoot.Layout {
         if has("cgroup.freeze", .unified) { return has("memory.usage_in_bytes", .memory) ? .hybrid : .unified }
@@ -139,22 +151,32 @@ package struct GroupProbe: Sendable {
     package var capabilities: Capabilities {
         let v2 = "use a kernel and a system with cgroup version 2 (Linux 5.14 or later)"
         let signals = [
-            signal("freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents see", v2),
+            signal(
+                "freeze", ["cgroup.freeze", "freezer.state"], "; units are stopped by SIGSTOP, which their parents see",
+                v2),
             signal("kill", ["cgroup.kill"], "; every process is sent SIGKILL by its pidfd until none is left", nil),
-            signal("charge", ["memory.current", "memory.usage_in_bytes"], "; their processes' proportional sets are added up", v2),
+            signal(
+                "charge", ["memory.current", "memory.usage_in_bytes"],
+                "; their processes' proportional sets are added up", v2),
             signal("limits", ["memory.max", "memory.limit_in_bytes"], "", v2),
-            signal("reclaim", ["memory.reclaim"], has("memory.limit_in_bytes", .memory) ? "; memory.limit_in_bytes is lowered for a moment" : "", v2),
+            signal(
+                "reclaim", ["memory.reclaim"],
+                has("memory.limit_in_bytes", .memory) ? "; memory.limit_in_bytes is lowered for a moment" : "", v2),
             swap,
             signal("weights", ["cpu.weight", "cpu.shares"], "", v2),
             signal("disk weights", ["io.weight", "blkio.bfq.weight", "blkio.weight"], "", nil),
-            signal("throttle", ["cpu.max", "cpu.cfs_quota_us"], "; an unduly long background is ended without being slowed down first", v2),
+            signal(
+                "throttle", ["cpu.max", "cpu.cfs_quota_us"],
+                "; an unduly long background is ended without being slowed down first", v2),
             signal("stall", ["memory.pressure"], "", "boot with psi=1 on a kernel that has CONFIG_PSI"),
         ]
         let footing: Capabilities.Footing = signals[2].isLive ? .ownGroup : .machine
         return Capabilities(footing: footing, signals: signals)
     }
 
-    private func signal(_ name: String, _ candidates: [String], _ instead: String, _ remedy: String?) -> Capabilities.Signal {
+    private func signal(_ name: String, _ candidates: [String], _ instead: String, _ remedy: String?)
+        -> Capabilities.Signal
+    {
         for candidate in candidates {
             for hierarchy in Hierarchy.allCases where has(candidate, hierarchy) {
                 return .init(name, isLive: true, "\(parents[hierarchy]!)/*/\(candidate)")
@@ -163,7 +185,8 @@ package struct GroupProbe: Sendable {
         // The controller's name ends at the first full stop. Files with the prefix `cgroup.` belong to no controller.
         let controller = String(candidates[0].prefix { $0 != "." })
         let unified = parents[.unified] == nil ? reasons[.unified] : missing[controller]
-        let version1 = Hierarchy.allCases.first { hierarchy in hierarchy != .unified && candidates.contains { $0.hasPrefix("\(hierarchy.rawValue).") }
+        let version1 = Hierarchy.allCases.first { hierarchy in
+            hierarchy != .unified && candidates.contains { $0.hasPrefix("\(hierarchy.rawValue).") }
         }
         let why = [unified, version1.flatMap { reasons[$0] }].compactMap { $0 }
         let reason = why.isEmpty ? "groups here have no \(candidates[0])" : why.joined(separator: "; ")
@@ -172,7 +195,9 @@ package struct GroupProbe: Sendable {
 
     private var swap: Capabilities.Signal {
         let remedy = "add swap or zram: without it, a suspended unit gives back page cache and volatile memory only"
-        guard let table: [UInt8] = try? GroupText.read("/proc/swaps").get(), table.split(separator: UInt8(ascii: "\n")).count > 1 else {
+        guard let table: [UInt8] = try? GroupText.read("/proc/swaps").get(),
+            table.split(separator: UInt8(ascii: "\n")).count > 1
+        else {
             return .init("swap", isLive: false, "the machine has none", remedy: remedy)
         }
         return .init("swap", isLive: true, "/proc/swaps")

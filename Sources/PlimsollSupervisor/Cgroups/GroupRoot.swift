@@ -78,13 +78,19 @@ package struct GroupRoot: Sendable {
     ///
     /// - Parameter process: a process that a group may hold.
     /// - Throws: if there is another group with processes in it.
-    package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil) throws(GroupError) {
+    package func clear(_ name: String, sparing known: Set<GroupDirectory.Identity>, of process: Int32? = nil)
+        throws(GroupError)
+    {
         guard Self.isName(name) else { throw GroupError(.make, name, .name) }
         for (hierarchy, parent) in parents {
             let path = "\(parent)/\(prefix)-\(name)"
-            guard let directory = try? GroupDirectory(hierarchy, path, isOurs: false), !known.contains(directory.identity) else { continue }
+            guard let directory = try? GroupDirectory(hierarchy, path, isOurs: false),
+                !known.contains(directory.identity)
+            else { continue }
             let processes = directory.processes()
-            if !processes.isEmpty, process.map({ !processes.contains($0) }) ?? true { throw GroupError(.make, path, .foreign(processes.count)) }
+            if !processes.isEmpty, process.map({ !processes.contains($0) }) ?? true {
+                throw GroupError(.make, path, .foreign(processes.count))
+            }
             guard processes.isEmpty else { continue }
             directory.removeChildren()
             rmdir(path)
@@ -102,7 +108,8 @@ package struct GroupRoot: Sendable {
     /// anyway.
     private static func hierarchy(of path: String) -> Hierarchy {
         let marks: [(String, Hierarchy)] = [
-            ("cgroup.controllers", .unified), ("memory.usage_in_bytes", .memory), ("freezer.state", .freezer), ("cpu.shares", .cpu),
+            ("cgroup.controllers", .unified), ("memory.usage_in_bytes", .memory), ("freezer.state", .freezer),
+            ("cpu.shares", .cpu),
         ]
         return marks.first { access("\(path)/\($0.0)", F_OK) == 0 }?.1 ?? .blkio
     }
@@ -111,12 +118,16 @@ package struct GroupRoot: Sendable {
     package static func isName(_ name: String) -> Bool {
         func isLetterOrDigit(_ byte: UInt8) -> Bool {
             switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"):
+                true
             default: false
             }
         }
         let bytes = name.utf8
         guard let first = bytes.first, isLetterOrDigit(first), bytes.count <= 64 else { return false }
-        return bytes.allSatisfy { isLetterOrDigit($0) || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ".")].contains($0) }
+        return bytes.allSatisfy {
+            isLetterOrDigit($0) || [UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ".")].contains($0)
+        }
     }
 }

@@ -63,7 +63,10 @@ enum GroupText {
     /// Returns the pids in `cgroup.procs`. A pid may occur twice there, and pids of other namespaces are listed as 0
     /// (K38).
     package static func pids(_ text: some Collection<UInt8>) -> Set<Int32> {
-        Set(text.split(separator: UInt8(ascii: "\n")).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter { $0 > 0 })
+        Set(
+            text.split(separator: UInt8(ascii: "\n")).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter {
+                $0 > 0
+            })
     }
 
     /// Returns the words of `cgroup.controllers` and similar files.
@@ -78,7 +81,9 @@ enum GroupText {
         defer { closedir(stream) }
         var names: [String] = []
         while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
             if name != ".", name != ".." { names.append(name) }
         }
         return names

@@ -14,12 +14,19 @@ package struct ProcessStat: Hashable, Sendable {
     /// The name stands in parentheses and may contain any byte, including parentheses and newlines. The other fields
     /// follow the last `)` (K41).
     package init?(_ text: some BidirectionalCollection<UInt8>) {
-        guard let open = text.firstIndex(of: UInt8(ascii: "(")), let close = text.lastIndex(of: UInt8(ascii: ")")), open < close else { return nil }
-        let fields = text[text.index(after: close)...].split(whereSeparator: { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") })
-        func number<Number: FixedWidthInteger>(_ field: some Sequence<UInt8>) -> Number? { Number(String(decoding: Array(field), as: UTF8.self)) }
+        guard let open = text.firstIndex(of: UInt8(ascii: "(")), let close = text.lastIndex(of: UInt8(ascii: ")")),
+            open < close
+        else { return nil }
+        let fields = text[text.index(after: close)...].split(whereSeparator: {
+            $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n")
+        })
+        func number<Number: FixedWidthInteger>(_ field: some Sequence<UInt8>) -> Number? {
+            Number(String(decoding: Array(field), as: UTF8.self))
+        }
         // Indices count from the state, field 3 of proc_pid_stat(5): parent 4, session 6, start time 22.
         guard fields.count > 19, fields[0].count == 1, let state = fields[0].first,
-            let pid: Int32 = number(text[..<open].filter { $0 != UInt8(ascii: " ") }), let parent: Int32 = number(fields[1]),
+            let pid: Int32 = number(text[..<open].filter { $0 != UInt8(ascii: " ") }),
+            let parent: Int32 = number(fields[1]),
             let session: Int32 = number(fields[3]), let started: UInt64 = number(fields[19])
         else { return nil }
         (self.pid, self.state, self.parent, self.session, self.started) = (pid, state, parent, session, started)
@@ -54,7 +61,10 @@ package enum ProcessTable {
     /// Parses the `Uid:` line of `/proc/PID/status`. A name can't contain a line end there.
     package static func users(in status: [UInt8]) -> Set<UInt32> {
         let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Uid:".utf8) }
-        return Set(String(decoding: line?.dropFirst(4) ?? [], as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) })
+        return Set(
+            String(decoding: line?.dropFirst(4) ?? [], as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap {
+                UInt32($0)
+            })
     }
 
     /// Returns the names after `prefix-` among the groups of the process (`/proc/PID/cgroup`).
@@ -66,7 +76,8 @@ package enum ProcessTable {
     package static func units(in text: [UInt8], prefix: String) -> Set<String> {
         let start = Array("\(prefix)-".utf8)
         let parts = text.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\n") }
-        return Set(parts.filter { $0.starts(with: start) }.map { String(decoding: $0.dropFirst(start.count), as: UTF8.self) })
+        return Set(
+            parts.filter { $0.starts(with: start) }.map { String(decoding: $0.dropFirst(start.count), as: UTF8.self) })
     }
 
     /// Returns all visible processes, except those that end during the walk.
@@ -75,7 +86,9 @@ package enum ProcessTable {
         defer { closedir(stream) }
         var all: [ProcessStat] = []
         while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
             if let pid = Int32(name), let stat = stat(of: pid) { all.append(stat) }
         }
         return all
@@ -83,7 +96,9 @@ package enum ProcessTable {
 
     /// Returns `leaders`, all their descendants, and all processes in the leaders' sessions. The sessions include
     /// processes whose parent has ended.
-    package static func tree(of leaders: Set<Int32>) -> Set<Int32> { leaders.isEmpty ? [] : tree(of: leaders, among: all()) }
+    package static func tree(of leaders: Set<Int32>) -> Set<Int32> {
+        leaders.isEmpty ? [] : tree(of: leaders, among: all())
+    }
 
     package static func tree(of leaders: Set<Int32>, among processes: [ProcessStat]) -> Set<Int32> {
         let children = Dictionary(grouping: processes, by: \.parent)

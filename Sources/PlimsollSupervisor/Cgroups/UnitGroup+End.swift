@@ -44,7 +44,9 @@ extension UnitGroup {
             for attempt in 0... {
                 if rmdir(directory.path) == 0 || errno == ENOENT { break }
                 directory.removeChildren()
-                guard errno == EBUSY || errno == ENOTEMPTY, attempt < 400 else { throw GroupError(.remove, directory.path, .kernel(errno)) }
+                guard errno == EBUSY || errno == ENOTEMPTY, attempt < 400 else {
+                    throw GroupError(.remove, directory.path, .kernel(errno))
+                }
                 _ = plimsoll_ready(-1, 0, attempt == 0 ? 0 : 5)
             }
         }

@@ -15,14 +15,17 @@ extension UnitGroup {
 
     /// The part of the charge that is in swap; `nil` where swap is not counted by group.
     package var swapped: ByteCount? {
-        let bytes = isVersion1 ? memory?.number("memory.stat", key: "total_swap") : memory?.number("memory.swap.current")
+        let bytes =
+            isVersion1 ? memory?.number("memory.stat", key: "total_swap") : memory?.number("memory.swap.current")
         return bytes.map { ByteCount($0) }
     }
 
     /// The part of the charge that the kernel can reclaim without swap: page cache and lazily freed pages, which are
     /// on the file lists (`memory.stat`).
     package var reclaimable: ByteCount {
-        guard let memory, case .success(let text) = GroupText.read("memory.stat", in: memory.descriptor) else { return .zero }
+        guard let memory, case .success(let text) = GroupText.read("memory.stat", in: memory.descriptor) else {
+            return .zero
+        }
         return ByteCount(MemoryStat(text.span, isVersion1: isVersion1)?.reclaimable ?? 0)
     }
 
@@ -35,7 +38,9 @@ extension UnitGroup {
     ///
     /// - Returns: a sentence for each value that can't be set here.
     @discardableResult
-    package func setLimits(request: ByteCount?, limit: ByteCount?, high: ByteCount? = nil) throws(GroupError) -> [String] {
+    package func setLimits(request: ByteCount?, limit: ByteCount?, high: ByteCount? = nil) throws(GroupError)
+        -> [String]
+    {
         func missing(_ what: String, _ why: String) -> [String] { ["\(what) of \(name) is not set: \(why)"] }
         let isAsked = request != nil || limit != nil || high != nil
         guard let memory else { return isAsked ? missing("memory", "its groups have no memory controller") : [] }
@@ -62,7 +67,10 @@ extension UnitGroup {
     func ownLimits(_ limit: ByteCount?) -> [LiftedLimit] {
         guard let memory else { return [] }
         if isVersion1 { return [LiftedLimit(memory, "memory.limit_in_bytes", limit.map { "\($0.bytes)" } ?? "-1")] }
-        return [LiftedLimit(memory, "memory.high", "max"), LiftedLimit(memory, "memory.max", limit.map { "\($0.bytes)" } ?? "max")]
+        return [
+            LiftedLimit(memory, "memory.high", "max"),
+            LiftedLimit(memory, "memory.max", limit.map { "\($0.bytes)" } ?? "max"),
+        ]
     }
 }
 
@@ -73,7 +81,8 @@ enum ProcessMemoryUse {
     static func proportional(_ processes: Set<Int32>) -> ByteCount? {
         var sum: ByteCount?
         for pid in processes {
-            guard case .success(let text) = GroupText.read("/proc/\(pid)/smaps_rollup"), let share = proportional(text) else { continue }
+            guard case .success(let text) = GroupText.read("/proc/\(pid)/smaps_rollup"), let share = proportional(text)
+            else { continue }
             sum = (sum ?? .zero) + share
         }
         return sum

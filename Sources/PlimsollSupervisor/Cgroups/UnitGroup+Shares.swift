@@ -20,7 +20,9 @@ extension UnitGroup {
         if let disk, let file = ["io.weight", "blkio.bfq.weight", "blkio.weight"].first(where: { disk.has($0) }) {
             try disk.write(file == "io.weight" ? "default \(weight)" : "\(max(10, weight))", to: file, for: .weigh)
         } else {
-            skipped.append("the disk weight of \(name) is not set: there is no io controller, or the disk's scheduler has no weights")
+            skipped.append(
+                "the disk weight of \(name) is not set: there is no io controller, or the disk's scheduler has no weights"
+            )
         }
         return skipped
     }
@@ -63,7 +65,9 @@ extension UnitGroup {
     /// - Parameter keepsOwn: true to restore limits that the owner had set before.
     package func throttle(keepsOwn: Bool = false) -> Throttle {
         var throttle = Throttle()
-        func add(_ directory: GroupDirectory, _ file: String, _ text: String, free: String, own: String?, present: String) {
+        func add(
+            _ directory: GroupDirectory, _ file: String, _ text: String, free: String, own: String?, present: String
+        ) {
             throttle.set.append(LiftedLimit(directory, file, text))
             let before = keepsOwn ? own.flatMap { LiftedLimit.isSet(present, in: $0) ? nil : $0 } : nil
             throttle.lift.append(LiftedLimit(directory, file, before ?? free, present: present))
@@ -74,13 +78,19 @@ extension UnitGroup {
         }
         if let cpu, cpu.has("cpu.max") {
             let set = "\(Self.quota) \(Self.period)"
-            add(cpu, "cpu.max", set, free: "max \(Self.period)", own: text(cpu, "cpu.max").first.map(String.init), present: set)
+            add(
+                cpu, "cpu.max", set, free: "max \(Self.period)", own: text(cpu, "cpu.max").first.map(String.init),
+                present: set)
         } else if let cpu, cpu.has("cpu.cfs_quota_us") {
-            add(cpu, "cpu.cfs_quota_us", Self.quota, free: "-1", own: text(cpu, "cpu.cfs_quota_us").first.map(String.init), present: Self.quota)
+            add(
+                cpu, "cpu.cfs_quota_us", Self.quota, free: "-1",
+                own: text(cpu, "cpu.cfs_quota_us").first.map(String.init), present: Self.quota)
         }
         guard let unified, unified.has("io.max") else { return throttle }
         let present = text(unified, "io.max")
-        let disks = Set((text(unified, "io.stat") + present).compactMap { $0.split(separator: " ").first }).filter { $0.contains(":") }
+        let disks = Set((text(unified, "io.stat") + present).compactMap { $0.split(separator: " ").first }).filter {
+            $0.contains(":")
+        }
         for disk in disks.sorted().prefix(Self.mostDisks) {
             let set = "\(disk) \(Self.disk)", own = present.first { $0.hasPrefix("\(disk) ") }
             add(unified, "io.max", set, free: "\(disk) rbps=max wbps=max", own: own.map(String.init), present: set)
@@ -97,7 +107,9 @@ extension UnitGroup {
         }
     }
 
-    var whyNotThrottled: String { "\(name) is not throttled: its groups have no cpu controller with CONFIG_CFS_BANDWIDTH" }
+    var whyNotThrottled: String {
+        "\(name) is not throttled: its groups have no cpu controller with CONFIG_CFS_BANDWIDTH"
+    }
 
     /// Throttles the unit, or lifts the limits again.
     ///

@@ -67,7 +67,9 @@ extension UnitGroup {
             let rest = deadline - .now
             guard rest > .zero else { return false }
             let milliseconds = Int32(clamping: Int64(rest / .milliseconds(1)) + 1)
-            _ = eventsFile >= 0 ? plimsoll_ready(eventsFile, POLLPRI, milliseconds) : plimsoll_ready(-1, 0, min(2, milliseconds))
+            _ =
+                eventsFile >= 0
+                ? plimsoll_ready(eventsFile, POLLPRI, milliseconds) : plimsoll_ready(-1, 0, min(2, milliseconds))
         }
         return true
     }
@@ -87,7 +89,9 @@ extension UnitGroup {
     func signalAll(_ signal: Int32) -> Int {
         if directories.isEmpty { return ProcessTable.signal(signal, treeOf: leaders.withLock { $0 }) }
         var reached = 0
-        for directory in directories { reached += max(0, Int(plimsoll_group_signal(directory.descriptor, signal, getpid()))) }
+        for directory in directories {
+            reached += max(0, Int(plimsoll_group_signal(directory.descriptor, signal, getpid())))
+        }
         return reached
     }
 

@@ -56,7 +56,8 @@ package final class UnitGroup: Sendable {
         cpu = first("cpu.weight") ?? first("cpu.shares")
         disk = first("io.weight") ?? first("blkio.bfq.weight") ?? first("blkio.weight")
         let freeze = unified?.open("cgroup.freeze", O_RDWR) ?? -1
-        let state = freeze >= 0 ? -1 : directories.first { $0.hierarchy == .freezer }?.open("freezer.state", O_RDWR) ?? -1
+        let state =
+            freeze >= 0 ? -1 : directories.first { $0.hierarchy == .freezer }?.open("freezer.state", O_RDWR) ?? -1
         freezer = freeze >= 0 ? .unified(freeze) : state >= 0 ? .version1(state) : .signals
         killFile = unified?.open("cgroup.kill", O_WRONLY) ?? -1
         eventsFile = unified?.open("cgroup.events", O_RDONLY) ?? -1
@@ -83,7 +84,9 @@ package final class UnitGroup: Sendable {
         for directory in directories { try directory.check(for: act) }
         if own.isCurrent { return }
         let now = OwnGroups()
-        for directory in directories where now.contains(directory) { throw GroupError(act, directory.path, .supervisors) }
+        for directory in directories where now.contains(directory) {
+            throw GroupError(act, directory.path, .supervisors)
+        }
     }
 
     // MARK: Processes

@@ -53,7 +53,9 @@ struct ComplaintPacer {
             if isOver || now >= due {
                 tallies[kind] = nil
                 let unit = kind.unit.isEmpty ? "units" : kind.unit
-                if tally.withheld > 0 { lines.append("\(unit): \(tally.withheld) more lines like this were not told: \(tally.last)") }
+                if tally.withheld > 0 {
+                    lines.append("\(unit): \(tally.withheld) more lines like this were not told: \(tally.last)")
+                }
             } else if tally.withheld > 0 {
                 nextDue = min(nextDue ?? due, due)
             }

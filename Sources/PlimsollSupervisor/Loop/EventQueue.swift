@@ -27,7 +27,9 @@ final class EventQueue: Sendable {
     init() throws(SupervisorError) {
         queue = plimsoll_queue()
         bell = plimsoll_bell()
-        guard queue >= 0, bell >= 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, bell))))") }
+        guard queue >= 0, bell >= 0 else {
+            throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, bell))))")
+        }
         // Without it nobody could stop what waits here.
         let result = plimsoll_queue_watch(queue, bell, plimsoll_readable.rawValue, Self.bellToken)
         guard result == 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-result)))") }
@@ -78,13 +80,15 @@ final class EventQueue: Sendable {
     private func watchRest() -> Bool {
         unwatched.withLock { unwatched in
             for (file, (readiness, token)) in unwatched.files {
-                let result = plimsoll_queue_watch(queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token)
+                let result = plimsoll_queue_watch(
+                    queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token)
                 // These say that such a file can't be watched at all (epoll_ctl(2)).
                 let mayPass = result != 0 && ![EPERM, EBADF, EINVAL].contains(-result)
                 if !mayPass { unwatched.files[file] = nil }
                 if result != 0, !unwatched.isTroubled {
                     unwatched.isTroubled = true
-                    unwatched.trouble = "a file can't be watched\(mayPass ? ", which is tried again" : ""): \(String(cString: strerror(-result)))"
+                    unwatched.trouble =
+                        "a file can't be watched\(mayPass ? ", which is tried again" : ""): \(String(cString: strerror(-result)))"
                 }
             }
             if unwatched.files.isEmpty { unwatched.isTroubled = false }

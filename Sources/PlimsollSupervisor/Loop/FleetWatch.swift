@@ -27,7 +27,8 @@ final class FleetWatch: Sendable {
     ///   - onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
     ///   - onEnd: called if it can't look any more.
     func start(
-        _ source: any PressureSource, thresholds: PressureThresholds, time: Timekeeper, onChange: @escaping @Sendable () -> Void,
+        _ source: any PressureSource, thresholds: PressureThresholds, time: Timekeeper,
+        onChange: @escaping @Sendable () -> Void,
         onEnd: @escaping @Sendable (String) -> Void
     ) {
         let manager = ResourceManager(
@@ -36,7 +37,8 @@ final class FleetWatch: Sendable {
                 self?.hurry()
                 // By what is seen now, not by the level that is held: a victim's memory that has come back ends the shortage.
                 let new = View(
-                    at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room, timeLeft: assessment.timeLeft)
+                    at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room,
+                    timeLeft: assessment.timeLeft)
                 // Idle, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })

@@ -9,9 +9,14 @@ final class Hands: Sendable {
 
     /// - Throws: if no thread can be started.
     init() throws(SupervisorError) {
-        guard Thread.start("plimsoll-hands", { [jobs = self.take, parker] in while let job = jobs() { if let job { job() } else { parker.park() } } })
+        guard
+            Thread.start(
+                "plimsoll-hands",
+                { [jobs = self.take, parker] in while let job = jobs() { if let job { job() } else { parker.park() } } }
+            )
         else {
-            throw SupervisorError("no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+            throw SupervisorError(
+                "no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
     }
 

@@ -22,13 +22,16 @@ final class Journal {
         let writer = LineWriter(file, closesFile: true, isTorn: Self.isTorn(path)) { trouble in
             switch trouble {
             case .failed(let number): tell("the journal can't be written: \(String(cString: strerror(number)))")
-            case .dropped(let count): tell("\(count) records are missing in the journal, which took no more for a while")
+            case .dropped(let count):
+                tell("\(count) records are missing in the journal, which took no more for a while")
             }
             return nil
         }
         guard let writer else {
             close(file)
-            throw SupervisorError("no thread could be started for the journal; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+            throw SupervisorError(
+                "no thread could be started for the journal; is the limit of processes reached (pids.max, RLIMIT_NPROC)?"
+            )
         }
         self.writer = writer
     }

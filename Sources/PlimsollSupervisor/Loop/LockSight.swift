@@ -23,7 +23,9 @@ struct LockSight: Equatable {
     }
 
     /// Returns true if a thread of its own is to look now: once, and again for as long as locks are held.
-    func isDue(at now: Duration) -> Bool { !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true }
+    func isDue(at now: Duration) -> Bool {
+        !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
+    }
 
     /// Another thread looks from now on.
     mutating func look(at now: Duration) { (isLooking, asked) = (true, now) }

@@ -10,7 +10,8 @@ struct ProcessNote {
 
     /// The units that there are notes of.
     static func units(in directory: String) -> [String] {
-        GroupText.names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(GroupRoot.isName)
+        GroupText.names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(
+            GroupRoot.isName)
     }
 
     /// Replaces the note as a whole: whoever is killed meanwhile leaves the former one.
@@ -23,12 +24,14 @@ struct ProcessNote {
     func write(_ child: Child?, _ group: UnitGroup?, _ limits: [LiftedLimit] = []) -> String? {
         var text = child.flatMap { child in child.started.map { "\(child.pid) \($0)\n" } } ?? "-\n"
         for directory in group?.directories ?? [] where directory.isOurs {
-            text += "\(directory.hierarchy.rawValue) \(directory.identity.device) \(directory.identity.inode) \(directory.path)\n"
+            text +=
+                "\(directory.hierarchy.rawValue) \(directory.identity.device) \(directory.identity.inode) \(directory.path)\n"
         }
         for limit in limits {
             let directory = limit.directory
             let fields = [
-                "lift", directory.hierarchy.rawValue, "\(directory.identity.device)", "\(directory.identity.inode)", limit.file, limit.present,
+                "lift", directory.hierarchy.rawValue, "\(directory.identity.device)", "\(directory.identity.inode)",
+                limit.file, limit.present,
                 limit.text,
                 directory.path,
             ]
@@ -37,7 +40,8 @@ struct ProcessNote {
         let temporary = path + ".new"
         if let number = Self.replace(path, by: temporary, with: Array(text.utf8)) {
             unlink(temporary)
-            return "the note \(path) can't be written, so the next supervisor may not know its process: \(String(cString: strerror(number)))"
+            return
+                "the note \(path) can't be written, so the next supervisor may not know its process: \(String(cString: strerror(number)))"
         }
         return nil
     }
@@ -71,7 +75,9 @@ struct ProcessNote {
 
     private static func process(in lines: [Substring]) -> (pid: Int32, started: UInt64)? {
         let words = (lines.first ?? "").split(separator: " ")
-        guard words.count == 2, let pid = Int32(words[0]), pid > 0, let started = UInt64(words[1]), started > 0 else { return nil }
+        guard words.count == 2, let pid = Int32(words[0]), pid > 0, let started = UInt64(words[1]), started > 0 else {
+            return nil
+        }
         return (pid, started)
     }
 
@@ -103,7 +109,9 @@ struct ProcessNote {
             guard words.count == 4, let hierarchy = Hierarchy(rawValue: String(words[0])) else { continue }
             do throws(GroupError) {
                 let directory = try GroupDirectory(hierarchy, String(words[3]), isOurs: true)
-                if "\(directory.identity.device)" == words[1], "\(directory.identity.inode)" == words[2] { groups.append(directory) }
+                if "\(directory.identity.device)" == words[1], "\(directory.identity.inode)" == words[2] {
+                    groups.append(directory)
+                }
             } catch {
                 if Self.shortages.contains(error.reason) { throw error }
             }
@@ -117,7 +125,8 @@ struct ProcessNote {
             let fields = line.split(separator: "\t", maxSplits: 7, omittingEmptySubsequences: false).map(String.init)
             guard fields.count == 8, fields[0] == "lift", let hierarchy = Hierarchy(rawValue: fields[1]),
                 let directory = try? GroupDirectory(hierarchy, fields[7], isOurs: false),
-                "\(directory.identity.device)" == fields[2], "\(directory.identity.inode)" == fields[3], !fields[4].contains("/")
+                "\(directory.identity.device)" == fields[2], "\(directory.identity.inode)" == fields[3],
+                !fields[4].contains("/")
             else { return nil }
             return LiftedLimit(directory, fields[4], fields[6], present: fields[5])
         }

@@ -16,7 +16,9 @@ final class SpeakerCache {
         let speaker: Speaker
         let at: Duration
 
-        init(_ descriptor: Int32, _ speaker: Speaker, _ at: Duration) { (self.descriptor, self.speaker, self.at) = (descriptor, speaker, at) }
+        init(_ descriptor: Int32, _ speaker: Speaker, _ at: Duration) {
+            (self.descriptor, self.speaker, self.at) = (descriptor, speaker, at)
+        }
         deinit { close(descriptor) }
 
         var isAlive: Bool { plimsoll_ready(descriptor, POLLIN, 0) == 0 }

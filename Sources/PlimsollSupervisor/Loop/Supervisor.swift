@@ -35,7 +35,9 @@ public final class Supervisor: Sendable {
     public let options: Options
     /// Which facilities there are for what is done to units, and why others are not; once it runs, also what it did to be neither killed nor kept waiting itself.
     public var capabilities: Capabilities {
-        protection.withLock { $0 }.reduce(root.capabilities) { $0.adding(.init($1.name, isLive: $1.isDone, $1.sentence)) }
+        protection.withLock { $0 }.reduce(root.capabilities) {
+            $0.adding(.init($1.name, isLive: $1.isDone, $1.sentence))
+        }
     }
 
     /// What others ask of its thread.
@@ -75,7 +77,8 @@ public final class Supervisor: Sendable {
     /// - Parameters:
     ///   - source: what says how short memory is where all units are.
     ///   - root: where groups are made; `nil` for wherever they can be.
-    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws {
+    package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws
+    {
         (first, self.options, self.source) = (units, options, source)
         // Before anything is looked at that another may have. A dry run has nothing to itself, and takes nothing.
         let isDryRun = options.policy.isDryRun
@@ -93,7 +96,9 @@ public final class Supervisor: Sendable {
     /// - Throws: if it has run before, or what it works with can't be made.
     public func run() throws {
         // Relaxed: one caller wins; nothing else hangs on it.
-        guard !hasRun.exchange(true, ordering: .relaxed) else { throw SupervisorError("this Supervisor has run already; make another to run again") }
+        guard !hasRun.exchange(true, ordering: .relaxed) else {
+            throw SupervisorError("this Supervisor has run already; make another to run again")
+        }
         defer { claim.withLock { $0 = nil } }
         try SupervisorLoop(self).run(first)
     }

@@ -50,7 +50,8 @@ final class SupervisorClaim: Sendable {
     func claim(_ prefix: String, in parents: some Collection<String>) throws(SupervisorError) {
         for parent in Set(parents).sorted() {
             let path = "\(parent)/\(prefix).lock"
-            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) }) {
+            let file = try Self.lock("the prefix \(prefix) in \(parent)", holder: { Self.holder(inTableOf: $0, path) })
+            {
                 () throws(SupervisorError) -> (file: Int32, path: String)? in
                 guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
                     throw SupervisorError("the group \(path) can't be made: \(String(cString: strerror(errno)))")

@@ -14,7 +14,11 @@ extension SupervisorLoop {
         switch decision.action {
         case .warn, .release: break
         // Each decision has one outcome: what it replaces has come to nothing.
-        default: settle(run, failure: "it was not done in time, and is replaced by another decision: \(decision.action.kind.rawValue)")
+        default:
+            settle(
+                run,
+                failure:
+                    "it was not done in time, and is replaced by another decision: \(decision.action.kind.rawValue)")
         }
         let before = run.charge
         do {
@@ -44,7 +48,9 @@ extension SupervisorLoop {
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
             // Whoever stands still must be set free whatever becomes of this process (T32).
-            guard warden.isAlive else { throw SupervisorError("there is no guard that would let it run again if this process were killed") }
+            guard warden.isAlive else {
+                throw SupervisorError("there is no guard that would let it run again if this process were killed")
+            }
             run.enter(.suspending, at: now)
             // Told anew: what is stopped by signals has no group that would say who is in it, and a group that was refused is not held yet.
             if run.group.suspension == .stop || !warden.isHolding(run.group) { try warden.watch(run.group) }
@@ -114,12 +120,16 @@ extension SupervisorLoop {
         guard let charge = run.group.charge else { return }
         // Another's group has its owner's limits.
         if case .group = run.unit.origin { return }
-        let most = charge + .mebibytes(16), limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
+        let most = charge + .mebibytes(16),
+            limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
         // Not without somebody who takes it back, should this process be killed.
-        guard (try? warden.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil else { return }
+        guard (try? warden.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil else {
+            return
+        }
         run.isContained = true
         // Without a brake or a limit it is as before.
-        _ = try? run.group.setLimits(request: run.shares == nil ? run.unit.memoryRequest : nil, limit: limit, high: charge)
+        _ = try? run.group.setLimits(
+            request: run.shares == nil ? run.unit.memoryRequest : nil, limit: limit, high: charge)
     }
 
     /// The end of that: it runs on, or its group has another process.

@@ -8,7 +8,9 @@ extension SupervisorLoop {
     }
 
     /// Tells of lines that were withheld long enough.
-    func tellWithheld(isOver: Bool = false) { for line in complaints.overdue(at: now, isOver: isOver) { supervisor.tell(line) } }
+    func tellWithheld(isOver: Bool = false) {
+        for line in complaints.overdue(at: now, isOver: isOver) { supervisor.tell(line) }
+    }
 
     // MARK: - Kept descriptors
 
@@ -35,7 +37,9 @@ extension SupervisorLoop {
         for run in runs.values where run.state == .stopped && !run.store.kept.isEmpty {
             let (count, bytes) = run.store.shrink(to: level == .critical ? .zero : DescriptorStore.mostBytes)
             guard count > 0 else { continue }
-            report(run.unit, "\(count) descriptors with \(bytes) of memory, kept for its next start, are closed: memory is \(level)")
+            report(
+                run.unit,
+                "\(count) descriptors with \(bytes) of memory, kept for its next start, are closed: memory is \(level)")
             run.weigh()
         }
     }

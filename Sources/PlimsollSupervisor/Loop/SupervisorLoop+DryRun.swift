@@ -8,7 +8,8 @@ extension SupervisorLoop {
     /// Whether a dry run may start a unit: no other supervisor has it. A second one of it might do everything twice.
     func startsItself(_ unit: ServiceUnit) -> Bool {
         guard case .command = unit.origin else { return false }
-        return !SupervisorClaim.isHeld(options.directory) && !ProcessNote.units(in: options.directory).contains(unit.name)
+        return !SupervisorClaim.isHeld(options.directory)
+            && !ProcessNote.units(in: options.directory).contains(unit.name)
     }
 
     /// Looks at a unit where it runs: as its origin says or, if it has a command, where the supervisor with the same directory has it, by that one's note.
@@ -24,7 +25,9 @@ extension SupervisorLoop {
             let directories = try note.groups.compactMap { try? GroupDirectory($0.hierarchy, $0.path, isOurs: false) }
             child = try note.process()
             group = try UnitGroup(unit.name, directories, own: supervisor.root.own)
-            if directories.isEmpty, child == nil { report(unit, "it does not run, and a dry run beside a supervisor starts nothing") }
+            if directories.isEmpty, child == nil {
+                report(unit, "it does not run, and a dry run beside a supervisor starts nothing")
+            }
         }
         if let child { group.note(child.pid) }
         let run = try keep(unit, group, isObserved: true)

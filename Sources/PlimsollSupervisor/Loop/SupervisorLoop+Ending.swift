@@ -33,7 +33,8 @@ extension SupervisorLoop {
 
     /// What they depend on, by name.
     private var living: [String: [String]] {
-        Dictionary(runs.values.lazy.filter(\.isAlive).map { ($0.unit.name, $0.unit.dependencies) }) { first, _ in first }
+        Dictionary(runs.values.lazy.filter(\.isAlive).map { ($0.unit.name, $0.unit.dependencies) }) { first, _ in first
+        }
     }
 
     /// Gone for good, with all that was made for it.

@@ -49,7 +49,9 @@ extension SupervisorLoop {
             run.speech.remove(peer.id)
             guard run.peer == peer.id else { return }
             // What it has said may not be so any more.
-            (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (nil, 0, nil, false, false, false)
+            (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (
+                nil, 0, nil, false, false, false
+            )
             run.asksToStandSince = nil
             heedNextLink(of: run)
         case .message(let peer, let message, let number):
@@ -93,7 +95,9 @@ extension SupervisorLoop {
         case .locks(let areHeld): run.saysLocks = areHeld
         case .keepAlive(let interval):
             // Its owner says how often at most; a unit whose owner says nothing is not woken (C33).
-            let isGranted = interval == .zero || (run.unit.keepAlive.map { interval >= $0 } ?? false) && interval >= options.policy.keepAliveInterval
+            let isGranted =
+                interval == .zero
+                || (run.unit.keepAlive.map { interval >= $0 } ?? false) && interval >= options.policy.keepAliveInterval
             if isGranted { run.keepAlive = interval == .zero ? nil : interval }
             if let peer = run.peer { channel.send(.keepAlive(answerTo: number, accepted: isGranted), to: peer) }
         }
@@ -161,7 +165,9 @@ extension SupervisorLoop {
             try warden.restart()
             wardenDue = nil
         } catch {
-            if wardenDue == nil { supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)") }
+            if wardenDue == nil {
+                supervisor.tell("the guard can't be started again, so nobody is suspended: \(error)")
+            }
             wardenDue = now + .seconds(1)
         }
         watchedWarden = (0, -1)

@@ -20,13 +20,15 @@ extension SupervisorLoop {
     func lookForLocks(of run: UnitRun) {
         let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || eyes.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
-            run.locks.saw(!LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
+            run.locks.saw(
+                !LockTable.holders(among: run.group.processes, most: LockTable.mostDescriptors / 8).isEmpty, at: now)
         }
         guard run.locks.isDue(at: now) else { return }
         run.locks.look(at: now)
         let id = run.id, since = run.since, asked = now, group = run.group, supervisor = supervisor
         lookout.work {
-            supervisor.ask(.locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
+            supervisor.ask(
+                .locks(id, since: since, asked: asked, areHeld: !LockTable.holders(among: group.processes).isEmpty))
         }
     }
 

@@ -5,7 +5,9 @@ import Plimsoll
 extension SupervisorLoop {
     func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
         let message = notice.message, sender = notice.sender
-        guard maySpeak(sender.process, user: sender.user, for: run) else { return refuse(sender.process, sender.user, of: run, "what is said") }
+        guard maySpeak(sender.process, user: sender.user, for: run) else {
+            return refuse(sender.process, sender.user, of: run, "what is said")
+        }
         learnUser(sender.user, of: sender.process, run)
         // Before anything is made of its end or its start: of the process that it means.
         if let process = message.mainProcess { follow(process, of: run) }
@@ -14,7 +16,9 @@ extension SupervisorLoop {
             if run.state == .starting { run.goOn(at: now) }
         }
         if let status = message.status { run.status = status }
-        if let interval = message.watchdogInterval { (run.watchdog, run.lastAlive) = (interval > .zero ? interval : nil, now) }
+        if let interval = message.watchdogInterval {
+            (run.watchdog, run.lastAlive) = (interval > .zero ? interval : nil, now)
+        }
         if message.isAlive { run.lastAlive = now }
         if message.triggersWatchdog { kill(run) }
         keep(notice, of: run)
@@ -22,7 +26,9 @@ extension SupervisorLoop {
         guard let extra = message.timeoutExtension else { return }
         if run.state == .starting, let startBy = run.startBy { run.startBy = max(startBy, now + extra) }
         // As long as it says that it gets on, but not for ever.
-        if let killAt = run.killAt { run.killAt = max(killAt, min(now + extra, run.since + options.policy.grace + options.policy.graceExtension)) }
+        if let killAt = run.killAt {
+            run.killAt = max(killAt, min(now + extra, run.since + options.policy.grace + options.policy.graceExtension))
+        }
     }
 
     /// It ends by itself, and has the time for it that it would have if it had been asked: its memory is counted on.
@@ -42,7 +48,9 @@ extension SupervisorLoop {
             next = run.formers.remove(at: index)
         } else {
             // Held first, and looked for afterwards: so it is that process which is in the group, and none that had its number before (K38).
-            guard run.formers.count < Self.mostFormers, let found = try? Child.adopt(process), run.group.processes.contains(process) else {
+            guard run.formers.count < Self.mostFormers, let found = try? Child.adopt(process),
+                run.group.processes.contains(process)
+            else {
                 return report(run.unit, "process \(process) is not followed as its main one: it is none of its own")
             }
             next = found

@@ -15,7 +15,9 @@ struct PostponedUnit {
 // What can't be done now may be done later.
 extension SupervisorLoop {
     /// How long is waited after so many tries: longer each time.
-    static func pause(after tries: Int) -> Duration { min(.milliseconds(100) * (1 << min(max(0, tries - 1), 9)), .seconds(30)) }
+    static func pause(after tries: Int) -> Duration {
+        min(.milliseconds(100) * (1 << min(max(0, tries - 1), 9)), .seconds(30))
+    }
 
     /// Tells why a unit could not be taken up and, if that may change, has it tried again; what depends on it waits meanwhile.
     ///
@@ -40,7 +42,8 @@ extension SupervisorLoop {
         guard case .process = unit.origin else { return true }
         switch error {
         case let error as ChildError: return error.number != ESRCH && error.number != EINVAL
-        case let error as GroupError: if case .kernel(let number) = error.reason { return number != ESRCH } else { return false }
+        case let error as GroupError:
+            if case .kernel(let number) = error.reason { return number != ESRCH } else { return false }
         default: return true
         }
     }

@@ -45,17 +45,24 @@ extension SupervisorLoop {
 
     /// A process that is not root stays the user that it is, so its unit's sockets need not be open to others any more.
     func learnUser(_ user: UInt32, of process: Int32, _ run: UnitRun) {
-        guard user != 0, process == run.child?.pid, run.unit.socketOwner == nil, run.unit.notifyAccess == .main, geteuid() == 0 else { return }
+        guard user != 0, process == run.child?.pid, run.unit.socketOwner == nil, run.unit.notifyAccess == .main,
+            geteuid() == 0
+        else { return }
         admit(.user(user), to: run)
     }
 
     /// Strangers have sent so many descriptors that can't be closed that open sockets are closed to them.
     private func shutOut(_ run: UnitRun) {
-        guard run.unit.socketOwner == nil, let socket = run.speech.notices, socket.access == .everyone, ForeignCloser.shared.isFull("") else {
+        guard run.unit.socketOwner == nil, let socket = run.speech.notices, socket.access == .everyone,
+            ForeignCloser.shared.isFull("")
+        else {
             return
         }
         let user = run.child.flatMap { ProcessTable.users(of: $0.pid).max() } ?? geteuid()
-        report(run.unit, "its sockets are for user \(user) alone from now on: other users' descriptors can't be closed; set socketOwner")
+        report(
+            run.unit,
+            "its sockets are for user \(user) alone from now on: other users' descriptors can't be closed; set socketOwner"
+        )
         admit(.user(user), to: run)
     }
 
@@ -83,7 +90,9 @@ extension SupervisorLoop {
             if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
         }
         // Groups that others have made, and units without any: few.
-        return runs.values.first { $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process) }
+        return runs.values.first {
+            $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process)
+        }
     }
 
     /// Whether a process of the unit may speak for it, as `notifyAccess` has it.
@@ -97,7 +106,9 @@ extension SupervisorLoop {
             if user == 0 || process == run.child?.pid { return true }
             // Another process of the main one's user could as well make that one say it.
             guard let main = run.child else { return user == geteuid() }
-            return speakers.speaker(main.pid, as: user, isKnown: true, at: now) { .init(run: run.id, users: ProcessTable.users(of: main.pid)) }.users
+            return speakers.speaker(main.pid, as: user, isKnown: true, at: now) {
+                .init(run: run.id, users: ProcessTable.users(of: main.pid))
+            }.users
                 .contains(user)
         }
     }
@@ -116,7 +127,10 @@ extension SupervisorLoop {
     func refuse(_ process: Int32, _ user: UInt32, of run: UnitRun, _ what: String) {
         let access = run.unit.notifyAccess
         let who = access == .none ? "none of its processes" : "its main process, that process's user and root"
-        report(run.unit, "\(what) by process \(process) of user \(user) is refused: notifyAccess: \(access.rawValue) lets \(who) speak for it")
+        report(
+            run.unit,
+            "\(what) by process \(process) of user \(user) is refused: notifyAccess: \(access.rawValue) lets \(who) speak for it"
+        )
     }
 
     // MARK: - Hearing

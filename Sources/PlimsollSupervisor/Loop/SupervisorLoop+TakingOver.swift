@@ -12,7 +12,8 @@ extension SupervisorLoop {
         for name in ProcessNote.units(in: options.directory) where !named.contains(name) {
             let unit = ServiceUnit(name: name, origin: .command([]))
             guard !isDryRun else {
-                report(unit, "a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is")
+                report(
+                    unit, "a supervisor has started it, and it is no unit of this file; a dry run leaves it as it is")
                 continue
             }
             endLeftover(unit)
@@ -41,7 +42,9 @@ extension SupervisorLoop {
 
     /// Limits that a former supervisor has set for a while and could not lift, as its guard was killed with it.
     func liftLeftovers() {
-        for name in ProcessNote.units(in: directory) { for limit in ProcessNote(directory, name).limits { limit.lift() } }
+        for name in ProcessNote.units(in: directory) {
+            for limit in ProcessNote(directory, name).limits { limit.lift() }
+        }
     }
 
     /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.

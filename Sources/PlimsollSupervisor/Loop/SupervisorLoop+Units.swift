@@ -45,7 +45,11 @@ extension SupervisorLoop {
     func add(_ unit: ServiceUnit) {
         // One of that name may still be on its way out.
         if let old = byName[unit.name] {
-            if old.isLeaving { old.successor = unit } else { report(unit, "there are two units of that name; the second is left out") }
+            if old.isLeaving {
+                old.successor = unit
+            } else {
+                report(unit, "there are two units of that name; the second is left out")
+            }
             return
         }
         var made: UnitGroup?, run: UnitRun?
@@ -99,7 +103,9 @@ extension SupervisorLoop {
             if run.group.eventsFile >= 0, !run.isGroupGone { supervisor.queue.unwatch(run.group.eventsFile) }
             warden.forget(run.group)
             run.move(to: group)
-            if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
+            if group.eventsFile >= 0 {
+                supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events))
+            }
             try warden.watch(group)
             shape(run)
             note(run)
@@ -108,7 +114,9 @@ extension SupervisorLoop {
 
     /// From now on it is one of the units.
     func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
-        let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in hears($0, $1, of: unit.name) }
+        let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in
+            hears($0, $1, of: unit.name)
+        }
         let run = UnitRun(id: newID(), unit, group, pressure, isObserved: isObserved)
         try openSockets(of: run)
         runs[run.id] = run
@@ -116,7 +124,9 @@ extension SupervisorLoop {
         // Remembered: the next guard is told.
         if !isObserved { do { try warden.watch(group) } catch { report(unit, "\(error)") } }
         supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
-        if group.eventsFile >= 0 { supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events)) }
+        if group.eventsFile >= 0 {
+            supervisor.queue.watch(group.eventsFile, for: .changed, Token.of(run.id, Token.events))
+        }
         return run
     }
 
@@ -160,7 +170,8 @@ extension SupervisorLoop {
                 func present(_ file: String) -> ByteCount? { group.memory?.number(file).map { ByteCount($0) } }
                 for problem in try group.setLimits(
                     request: unit.memoryRequest ?? present("memory.low"),
-                    limit: unit.memoryLimit ?? present(group.isVersion1 ? "memory.limit_in_bytes" : "memory.max"), high: present("memory.high"))
+                    limit: unit.memoryLimit ?? present(group.isVersion1 ? "memory.limit_in_bytes" : "memory.max"),
+                    high: present("memory.high"))
                 { report(unit, problem) }
                 return
             }
@@ -180,7 +191,10 @@ extension SupervisorLoop {
         let isBehind = run.unit.role == .foreground && run.backgroundSince != nil && run.isAlive
         guard isBehind != (run.shares != nil), !run.isObserved else { return }
         do {
-            if isBehind { try warden.watch(run.group.ownWeights(for: run.unit.role, run.unit.memoryRequest), .shares, of: run.group) }
+            if isBehind {
+                try warden.watch(
+                    run.group.ownWeights(for: run.unit.role, run.unit.memoryRequest), .shares, of: run.group)
+            }
             run.shares = isBehind ? .background : nil
             _ = try run.group.setWeights(for: run.shares ?? run.unit.role)
             try run.group.protect(isBehind ? nil : run.unit.memoryRequest)
@@ -198,7 +212,8 @@ extension SupervisorLoop {
         var hasStarted = true
         while hasStarted {
             hasStarted = false
-            for run in runs.values where run.startAt.map({ $0 <= now }) ?? false && run.state == .stopped && canStart(run) {
+            for run in runs.values
+            where run.startAt.map({ $0 <= now }) ?? false && run.state == .stopped && canStart(run) {
                 start(run)
                 hasStarted = hasStarted || run.isAlive
             }
@@ -206,11 +221,14 @@ extension SupervisorLoop {
     }
 
     func canStart(_ run: UnitRun) -> Bool {
-        run.state == .stopped && run.unit.dependencies.allSatisfy { postponed[$0] == nil && byName[$0]?.state ?? .running == .running }
+        run.state == .stopped
+            && run.unit.dependencies.allSatisfy { postponed[$0] == nil && byName[$0]?.state ?? .running == .running }
     }
 
     func start(_ run: UnitRun) {
-        guard run.state == .stopped, !run.isLeaving, canStart(run), case .command(let command) = run.unit.origin else { return }
+        guard run.state == .stopped, !run.isLeaving, canStart(run), case .command(let command) = run.unit.origin else {
+            return
+        }
         run.startAt = nil
         var launch = Child.Launch(command)
         launch.directory = run.unit.directory
@@ -231,7 +249,9 @@ extension SupervisorLoop {
 
     /// After it ended by itself: sooner the first time, later each time it does so again.
     func planRestart(_ run: UnitRun, isFailure: Bool) {
-        guard !run.isLeaving, !isStopping, run.isOurs, run.unit.restart == .always || run.unit.restart == .onFailure && isFailure else { return }
+        guard !run.isLeaving, !isStopping, run.isOurs,
+            run.unit.restart == .always || run.unit.restart == .onFailure && isFailure
+        else { return }
         let hasHeld = run.startedAt.map { now - $0 > .seconds(60) } ?? false
         run.restarts = hasHeld ? 1 : run.restarts + 1
         run.startAt = now + Self.pause(after: run.restarts)
@@ -241,11 +261,15 @@ extension SupervisorLoop {
         var variables: [String: String] = [:]
         var entry = environ
         while let text = entry.pointee.map({ String(cString: $0) }) {
-            if let sign = text.firstIndex(of: "=") { variables[String(text[..<sign])] = String(text[text.index(after: sign)...]) }
+            if let sign = text.firstIndex(of: "=") {
+                variables[String(text[..<sign])] = String(text[text.index(after: sign)...])
+            }
             entry += 1
         }
         // What our own supervisor told us is not for them.
-        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] { variables[name] = nil }
+        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
+            variables[name] = nil
+        }
         return variables
     }()
 }

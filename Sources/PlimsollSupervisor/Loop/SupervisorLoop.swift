@@ -54,7 +54,8 @@ final class SupervisorLoop {
     /// Which file of which unit: the low bits say what, the others whose.
     enum Token {
         static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, warden: EventQueue.Token = 2
-        static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2, speech: EventQueue.Token = 3
+        static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2,
+            speech: EventQueue.Token = 3
         static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
         /// Of a socket that any process may write to as often as it likes.
         static func isSpeech(_ token: EventQueue.Token) -> Bool {
@@ -71,13 +72,16 @@ final class SupervisorLoop {
         // First, as long as there is little to share.
         warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         guard ForeignCloser.shared.prepare() else {
-            throw SupervisorError("no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
+            throw SupervisorError(
+                "no thread could be started; is the limit of processes reached (pids.max, RLIMIT_NPROC)?")
         }
         directory = options.policy.isDryRun ? try Self.scratchDirectory() : options.directory
         journal = try Journal(options.audit) { supervisor.tell($0) }
         (hands, lookout) = (try Hands(), try Hands())
         engine = SupervisorEngine(options.policy)
-        notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in unit(of: $0.process, user: $0.user)?.unit.name }
+        notices = try NotifySocket(directory: directory, unit: nil) { [unowned self] in
+            unit(of: $0.process, user: $0.user)?.unit.name
+        }
         channel = try ChannelServer(directory: directory) { [unowned self] in linkUnit($0, $1) }
         watchFiles()
     }
@@ -108,7 +112,8 @@ final class SupervisorLoop {
         // Not only once something happens.
         next = now
         eyes.start(
-            supervisor.source, thresholds: options.thresholds, time: time, onChange: { [queue = supervisor.queue] in queue.ring() },
+            supervisor.source, thresholds: options.thresholds, time: time,
+            onChange: { [queue = supervisor.queue] in queue.ring() },
             onEnd: { [supervisor] in supervisor.tell("how short memory is can't be seen any more: \($0)") })
         while !(isStopping && (runs.isEmpty || options.leavesUnits)) { turn() }
     }
@@ -158,7 +163,8 @@ final class SupervisorLoop {
     private var next: Duration?
 
     private func wait() -> Duration? {
-        var due = [next, channel.nextTurn, stopBy, wardenDue, complaints.nextDue, arrivals.isEmpty ? nil : now].compactMap { $0 }
+        var due = [next, channel.nextTurn, stopBy, wardenDue, complaints.nextDue, arrivals.isEmpty ? nil : now]
+            .compactMap { $0 }
         for rest in resting.values { due.append(rest.until) }
         for later in postponed.values { due.append(later.due) }
         // Nobody says when an orphan ends.

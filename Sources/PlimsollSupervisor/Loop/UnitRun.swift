@@ -118,13 +118,16 @@ final class UnitRun {
 
     /// - Complexity: O(1).
     func report() -> UnitReport {
-        var report = UnitReport(name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
+        var report = UnitReport(
+            name: unit.name, role: unit.role, importance: unit.importance, state: state, since: since, charge: charge)
         (report.reclaimable, report.suspension, report.exitsOnSuspend) = (reclaimable, suspension, unit.exitsOnSuspend)
         (report.tokens, report.tokensEnd, report.isReady, report.isSaved) = (tokens, tokensEnd, isReady, isSaved)
         report.asksToStandSince = asksToStandSince
         report.isWarnable = peer != nil || pressure.connectionCount > 0
         (report.told, report.toldAt, report.backgroundSince) = (told, toldAt, backgroundSince)
-        (report.allowance, report.isThrottled, report.throttledSince) = (unit.allowance, throttledSince != nil, throttledSince)
+        (report.allowance, report.isThrottled, report.throttledSince) = (
+            unit.allowance, throttledSince != nil, throttledSince
+        )
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
         // As long as nobody knows, it may.
@@ -134,7 +137,9 @@ final class UnitRun {
 
     /// What a process said ends with it.
     func forgetWords() {
-        (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (nil, 0, nil, false, false, false, nil, nil)
+        (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (
+            nil, 0, nil, false, false, false, nil, nil
+        )
         (told, toldAt, backgroundSince, throttledSince, asksToStandSince) = (.normal, nil, nil, nil, nil)
         keepAlive = unit.keepAlive
     }

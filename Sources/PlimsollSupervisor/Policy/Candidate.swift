@@ -32,7 +32,8 @@ struct Candidate {
 
     /// Returns true if the unit can be frozen, as far as is known.
     func canStand(at now: Duration) -> Bool {
-        report.suspension != .never && !report.exitsOnSuspend && !report.holdsLocks && !memory.hasFailed(.suspend, at: now)
+        report.suspension != .never && !report.exitsOnSuspend && !report.holdsLocks
+            && !memory.hasFailed(.suspend, at: now)
     }
 
     /// The deadline for the unit to become ready to be frozen, including its background tasks (T33).

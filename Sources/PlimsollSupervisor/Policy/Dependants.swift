@@ -28,7 +28,9 @@ enum Dependants {
                 isReached[number] = true
                 units[number].importance = max(units[number].importance, importance)
                 units[number].isInFront = true
-                for name in units[number].report.dependencies { if let needed = index[name], !isReached[needed] { open.append(needed) } }
+                for name in units[number].report.dependencies {
+                    if let needed = index[name], !isReached[needed] { open.append(needed) }
+                }
             }
         }
     }

@@ -26,7 +26,8 @@ struct Look {
     mutating func count() {
         var needed = fleet.shortfall
         let longest = policy.grace + policy.graceExtension + policy.coolDown
-        for unit in units where unit.report.state == .ending && !unit.memory.isGivenUp && at - unit.report.since < longest {
+        for unit in units
+        where unit.report.state == .ending && !unit.memory.isGivenUp && at - unit.report.since < longest {
             needed -= unit.report.charge
             remind(at: unit.report.since + longest)
         }
@@ -54,12 +55,15 @@ struct Look {
         due = due.map { min($0, time) } ?? time
     }
 
-    mutating func spare(_ index: Int, _ reason: String) { spared.append(.init(unit: units[index].name, reason: reason)) }
+    mutating func spare(_ index: Int, _ reason: String) {
+        spared.append(.init(unit: units[index].name, reason: reason))
+    }
 
     /// Records a decision with no outcome to wait for, such as a notice.
     mutating func tell(_ action: UnitAction, to index: Int, _ reason: String) {
         units[index].isTaken = true
-        decisions.append(Decision(at: at, unit: units[index].name, action: action, reason: reason, isDryRun: policy.isDryRun))
+        decisions.append(
+            Decision(at: at, unit: units[index].name, action: action, reason: reason, isDryRun: policy.isDryRun))
     }
 
     /// Records a decision and expects an outcome.

@@ -23,7 +23,9 @@ struct NoticePacer: Sendable, Hashable {
     /// for no notice.
     ///
     /// - Parameter mayWarn: true if running units may be warned of this shortage.
-    func due(_ level: PressureLevel, told: (level: PressureLevel, at: Duration?), mayWarn: Bool, _ policy: SupervisorPolicy) -> Duration? {
+    func due(
+        _ level: PressureLevel, told: (level: PressureLevel, at: Duration?), mayWarn: Bool, _ policy: SupervisorPolicy
+    ) -> Duration? {
         if level < told.level { return since[Int(level.rawValue)].map { $0 + policy.fallHold } }
         guard level > .normal, mayWarn else { return nil }
         if level > told.level { return .zero }

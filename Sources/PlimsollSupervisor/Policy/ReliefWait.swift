@@ -19,7 +19,9 @@ struct ReliefWait: Sendable, Hashable {
     func isOver(_ report: UnitReport?, at now: Duration) -> Bool {
         guard now < until, let report else { return true }
         guard now > at else { return false }
-        if case .pushOut(let asked) = action { return report.state != .suspended || report.charge <= charge - asked * 0.9 }
+        if case .pushOut(let asked) = action {
+            return report.state != .suspended || report.charge <= charge - asked * 0.9
+        }
         return report.charge <= charge * Self.rest || report.since > at && report.state == .starting
     }
 

@@ -12,7 +12,9 @@ extension SupervisorEngine {
             // A freeze loses nothing, and a frozen unit allocates nothing more.
             let hasNoTime = look.level == .critical && look.timeLeft.map { now + $0 < end } ?? false
             if now < end, !unit.report.isReady, !hasNoTime {
-                if now >= unit.report.since + policy.leaveTime { look.spare(index, "\(unit.report.tokens) background tasks are alive") }
+                if now >= unit.report.since + policy.leaveTime {
+                    look.spare(index, "\(unit.report.tokens) background tasks are alive")
+                }
                 look.remind(at: end)
                 continue
             }
@@ -48,7 +50,9 @@ extension SupervisorEngine {
         let now = look.at
         for index in look.units.indices {
             let unit = look.units[index]
-            guard let asked = unit.report.asksToStandSince, unit.runs, unit.isFree, unit.memory.wokenAt == nil else { continue }
+            guard let asked = unit.report.asksToStandSince, unit.runs, unit.isFree, unit.memory.wokenAt == nil else {
+                continue
+            }
             // The request expires: the unit may have found memory meanwhile.
             guard now < asked + policy.failureRest else { continue }
             look.remind(at: asked + policy.failureRest)
@@ -86,7 +90,9 @@ extension SupervisorEngine {
             if unit.hears, unit.report.isWarnable { hearing += charge }
             guard unit.canEnd(at: now) else { continue }
             if unit.report.state == .suspended { standing += charge }
-            let goes = unit.report.state == .leaving || unit.report.state == .suspending || unit.memory.pending?.action == .background
+            let goes =
+                unit.report.state == .leaving || unit.report.state == .suspending
+                || unit.memory.pending?.action == .background
             if goes, now < unit.leaveEnd(policy) { isAnyOnItsWay = true }
             if unit.report.state == .suspended || goes || unit.memory.wokenAt != nil { covered += charge }
         }
@@ -112,15 +118,21 @@ extension SupervisorEngine {
     }
 
     private func isDue(_ unit: Candidate, _ look: Look, mayWarn: Bool) -> Bool {
-        guard unit.hears, unit.isFree, unit.report.isWarnable, !unit.memory.hasFailed(.warn, at: look.at) else { return false }
-        return pacer.due(look.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy).map { $0 <= look.at } ?? false
+        guard unit.hears, unit.isFree, unit.report.isWarnable, !unit.memory.hasFailed(.warn, at: look.at) else {
+            return false
+        }
+        return pacer.due(look.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy).map {
+            $0 <= look.at
+        } ?? false
     }
 
     /// Notifies the unit of the level and asks for a share of the shortfall in proportion to its size.
     private mutating func tell(_ index: Int, _ look: inout Look, hearing: ByteCount, mayWarn: Bool) {
         guard isDue(look.units[index], look, mayWarn: mayWarn) else { return }
         let unit = look.units[index], before = unit.memory.told(unit.report).level
-        look.tell(.warn(look.level), to: index, before > look.level ? "the level has been lower for \(policy.fallHold)" : look.shortage)
+        look.tell(
+            .warn(look.level), to: index,
+            before > look.level ? "the level has been lower for \(policy.fallHold)" : look.shortage)
         look.units[index].memory.notice = .init(level: look.level, at: look.at)
         guard look.isShort, before <= look.level, hearing > .zero else { return }
         let share = Double(unit.report.charge.bytes) / Double(hearing.bytes), amount = look.needed * share
@@ -130,12 +142,18 @@ extension SupervisorEngine {
     private func remindOfNotices(_ look: inout Look, mayWarn: Bool, isShort: Bool) {
         let next = pacer.next(policy)
         var first: Duration?
-        for unit in look.units where unit.hears && unit.memory.pending == nil && unit.report.isWarnable && !unit.memory.hasFailed(.warn, at: look.at)
+        for unit in look.units
+        where unit.hears && unit.memory.pending == nil && unit.report.isWarnable
+            && !unit.memory.hasFailed(.warn, at: look.at)
         {
-            guard let due = pacer.due(look.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy) else { continue }
+            guard let due = pacer.due(look.level, told: unit.memory.told(unit.report), mayWarn: mayWarn, policy) else {
+                continue
+            }
             first = min(first ?? due, due)
         }
         if let first { look.remind(at: max(first, next)) }
-        if isShort, look.level == .critical, look.units.contains(where: { mayLeave($0, at: look.at) }) { look.remind(at: next) }
+        if isShort, look.level == .critical, look.units.contains(where: { mayLeave($0, at: look.at) }) {
+            look.remind(at: next)
+        }
     }
 }

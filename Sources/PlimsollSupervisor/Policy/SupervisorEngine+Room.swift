@@ -8,13 +8,18 @@ extension SupervisorEngine {
         let now = look.at
         guard now - calmSince >= policy.roomHold else { return look.remind(at: calmSince + policy.roomHold) }
         for index in look.units.indices where look.units[index].report.isThrottled && look.units[index].isFree {
-            if look.units[index].report.state == .stopped || look.units[index].memory.hasFailed(.throttle, at: now) { continue }
+            if look.units[index].report.state == .stopped || look.units[index].memory.hasFailed(.throttle, at: now) {
+                continue
+            }
             look.decide(.throttle(false), of: index, "memory has not been short for \(policy.roomHold)")
         }
         let running = Set(look.units.lazy.filter(\.runs).map(\.name)), known = Set(look.units.lazy.map(\.name))
         let choice = VictimOrder.returning(look.units, by: Self.size) { unit in
-            guard unit.isFree, mayReturn(unit, at: now), look.fleet.room.map({ Self.need(unit) <= $0 }) ?? true else { return false }
-            return unit.report.state != .stopped || unit.report.dependencies.allSatisfy { running.contains($0) || !known.contains($0) }
+            guard unit.isFree, mayReturn(unit, at: now), look.fleet.room.map({ Self.need(unit) <= $0 }) ?? true else {
+                return false
+            }
+            return unit.report.state != .stopped
+                || unit.report.dependencies.allSatisfy { running.contains($0) || !known.contains($0) }
         }
         for unit in look.units where unit.report.state == .stopped && unit.report.restart == .always {
             if let ended = unit.report.lastEnded { look.remind(at: ended + policy.relaunchGap) }
@@ -35,7 +40,8 @@ extension SupervisorEngine {
         switch unit.report.state {
         case .suspended:
             // A foreground unit is frozen only at its own request, and thaws on request.
-            (unit.report.role != .foreground || unit.memory.footprint != nil) && !unit.memory.hasFailed(.resume, at: now)
+            (unit.report.role != .foreground || unit.memory.footprint != nil)
+                && !unit.memory.hasFailed(.resume, at: now)
         case .stopped:
             unit.report.restart == .always && !unit.memory.hasFailed(.start, at: now)
                 && (unit.report.lastEnded.map { now - $0 >= policy.relaunchGap } ?? true)
@@ -72,7 +78,9 @@ extension SupervisorEngine {
             let unit = look.units[index]
             guard let woken = unit.memory.wokenAt else { continue }
             // The unit has ended, or was called to the foreground.
-            if unit.report.state == .stopped || unit.report.role == .foreground && unit.report.backgroundSince == nil && unit.report.state == .running
+            if unit.report.state == .stopped
+                || unit.report.role == .foreground && unit.report.backgroundSince == nil
+                    && unit.report.state == .running
             {
                 look.units[index].memory.wokenAt = nil
                 continue
@@ -98,10 +106,13 @@ extension SupervisorEngine {
         guard look.level != .critical else { return }
         for index in look.units.indices {
             let unit = look.units[index]
-            guard unit.report.state == .suspended, unit.isFree, let asked = unit.report.keepAlive, !unit.memory.hasFailed(.resume, at: look.at) else {
+            guard unit.report.state == .suspended, unit.isFree, let asked = unit.report.keepAlive,
+                !unit.memory.hasFailed(.resume, at: look.at)
+            else {
                 continue
             }
-            let interval = max(asked, policy.keepAliveInterval), end = (unit.report.lastWoken ?? unit.report.since) + interval
+            let interval = max(asked, policy.keepAliveInterval),
+                end = (unit.report.lastWoken ?? unit.report.since) + interval
             look.remind(at: end)
             guard look.at >= end, mayReturnNow(unit, &look) else { continue }
             lastReturn = look.at

@@ -12,7 +12,8 @@ extension SupervisorEngine {
         // Before any foreground unit is touched, units that are being frozen or are ending must give first. So must
         // units that can only be killed once more.
         let givesFirst = { (unit: Candidate) in
-            (!unit.isInFront || unit.report.state == .suspended) && unit.canEnd(at: now) || !unit.isInFront && unit.memory.isGivenUp
+            (!unit.isInFront || unit.report.state == .suspended) && unit.canEnd(at: now)
+                || !unit.isInFront && unit.memory.isGivenUp
         }
         if look.units.contains(where: { givesFirst($0) && $0.report.charge > .zero }) { return }
         endForeground(&look)
@@ -22,7 +23,8 @@ extension SupervisorEngine {
     private mutating func pushOut(_ look: inout Look) -> Bool {
         let least = policy.leastPushOut
         let choice = VictimOrder.standing(look.units, by: \.report.reclaimable) {
-            $0.report.state == .suspended && $0.isFree && $0.report.reclaimable >= least && !$0.memory.hasFailed(.pushOut, at: look.at)
+            $0.report.state == .suspended && $0.isFree && $0.report.reclaimable >= least
+                && !$0.memory.hasFailed(.pushOut, at: look.at)
         }
         guard let choice else { return false }
         let unit = look.units[choice], amount = min(unit.report.reclaimable, max(look.needed, least))
@@ -49,7 +51,9 @@ extension SupervisorEngine {
     private mutating func endBackground(_ look: inout Look) -> Bool {
         let now = look.at
         let choice =
-            VictimOrder.running(look.units) { ThrottlePlan.mayEnd($0, at: now, policy) && $0.isFree && $0.canEnd(at: now) }
+            VictimOrder.running(look.units) {
+                ThrottlePlan.mayEnd($0, at: now, policy) && $0.isFree && $0.canEnd(at: now)
+            }
             ?? VictimOrder.running(look.units) { isDone($0, at: now) && !ThrottlePlan.isProtected($0, at: now, policy) }
             ?? (isOnlyProtected(look) ? VictimOrder.running(look.units) { isDone($0, at: now) } : nil)
         guard let choice else { return false }
@@ -73,17 +77,23 @@ extension SupervisorEngine {
     /// Returns true if the only background units left are within their grace time. The grace time is then cut short
     /// before any foreground unit is touched.
     private func isOnlyProtected(_ look: Look) -> Bool {
-        !look.units.contains { !$0.isInFront && $0.canEnd(at: look.at) && !ThrottlePlan.isProtected($0, at: look.at, policy) }
+        !look.units.contains {
+            !$0.isInFront && $0.canEnd(at: look.at) && !ThrottlePlan.isProtected($0, at: look.at, policy)
+        }
     }
 
     /// Returns true if a background unit's time to leave is over and the unit can't be frozen.
     private func isDone(_ unit: Candidate, at now: Duration) -> Bool {
         guard !unit.isInFront, unit.isFree, unit.canEnd(at: now) else { return false }
-        if unit.report.state == .leaving { return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now)) }
+        if unit.report.state == .leaving {
+            return now >= unit.leaveEnd(policy) && (unit.report.tokens > 0 || !unit.canStand(at: now))
+        }
         // The unit was told to leave before, and the freeze or the notice failed. Live background tasks still keep
         // their time.
         guard unit.runs, unit.memory.wokenAt == nil else { return false }
-        guard unit.memory.hasFailed(.suspend, at: now) || unit.memory.hasFailed(.background, at: now) else { return false }
+        guard unit.memory.hasFailed(.suspend, at: now) || unit.memory.hasFailed(.background, at: now) else {
+            return false
+        }
         return unit.report.tokens == 0 || now >= unit.leaveEnd(policy)
     }
 
@@ -92,13 +102,19 @@ extension SupervisorEngine {
     private mutating func endForeground(_ look: inout Look) {
         let now = look.at
         guard let since = criticalSince else { return }
-        guard now - since >= policy.foregroundPatience else { return look.remind(at: since + policy.foregroundPatience) }
+        guard now - since >= policy.foregroundPatience else {
+            return look.remind(at: since + policy.foregroundPatience)
+        }
         let isEligible = { (unit: Candidate) in unit.isInFront && unit.isFree && unit.hears && unit.canEnd(at: now) }
         guard let choice = VictimOrder.running(look.units, where: isEligible) else { return }
         let unit = look.units[choice]
         let living = look.units.reduce(0) { $0 + ($1.canEnd || $1.report.state == .ending ? 1 : 0) }
-        let isLast = !look.units.contains { $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance }
-        if isLast, living > 1 || unit.report.charge < look.needed { return look.spare(choice, "nobody is more important") }
+        let isLast = !look.units.contains {
+            $0.name != unit.name && $0.isInFront && $0.hears && $0.importance >= unit.importance
+        }
+        if isLast, living > 1 || unit.report.charge < look.needed {
+            return look.spare(choice, "nobody is more important")
+        }
         end(choice, &look, "nothing else is left to give, and nobody in front matters less; \(look.shortage)")
     }
 
@@ -112,9 +128,13 @@ extension SupervisorEngine {
         look.units[index].memory.wokenAt = nil
         let stands = unit.report.state == .suspended || unit.report.state == .suspending
         if atOnce || unit.memory.hasFailed(.ask, at: now) { return step(.end(.kill), on: index, &look, reason) }
-        if stands, unit.report.isSaved { return step(.end(.killSuspended), on: index, &look, "\(reason); its state is saved") }
+        if stands, unit.report.isSaved {
+            return step(.end(.killSuspended), on: index, &look, "\(reason); its state is saved")
+        }
         if stands {
-            look.decide(.resume(.ending), of: index, "its state is not saved, so it is asked to end, which it can't hear while it stands still")
+            look.decide(
+                .resume(.ending), of: index,
+                "its state is not saved, so it is asked to end, which it can't hear while it stands still")
         }
         step(.end(.ask(grace: unit.grace(policy, at: now))), on: index, &look, reason)
     }

@@ -28,7 +28,8 @@ extension SupervisorEngine {
                 let asked = (now - unit.report.since).wholeMicroseconds / 1_000_000
                 step(
                     .end(.kill), on: index, &look,
-                    "it was asked \(asked) s ago and has nothing to lose, and memory lasts for \(timeLeft.wholeMicroseconds / 1000) ms only")
+                    "it was asked \(asked) s ago and has nothing to lose, and memory lasts for \(timeLeft.wholeMicroseconds / 1000) ms only"
+                )
             } else if !isSafe {
                 look.units[index].memory.isGivenUp = true
                 if isAwaited { wait = nil }

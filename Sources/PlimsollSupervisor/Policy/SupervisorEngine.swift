@@ -70,7 +70,9 @@ public struct SupervisorEngine: Sendable, Hashable {
         var unit = memory[decision.unit] ?? UnitMemory()
         if unit.pending?.action == action { unit.pending = nil }
         if outcome.failure != nil { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
-        if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless { unit.fail(action, at: outcome.at, rest: policy.failureRest) }
+        if case .pushOut(let asked) = action, outcome.relief < asked * Self.useless {
+            unit.fail(action, at: outcome.at, rest: policy.failureRest)
+        }
         memory[decision.unit] = unit
         guard wait?.unit == decision.unit, wait?.action == action else { return }
         if wait?.learn(outcome, coolDown: policy.coolDown) == false { (wait, relievedAt) = (nil, outcome.at) }
@@ -81,7 +83,9 @@ public struct SupervisorEngine: Sendable, Hashable {
     public func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
 
     /// Returns true if the unit can't be ended for now because a recent attempt failed.
-    package func isPassedOver(_ unit: String, at now: Duration) -> Bool { memory[unit]?.hasFailed(.kill, at: now) ?? false }
+    package func isPassedOver(_ unit: String, at now: Duration) -> Bool {
+        memory[unit]?.hasFailed(.kill, at: now) ?? false
+    }
 
     /// Reclaiming less than this share of the request counts as failed: the rest is in use, or there is no swap.
     static let useless = 0.1
@@ -98,21 +102,29 @@ public struct SupervisorEngine: Sendable, Hashable {
             look.units[index].memory.noteEnd(look.units[index].report, at: look.at)
             guard let pending = look.units[index].memory.pending else {
                 // The unit runs, so there is no footprint left to restore.
-                if look.units[index].runs, look.units[index].memory.wokenAt == nil { look.units[index].memory.footprint = nil }
+                if look.units[index].runs, look.units[index].memory.wokenAt == nil {
+                    look.units[index].memory.footprint = nil
+                }
                 continue
             }
             if look.at > pending.at, pending.isShown(by: look.units[index].report) {
                 look.units[index].memory.pending = nil
             } else if look.at >= pending.until {
                 look.units[index].memory.pending = nil
-                if !policy.isDryRun { look.units[index].memory.fail(pending.action, at: look.at, rest: policy.failureRest) }
+                if !policy.isDryRun {
+                    look.units[index].memory.fail(pending.action, at: look.at, rest: policy.failureRest)
+                }
             } else {
                 look.remind(at: pending.until)
             }
         }
         if let wait {
             let report = look.fleet.units.first { $0.name == wait.unit }
-            if wait.isOver(report, at: look.at) { (self.wait, relievedAt) = (nil, look.at) } else { look.remind(at: wait.until) }
+            if wait.isOver(report, at: look.at) {
+                (self.wait, relievedAt) = (nil, look.at)
+            } else {
+                look.remind(at: wait.until)
+            }
         }
         // The wait is bounded: the measuring thread may be stuck.
         if let relievedAt, look.fleet.measuredAt < relievedAt, look.at < relievedAt + policy.coolDown {
@@ -124,7 +136,9 @@ public struct SupervisorEngine: Sendable, Hashable {
     private mutating func rollBack(_ look: inout Look) {
         for index in look.units.indices where look.units[index].memory.needsRollback {
             look.units[index].memory.needsRollback = false
-            guard look.units[index].report.state == .suspending || look.units[index].report.state == .suspended else { continue }
+            guard look.units[index].report.state == .suspending || look.units[index].report.state == .suspended else {
+                continue
+            }
             look.decide(.resume(.room), of: index, "it could not be made to stand still")
         }
     }

@@ -4,11 +4,15 @@ import Plimsoll
 enum ThrottlePlan {
     /// Returns the time at which the unit's allowance is spent; `nil` without an allowance, or in the foreground.
     static func spent(_ unit: Candidate) -> Duration? {
-        guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront, unit.hears else { return nil }
+        guard let allowance = unit.report.allowance, let since = unit.report.backgroundSince, !unit.isInFront,
+            unit.hears
+        else { return nil }
         return since + allowance
     }
 
-    static func isDue(_ unit: Candidate, at now: Duration) -> Bool { !unit.report.isThrottled && spent(unit).map { now >= $0 } ?? false }
+    static func isDue(_ unit: Candidate, at now: Duration) -> Bool {
+        !unit.report.isThrottled && spent(unit).map { now >= $0 } ?? false
+    }
 
     /// Returns the end of a throttled unit's grace time.
     static func graceEnd(_ unit: Candidate, _ policy: SupervisorPolicy) -> Duration? {
@@ -36,9 +40,11 @@ extension SupervisorEngine {
             let unit = look.units[index]
             guard let spent = ThrottlePlan.spent(unit) else { continue }
             if let end = ThrottlePlan.graceEnd(unit, policy) { look.remind(at: end) } else { look.remind(at: spent) }
-            guard unit.isFree, ThrottlePlan.isDue(unit, at: look.at), !unit.memory.hasFailed(.throttle, at: look.at) else { continue }
+            guard unit.isFree, ThrottlePlan.isDue(unit, at: look.at), !unit.memory.hasFailed(.throttle, at: look.at)
+            else { continue }
             look.decide(
-                .throttle(true), of: index, "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(look.level)")
+                .throttle(true), of: index,
+                "it is over the \(unit.report.allowance ?? .zero) that it may work in the background; \(look.level)")
         }
     }
 }

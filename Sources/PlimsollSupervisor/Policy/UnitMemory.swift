@@ -77,7 +77,9 @@ struct UnitMemory: Sendable, Hashable {
     func told(_ report: UnitReport) -> (level: PressureLevel, at: Duration?) {
         guard let notice, notice.at > report.toldAt ?? .seconds(-1) else { return (report.told, report.toldAt) }
         // A process started after the notice has not received that notice.
-        if report.since > notice.at, report.toldAt == nil || report.state == .starting { return (report.told, report.toldAt) }
+        if report.since > notice.at, report.toldAt == nil || report.state == .starting {
+            return (report.told, report.toldAt)
+        }
         return (notice.level, notice.at)
     }
 }

@@ -7,7 +7,9 @@ enum VictimOrder {
 
     /// Among frozen units, selects the largest (C90); among units of similar size, the least important. Units that come
     /// straight back go last.
-    static func standing(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool) -> Int? {
+    static func standing(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool)
+        -> Int?
+    {
         var largest: [ByteCount?] = [nil, nil]
         for unit in units where isEligible(unit) {
             let group = unit.comesBack ? 1 : 0
@@ -15,7 +17,8 @@ enum VictimOrder {
         }
         let comesBack = largest[0] == nil
         guard let largest = largest[0] ?? largest[1] else { return nil }
-        return first(units, where: { $0.comesBack == comesBack && size($0) >= largest * likeness && isEligible($0) }) { left, right in
+        return first(units, where: { $0.comesBack == comesBack && size($0) >= largest * likeness && isEligible($0) }) {
+            left, right in
             if left.importance != right.importance { return left.importance < right.importance }
             if size(left) != size(right) { return size(left) > size(right) }
             return left.name < right.name
@@ -33,10 +36,14 @@ enum VictimOrder {
     }
 
     /// Selects the unit to notify first: the least important, then the largest.
-    static func told(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? { first(units, where: isEligible, before: isLess) }
+    static func told(_ units: [Candidate], where isEligible: (Candidate) -> Bool) -> Int? {
+        first(units, where: isEligible, before: isLess)
+    }
 
     /// Selects the unit to return first when there is room: the most important, then the smallest.
-    static func returning(_ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool) -> Int? {
+    static func returning(
+        _ units: [Candidate], by size: (Candidate) -> ByteCount, where isEligible: (Candidate) -> Bool
+    ) -> Int? {
         first(units, where: isEligible) { left, right in
             if left.importance != right.importance { return left.importance > right.importance }
             if size(left) != size(right) { return size(left) < size(right) }
@@ -50,7 +57,9 @@ enum VictimOrder {
         return left.name < right.name
     }
 
-    private static func first(_ units: [Candidate], where isEligible: (Candidate) -> Bool, before: (Candidate, Candidate) -> Bool) -> Int? {
+    private static func first(
+        _ units: [Candidate], where isEligible: (Candidate) -> Bool, before: (Candidate, Candidate) -> Bool
+    ) -> Int? {
         var best: Int?
         for index in units.indices where isEligible(units[index]) {
             if let current = best, !before(units[index], units[current]) { continue }

@@ -10,15 +10,22 @@ extension Child {
     ///
     /// - Parameter limit: greatest time until the child becomes the program. Another process may freeze the group in
     ///   the meantime.
-    package static func start(_ launch: Launch, in group: UnitGroup? = nil, within limit: Duration = .seconds(10)) throws(ChildError) -> Child {
-        guard let path = launch.command.first, !path.isEmpty else { throw ChildError(.start("nothing"), EINVAL, "a command needs a path") }
+    package static func start(_ launch: Launch, in group: UnitGroup? = nil, within limit: Duration = .seconds(10))
+        throws(ChildError) -> Child
+    {
+        guard let path = launch.command.first, !path.isEmpty else {
+            throw ChildError(.start("nothing"), EINVAL, "a command needs a path")
+        }
         let act = ChildError.Act.start(path)
-        for text in launch.command + launch.environment.flatMap({ [$0.key, $0.value] }) + [launch.directory ?? ""] where text.utf8.contains(0) {
+        for text in launch.command + launch.environment.flatMap({ [$0.key, $0.value] }) + [launch.directory ?? ""]
+        where text.utf8.contains(0) {
             throw ChildError(act, EINVAL, "a zero byte in its arguments, variables or directory")
         }
         let directories = group?.directories ?? []
         do { try group?.check(for: .enter) } catch { throw ChildError(act, ESTALE, "\(error)") }
-        if let group, group.isFrozen, !group.isEmpty { throw ChildError(act, EBUSY, "\(group.path) is frozen: thaw it first") }
+        if let group, group.isFrozen, !group.isEmpty {
+            throw ChildError(act, EBUSY, "\(group.path) is frozen: thaw it first")
+        }
 
         var entries: [Int32] = []
         var entered: [GroupDirectory] = []
@@ -112,7 +119,9 @@ extension UnitGroup {
 }
 
 /// Calls `body` with copies of `texts`, terminated by a null pointer.
-private func withCStrings<Result>(_ texts: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result) -> Result {
+private func withCStrings<Result>(
+    _ texts: [String], _ body: (UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) -> Result
+) -> Result {
     var copies: [UnsafeMutablePointer<CChar>?] = texts.map { strdup($0) }
     copies.append(nil)
     defer { for copy in copies { free(copy) } }

@@ -83,7 +83,9 @@ package final class Child: Sendable {
     package var started: UInt64? {
         start.withLock { start in
             // The pid is not reused until the process has been waited for.
-            if start == nil, !isAdopted, Self.known.withLock({ $0.contains(pid) }) { start = ProcessTable.stat(of: pid)?.started }
+            if start == nil, !isAdopted, Self.known.withLock({ $0.contains(pid) }) {
+                start = ProcessTable.stat(of: pid)?.started
+            }
             return start
         }
     }
@@ -148,7 +150,9 @@ package struct ChildError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Further details, if known.
     package var detail: String?
 
-    package init(_ act: Act, _ number: Int32, _ detail: String? = nil) { (self.act, self.number, self.detail) = (act, number, detail) }
+    package init(_ act: Act, _ number: Int32, _ detail: String? = nil) {
+        (self.act, self.number, self.detail) = (act, number, detail)
+    }
 
     package var description: String {
         let what =

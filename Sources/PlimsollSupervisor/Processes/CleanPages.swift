@@ -24,7 +24,10 @@ package enum CleanPages {
             // Safe while other threads run: no thread can write there, and none has, so the file still has every
             // byte. `Anonymous` counts copies of pages that were written before they were protected, as the linker
             // does. Locked memory is refused, and stays.
-            if madvise(UnsafeMutableRawPointer(bitPattern: mapping.start), Int(mapping.end - mapping.start), MADV_DONTNEED) == 0 {
+            if madvise(
+                UnsafeMutableRawPointer(bitPattern: mapping.start), Int(mapping.end - mapping.start), MADV_DONTNEED)
+                == 0
+            {
                 released += mapping.resident
             }
         }
@@ -59,8 +62,10 @@ package enum CleanPages {
         let words = line.split(separator: UInt8(ascii: " "), maxSplits: 5).map { String(decoding: $0, as: UTF8.self) }
         guard words.count == 6, words[4] != "0", let dash = words[0].firstIndex(of: "-") else { return nil }
         let rights = Array(words[1].utf8)
-        guard rights.count == 4, rights[0] == UInt8(ascii: "r"), rights[1] == UInt8(ascii: "-"), rights[3] == UInt8(ascii: "p"),
-            let start = UInt(words[0][..<dash], radix: 16), let end = UInt(words[0][words[0].index(after: dash)...], radix: 16), start < end
+        guard rights.count == 4, rights[0] == UInt8(ascii: "r"), rights[1] == UInt8(ascii: "-"),
+            rights[3] == UInt8(ascii: "p"),
+            let start = UInt(words[0][..<dash], radix: 16),
+            let end = UInt(words[0][words[0].index(after: dash)...], radix: 16), start < end
         else { return nil }
         return Mapping(start: start, end: end, resident: .zero)
     }

@@ -73,7 +73,9 @@ package final class Guard: Sendable {
     ///
     /// For a group with a directory, call this once, when the group is made. Without a directory, processes are
     /// stopped one by one: call this each time before they are stopped and after.
-    package func watch(_ group: UnitGroup) throws(GroupError) { try hold(.group(group), ID(object: ObjectIdentifier(group), part: 0), group.path) }
+    package func watch(_ group: UnitGroup) throws(GroupError) {
+        try hold(.group(group), ID(object: ObjectIdentifier(group), part: 0), group.path)
+    }
 
     /// Returns true if the guard holds `group`. False after the guard has refused the group.
     package func isHolding(_ group: UnitGroup) -> Bool {
@@ -93,7 +95,9 @@ package final class Guard: Sendable {
     /// Releases a group that is removed or not frozen any more, with all limits.
     package func forget(_ group: UnitGroup) {
         state.withLock { state in
-            for part in [0] + Burden.allCases.map(\.rawValue) { forget(ID(object: ObjectIdentifier(group), part: part), &state) }
+            for part in [0] + Burden.allCases.map(\.rawValue) {
+                forget(ID(object: ObjectIdentifier(group), part: part), &state)
+            }
         }
     }
     package func forget(_ child: Child) { state.withLock { forget(ID(object: ObjectIdentifier(child), part: 0), &$0) } }
@@ -118,10 +122,14 @@ package final class Guard: Sendable {
     // MARK: Messages to the guard, under the lock
 
     private static func start(_ state: inout State, _ kept: [Int32]) -> Int32 {
-        kept.withUnsafeBufferPointer { plimsoll_guard_start($0.baseAddress, Int32($0.count), &state.socket, &state.pidfd, &state.pid) }
+        kept.withUnsafeBufferPointer {
+            plimsoll_guard_start($0.baseAddress, Int32($0.count), &state.socket, &state.pidfd, &state.pid)
+        }
     }
 
-    private static func isAlive(_ state: borrowing State) -> Bool { state.pidfd >= 0 && plimsoll_ready(state.pidfd, POLLIN, 0) == 0 }
+    private static func isAlive(_ state: borrowing State) -> Bool {
+        state.pidfd >= 0 && plimsoll_ready(state.pidfd, POLLIN, 0) == 0
+    }
 
     /// Starts another guard, which receives all entries before the former one ends. The former guard is killed, so
     /// that it can't release the entries of the new one.
@@ -156,7 +164,8 @@ package final class Guard: Sendable {
 
     private func forget(_ id: ID, _ state: inout State) {
         guard let entry = state.held.removeValue(forKey: id) else { return }
-        for key in entry.keys where Self.tell(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT {
+        for key in entry.keys where Self.tell(PLIMSOLL_GUARD_FORGET, -1, key, "", state.socket, patience) == -ETIMEDOUT
+        {
             // The guard may still hold an entry that must not be released any more.
             _ = replace(&state)
             return
@@ -199,7 +208,8 @@ package final class Guard: Sendable {
     }
 
     private static func add(
-        _ kind: plimsoll_guard_kind, _ file: Int32, _ id: ID, _ state: inout State, _ patience: Int32, _ text: String = ""
+        _ kind: plimsoll_guard_kind, _ file: Int32, _ id: ID, _ state: inout State, _ patience: Int32,
+        _ text: String = ""
     ) -> Int32 {
         let key = state.nextKey
         state.nextKey += 1

@@ -29,7 +29,9 @@ package struct LockTable: Sendable, Hashable {
                 continue
             }
             let fields = Array(words)
-            guard fields.count >= 5, let pid = Int32(fields[3]), pid > 0 || pid == -1, fields[4].split(separator: ":").count == 3 else { continue }
+            guard fields.count >= 5, let pid = Int32(fields[3]), pid > 0 || pid == -1,
+                fields[4].split(separator: ":").count == 3
+            else { continue }
             byID[id] = locks.count
             locks.append(Lock(kind: String(fields[0]), pid: pid, file: String(fields[4]), isWantedByOthers: false))
         }
@@ -66,7 +68,9 @@ package struct LockTable: Sendable, Hashable {
         guard let stream = opendir("/proc/\(pid)/fdinfo") else { return false }
         defer { closedir(stream) }
         while let entry = readdir(stream) {
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self)) }
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
             guard name != ".", name != ".." else { continue }
             rest -= 1
             if rest < 0 { return true }
@@ -76,5 +80,7 @@ package struct LockTable: Sendable, Hashable {
     }
 
     /// Returns true if a text of fdinfo has a `lock:` line.
-    package static func isLocked(_ text: [UInt8]) -> Bool { text.split(separator: UInt8(ascii: "\n")).contains { $0.starts(with: "lock:".utf8) } }
+    package static func isLocked(_ text: [UInt8]) -> Bool {
+        text.split(separator: UInt8(ascii: "\n")).contains { $0.starts(with: "lock:".utf8) }
+    }
 }

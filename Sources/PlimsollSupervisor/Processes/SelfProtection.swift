@@ -37,7 +37,9 @@ package struct SelfProtection: Sendable, Hashable {
 
     package private(set) var outcomes: [Outcome] = []
 
-    package var description: String { outcomes.map { "\($0.isDone ? "done" : "not done")  \($0.name): \($0.sentence)" }.joined(separator: "\n") }
+    package var description: String {
+        outcomes.map { "\($0.isDone ? "done" : "not done")  \($0.name): \($0.sentence)" }.joined(separator: "\n")
+    }
 
     /// Applies the measures. Each may fail without preventing the supervisor from running.
     package init(_ options: Options = Options(), own: OwnGroups = OwnGroups()) {
@@ -65,15 +67,21 @@ package struct SelfProtection: Sendable, Hashable {
 
     private mutating func reserve(_ bytes: ByteCount, _ own: OwnGroups) {
         guard case .directory(let path, _)? = own.places[.unified], access(path + "/memory.min", F_OK) == 0 else {
-            return add("reserve", false, "the own group has no memory.min: that takes cgroup version 2 with the memory controller")
+            return add(
+                "reserve", false,
+                "the own group has no memory.min: that takes cgroup version 2 with the memory controller")
         }
         guard Self.isAlone(in: path) else {
-            return add("reserve", false, "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
+            return add(
+                "reserve", false,
+                "\(path) holds others, too, which it would be kept for as well; give the supervisor a group of its own")
         }
         // Both take effect as far as the groups above provide protection (Documentation/admin-guide/cgroup-v2.rst).
         for file in ["memory.min", "memory.low"] {
             if let number = GroupText.write("\(bytes.bytes)", to: "\(path)/\(file)") {
-                return add("reserve", false, "\(bytes) to \(path)/\(file): \(String(cString: strerror(number))); set MemoryMin= in its unit")
+                return add(
+                    "reserve", false,
+                    "\(bytes) to \(path)/\(file): \(String(cString: strerror(number))); set MemoryMin= in its unit")
             }
         }
         add("reserve", true, "\(bytes) in \(path)/memory.min, as far as the groups above have it to give")
@@ -87,14 +95,22 @@ package struct SelfProtection: Sendable, Hashable {
     private mutating func hurry(_ nice: Int32) {
         let result = plimsoll_hurry(nice)
         guard result < 0 else { return add("nice", true, "the deciding thread runs at \(nice) or before") }
-        add("nice", false, "\(nice): \(String(cString: strerror(-result))); set Nice=\(nice) in its unit: lowering it takes CAP_SYS_NICE")
+        add(
+            "nice", false,
+            "\(nice): \(String(cString: strerror(-result))); set Nice=\(nice) in its unit: lowering it takes CAP_SYS_NICE"
+        )
     }
 
     private mutating func weigh(_ weight: Int, _ own: OwnGroups) {
-        for (hierarchy, name, value) in [(Hierarchy.unified, "cpu.weight", weight), (.cpu, "cpu.shares", weight * 1024 / 100)] {
-            guard case .directory(let path, _)? = own.places[hierarchy], access("\(path)/\(name)", F_OK) == 0 else { continue }
+        for (hierarchy, name, value) in [
+            (Hierarchy.unified, "cpu.weight", weight), (.cpu, "cpu.shares", weight * 1024 / 100),
+        ] {
+            guard case .directory(let path, _)? = own.places[hierarchy], access("\(path)/\(name)", F_OK) == 0 else {
+                continue
+            }
             guard Self.isAlone(in: path) else {
-                return add("processor weight", false, "\(path) holds others, too; give the supervisor a group of its own")
+                return add(
+                    "processor weight", false, "\(path) holds others, too; give the supervisor a group of its own")
             }
             let number = GroupText.write("\(value)", to: "\(path)/\(name)")
             let remedy = number.map { ": \(String(cString: strerror($0))); set CPUWeight=\(weight) in its unit" } ?? ""
@@ -105,12 +121,18 @@ package struct SelfProtection: Sendable, Hashable {
 
     private mutating func raiseFileLimit() {
         let files = plimsoll_raise_file_limit()
-        add("files", files >= 0, files >= 0 ? "\(files) may be open" : "RLIMIT_NOFILE: \(String(cString: strerror(Int32(-files))))")
+        add(
+            "files", files >= 0,
+            files >= 0 ? "\(files) may be open" : "RLIMIT_NOFILE: \(String(cString: strerror(Int32(-files))))")
     }
 
     private mutating func lockMemory() {
         // MCL_ONFAULT of asm-generic/mman.h.
-        if mlockall(MCL_CURRENT | MCL_FUTURE | 4) == 0 { return add("locked memory", true, "every page stays in memory once it was used") }
-        add("locked memory", false, "mlockall: \(String(cString: strerror(errno))); set LimitMEMLOCK=infinity in its unit")
+        if mlockall(MCL_CURRENT | MCL_FUTURE | 4) == 0 {
+            return add("locked memory", true, "every page stays in memory once it was used")
+        }
+        add(
+            "locked memory", false,
+            "mlockall: \(String(cString: strerror(errno))); set LimitMEMLOCK=infinity in its unit")
     }
 }

@@ -18,15 +18,21 @@ extension UnitGroup {
     ///
     /// - Parameter guardian: restores the lowered limit if this process is killed during the reclaim.
     package func pushOut(_ bytes: ByteCount, guardian: Guard? = nil) throws(GroupError) -> PushedOut {
-        guard let memory, let before = charge else { throw GroupError(.pushOut, path, .missing("its groups have no memory controller")) }
+        guard let memory, let before = charge else {
+            throw GroupError(.pushOut, path, .missing("its groups have no memory controller"))
+        }
         guard bytes > .zero else { return PushedOut(bytes: .zero, isComplete: true) }
         let isComplete =
-            if isVersion1 { try lowerLimit(of: memory, to: max(.zero, before - bytes), guardian) } else { try reclaim(bytes, from: memory) }
+            if isVersion1 { try lowerLimit(of: memory, to: max(.zero, before - bytes), guardian) } else {
+                try reclaim(bytes, from: memory)
+            }
         return PushedOut(bytes: max(.zero, before - (charge ?? before)), isComplete: isComplete)
     }
 
     private func reclaim(_ bytes: ByteCount, from memory: GroupDirectory) throws(GroupError) -> Bool {
-        guard memory.has("memory.reclaim") else { throw GroupError(.pushOut, path, .missing("the kernel has no memory.reclaim (Linux 5.19)")) }
+        guard memory.has("memory.reclaim") else {
+            throw GroupError(.pushOut, path, .missing("the kernel has no memory.reclaim (Linux 5.19)"))
+        }
         do throws(GroupError) {
             try memory.write("\(bytes.bytes)", to: "memory.reclaim", for: .pushOut)
             return true
@@ -38,10 +44,14 @@ extension UnitGroup {
         }
     }
 
-    private func lowerLimit(of memory: GroupDirectory, to remainder: ByteCount, _ guardian: Guard?) throws(GroupError) -> Bool {
+    private func lowerLimit(of memory: GroupDirectory, to remainder: ByteCount, _ guardian: Guard?) throws(GroupError)
+        -> Bool
+    {
         guard isFrozen else { throw GroupError(.pushOut, path, .runs) }
         let file = "memory.limit_in_bytes"
-        guard let before = memory.number(file) else { throw GroupError(.pushOut, "\(memory.path)/\(file)", .kernel(EIO)) }
+        guard let before = memory.number(file) else {
+            throw GroupError(.pushOut, "\(memory.path)/\(file)", .kernel(EIO))
+        }
         try guardian?.watch([LiftedLimit(memory, file, "\(before)")], .pushingOut, of: self)
         var isComplete = true
         do throws(GroupError) { try memory.write("\(remainder.bytes)", to: file, for: .pushOut) } catch {

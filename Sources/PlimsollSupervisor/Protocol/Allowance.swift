@@ -8,7 +8,9 @@ struct Allowance {
     /// - Parameters:
     ///   - rate: units per second.
     ///   - burst: greatest number of units at once.
-    init(rate: Double, burst: Double, at now: Duration) { (self.rate, self.burst, left, filledAt) = (rate, burst, burst, now) }
+    init(rate: Double, burst: Double, at now: Duration) {
+        (self.rate, self.burst, left, filledAt) = (rate, burst, burst, now)
+    }
 
     /// Takes one unit. Returns false if none is left.
     mutating func spend(at now: Duration) -> Bool {

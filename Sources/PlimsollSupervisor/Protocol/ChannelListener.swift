@@ -10,7 +10,9 @@ final class ChannelListener {
     var restsUntil: Duration?
     var allowance = Allowance(rate: 50, burst: 128, at: .zero)
 
-    init(_ socket: LocalSocket, unit: String?, access: SocketAccess) { (self.socket, self.unit, self.access) = (socket, unit, access) }
+    init(_ socket: LocalSocket, unit: String?, access: SocketAccess) {
+        (self.socket, self.unit, self.access) = (socket, unit, access)
+    }
 }
 
 extension ChannelServer {
@@ -27,7 +29,9 @@ extension ChannelServer {
     func environment(of unit: String) -> [String: String] { [Self.variable: path(of: unit)] }
 
     /// Listens for links of one unit on a socket for that unit alone.
-    func listen(for unit: String, _ access: SocketAccess) throws(ChannelError) { try open(path(of: unit), for: unit, access) }
+    func listen(for unit: String, _ access: SocketAccess) throws(ChannelError) {
+        try open(path(of: unit), for: unit, access)
+    }
 
     func stopListening(for unit: String) {
         for (key, listener) in listeners where listener.unit == unit {

@@ -85,7 +85,8 @@ public final class ChannelServer {
     /// Listens at `supervisor` in `directory`, which must exist, for any unit.
     ///
     /// - Parameter unitOf: returns the unit of a process; `nil` for a process of no known unit, which is refused.
-    public init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError) {
+    public init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError)
+    {
         path = "\(directory)/supervisor"
         self.directory = directory
         self.unitOf = unitOf
@@ -104,8 +105,14 @@ public final class ChannelServer {
     /// stays readable while work is left.
     public func turn(at now: Duration) -> [Event] {
         var events: [Event] = []
-        for id in resting { if let connection = connections[id], isOver(connection.restsUntil, at: now) { wake(connection, at: now, &events) } }
-        for listener in listeners.values where listener.restsUntil != nil && isOver(listener.restsUntil, at: now) { wake(listener) }
+        for id in resting {
+            if let connection = connections[id], isOver(connection.restsUntil, at: now) {
+                wake(connection, at: now, &events)
+            }
+        }
+        for listener in listeners.values where listener.restsUntil != nil && isOver(listener.restsUntil, at: now) {
+            wake(listener)
+        }
         for key in readiness.ready() {
             if let listener = listeners[key] {
                 accept(listener, at: now)
@@ -134,7 +141,9 @@ public final class ChannelServer {
         // Accept at most one backlog per turn, so that other files are served in between.
         for _ in 0..<64 {
             // Don't accept connections that can't be closed now. When the rate is exceeded, accept the rest later.
-            guard !ForeignCloser.shared.isFull(""), listener.allowance.spend(at: now) else { return rest(listener, at: now) }
+            guard !ForeignCloser.shared.isFull(""), listener.allowance.spend(at: now) else {
+                return rest(listener, at: now)
+            }
             var (process, user): (pid_t, uid_t) = (0, 0)
             let file = plimsoll_accept_local(listener.socket.file, &process, &user)
             guard file >= 0 else {
@@ -146,7 +155,9 @@ public final class ChannelServer {
             let unit = unitOf(process, user)
             let peer = Peer(id: lastID, process: process, user: user, unit: unit ?? "")
             let connection = ChannelConnection(peer, file, at: now)
-            let isRoom = connections.count < Self.maximumConnections && connections.values.count { $0.peer.unit == unit } < Self.maximumPerUnit
+            let isRoom =
+                connections.count < Self.maximumConnections
+                && connections.values.count { $0.peer.unit == unit } < Self.maximumPerUnit
             if unit == nil || (listener.unit != nil && listener.unit != unit) {
                 turnAway(connection, .unknownProcess)
             } else if isRoom, readiness.set(file, peer.id) {
@@ -178,7 +189,8 @@ public final class ChannelServer {
 
     private func listen(to connection: ChannelConnection) {
         _ = readiness.set(
-            connection.stream.file, connection.peer.id, reading: connection.restsUntil == nil, writing: !connection.stream.outbox.isEmpty)
+            connection.stream.file, connection.peer.id, reading: connection.restsUntil == nil,
+            writing: !connection.stream.outbox.isEmpty)
     }
 
     // MARK: Reading
@@ -194,10 +206,13 @@ public final class ChannelServer {
             return
         }
         guard !ForeignCloser.shared.isFull(connection.peer.unit) else {
-            return close(connection, .refused(.malformed, "descriptors that its unit has sent can't be closed"), &events)
+            return close(
+                connection, .refused(.malformed, "descriptors that its unit has sent can't be closed"), &events)
         }
         let (arrival, descriptors) = connection.read()
-        guard descriptors == 0 else { return close(connection, .refused(.malformed, "\(descriptors) descriptors came with its lines"), &events) }
+        guard descriptors == 0 else {
+            return close(connection, .refused(.malformed, "\(descriptors) descriptors came with its lines"), &events)
+        }
         switch arrival {
         case .bytes: take(connection, at: now, &events)
         case .nothing: break
@@ -220,7 +235,8 @@ public final class ChannelServer {
                 let (sequence, message) = try ChildMessage.decode(line)
                 let refusal =
                     connection.stream.follows(sequence)
-                    ? greet(message, connection, &events) : .refused(.sequence, "line \(sequence) after \(connection.stream.heard)")
+                    ? greet(message, connection, &events)
+                    : .refused(.sequence, "line \(sequence) after \(connection.stream.heard)")
                 if let refusal { return close(connection, refusal, &events) }
                 guard record(message, sequence, connection, &events) else { return }
             } catch {
@@ -236,13 +252,17 @@ public final class ChannelServer {
             return connection.hasGreeted ? nil : .refused(.noHello, "the first line is no hello")
         }
         guard !connection.hasGreeted else { return .refused(.malformed, "a second hello") }
-        guard version == MessageLine.version else { return .refused(.version, "version \(version); \(MessageLine.version) is spoken here") }
+        guard version == MessageLine.version else {
+            return .refused(.version, "version \(version); \(MessageLine.version) is spoken here")
+        }
         connection.hasGreeted = true
         events.append(.opened(connection.peer))
         return nil
     }
 
-    private func record(_ message: ChildMessage?, _ sequence: UInt64, _ connection: ChannelConnection, _ events: inout [Event]) -> Bool {
+    private func record(
+        _ message: ChildMessage?, _ sequence: UInt64, _ connection: ChannelConnection, _ events: inout [Event]
+    ) -> Bool {
         switch message {
         case nil: counters.unknown += 1
         case .hello: break

@@ -33,7 +33,8 @@ struct DescriptorStore {
         for descriptor in descriptors where !holds(descriptor, name) {
             if kept.count >= Self.most { dropHungUp() }
             let bytes = descriptor.memory
-            guard kept.count < Self.most, room.count > 0, bytes <= own, bytes <= room.bytes, descriptor.file < highest else {
+            guard kept.count < Self.most, room.count > 0, bytes <= own, bytes <= room.bytes, descriptor.file < highest
+            else {
                 refused += 1
                 continue
             }
@@ -77,7 +78,9 @@ struct DescriptorStore {
     }
 
     /// Drops connections whose other end has closed.
-    private mutating func dropHungUp() { kept.removeAll { Self.socket($0.descriptor) != nil && plimsoll_ready($0.descriptor.file, 0, 0) != 0 } }
+    private mutating func dropHungUp() {
+        kept.removeAll { Self.socket($0.descriptor) != nil && plimsoll_ready($0.descriptor.file, 0, 0) != 0 }
+    }
 }
 
 extension KeptDescriptor {

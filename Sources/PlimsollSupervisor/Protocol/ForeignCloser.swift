@@ -49,7 +49,9 @@ package final class ForeignCloser: Sendable {
     private let closing: @Sendable (_ file: Int32, _ isOwnSocket: Bool) -> Void
 
     /// - Parameter closing: closes a descriptor; may block for any time.
-    package init(closing: @escaping @Sendable (Int32, Bool) -> Void = { plimsoll_close_foreign($0, $1 ? 1 : 0) }) { self.closing = closing }
+    package init(closing: @escaping @Sendable (Int32, Bool) -> Void = { plimsoll_close_foreign($0, $1 ? 1 : 0) }) {
+        self.closing = closing
+    }
 
     /// Starts the first thread, so that later closes need no new thread.
     ///
@@ -73,7 +75,8 @@ package final class ForeignCloser: Sendable {
         // The other end sees the end of the connection now. `shutdown` closes no descriptor.
         if isOwnSocket { for file in files { shutdown(file, Int32(SHUT_RDWR)) } }
         let hand = state.withLock { state in
-            state.lanes[owner, default: Lane()].jobs.append(contentsOf: files.lazy.map { Job(file: $0, isOwnSocket: isOwnSocket) })
+            state.lanes[owner, default: Lane()].jobs.append(
+                contentsOf: files.lazy.map { Job(file: $0, isOwnSocket: isOwnSocket) })
             state.waiting += files.count
             if state.lanes[owner]?.isTaken == false {
                 state.lanes[owner]?.isTaken = true
@@ -146,10 +149,18 @@ package final class ForeignCloser: Sendable {
             closing(job.file, job.isOwnSocket)
             let hand = state.withLock { state in
                 state.waiting -= 1
-                if state.lanes[owner]?.jobs.isEmpty == false { state.ready.append(owner) } else { state.lanes[owner] = nil }
+                if state.lanes[owner]?.jobs.isEmpty == false {
+                    state.ready.append(owner)
+                } else {
+                    state.lanes[owner] = nil
+                }
                 return Self.hand(&state, besidesCaller: true)
             }
-            if case .start(let isFirst) = hand { _ = start(isFirst: isFirst) } else if case .unpark = hand { parker.unpark() }
+            if case .start(let isFirst) = hand {
+                _ = start(isFirst: isFirst)
+            } else if case .unpark = hand {
+                parker.unpark()
+            }
         }
     }
 

@@ -62,7 +62,9 @@ enum ForeignMessage {
     /// Receives one message.
     ///
     /// - Returns: the length or a negative errno, the kernel's facts about the sender, and the descriptors.
-    static func receive(_ file: Int32, into buffer: UnsafeMutableRawBufferPointer) -> (count: Int, facts: plimsoll_message, descriptors: [Int32]) {
+    static func receive(_ file: Int32, into buffer: UnsafeMutableRawBufferPointer) -> (
+        count: Int, facts: plimsoll_message, descriptors: [Int32]
+    ) {
         withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(PLIMSOLL_MOST_DESCRIPTORS)) { room in
             var facts = plimsoll_message()
             let count = plimsoll_receive(file, buffer.baseAddress, buffer.count, &facts, room.baseAddress)

@@ -49,7 +49,9 @@ public struct NotifyMessage: Sendable, Hashable {
     }
 
     private mutating func take(_ line: some Collection<UInt8>) {
-        guard let sign = line.firstIndex(of: UInt8(ascii: "=")), sign != line.startIndex else { return refuse(line, "is not KEY=VALUE") }
+        guard let sign = line.firstIndex(of: UInt8(ascii: "=")), sign != line.startIndex else {
+            return refuse(line, "is not KEY=VALUE")
+        }
         guard let key = String(validating: line[..<sign], as: UTF8.self),
             let value = String(validating: line[line.index(after: sign)...], as: UTF8.self)
         else {
@@ -66,22 +68,33 @@ public struct NotifyMessage: Sendable, Hashable {
         case "ERRNO": number(line, value, 0...4095) { $0.errorNumber = Int32($1) }
         case "MAINPID": number(line, value, 1...4_194_304) { $0.mainProcess = Int32($1) }  // PID_MAX_LIMIT of a 64-bit kernel
         case "WATCHDOG_USEC": number(line, value, 1...Self.longest) { $0.watchdogInterval = .microseconds(Int64($1)) }
-        case "EXTEND_TIMEOUT_USEC": number(line, value, 0...Self.longest) { $0.timeoutExtension = .microseconds(Int64($1)) }
+        case "EXTEND_TIMEOUT_USEC":
+            number(line, value, 0...Self.longest) { $0.timeoutExtension = .microseconds(Int64($1)) }
         case "FDNAME":
-            let isName = 1...255 ~= value.utf8.count && value.utf8.allSatisfy { 0x20...0x7e ~= $0 && $0 != UInt8(ascii: ":") }
-            if isName { descriptorName = value } else { refuse(line, "is no name: 1 to 255 printable characters without a colon") }
+            let isName =
+                1...255 ~= value.utf8.count && value.utf8.allSatisfy { 0x20...0x7e ~= $0 && $0 != UInt8(ascii: ":") }
+            if isName {
+                descriptorName = value
+            } else {
+                refuse(line, "is no name: 1 to 255 printable characters without a colon")
+            }
         default: break
         }
     }
 
-    private mutating func set(_ field: WritableKeyPath<NotifyMessage, Bool>, _ line: some Collection<UInt8>, _ value: String) {
+    private mutating func set(
+        _ field: WritableKeyPath<NotifyMessage, Bool>, _ line: some Collection<UInt8>, _ value: String
+    ) {
         if value == "1" { self[keyPath: field] = true } else { refuse(line, "has another value than 1") }
     }
 
     private mutating func number(
-        _ line: some Collection<UInt8>, _ value: String, _ range: ClosedRange<UInt64>, _ take: (inout NotifyMessage, UInt64) -> Void
+        _ line: some Collection<UInt8>, _ value: String, _ range: ClosedRange<UInt64>,
+        _ take: (inout NotifyMessage, UInt64) -> Void
     ) {
-        guard value.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }), let number = UInt64(value), range.contains(number) else {
+        guard value.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }), let number = UInt64(value),
+            range.contains(number)
+        else {
             return refuse(line, "is no number from \(range.lowerBound) to \(range.upperBound)")
         }
         take(&self, number)

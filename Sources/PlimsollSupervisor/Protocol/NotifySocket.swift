@@ -70,10 +70,12 @@ public final class NotifySocket {
     convenience init(
         directory: String, unit: String?, access: SocketAccess = .everyone, unitOf: @escaping (Sender) -> String?
     ) throws(ChannelError) {
-        try self.init(path: "\(directory)/\(unit.map { "\($0)." } ?? "")notify", unit: unit ?? "", access: access, unitOf: unitOf)
+        try self.init(
+            path: "\(directory)/\(unit.map { "\($0)." } ?? "")notify", unit: unit ?? "", access: access, unitOf: unitOf)
     }
 
-    private init(path: String, unit: String, access: SocketAccess, unitOf: ((Sender) -> String?)?) throws(ChannelError) {
+    private init(path: String, unit: String, access: SocketAccess, unitOf: ((Sender) -> String?)?) throws(ChannelError)
+    {
         (self.path, self.unit, self.unitOf, self.access) = (path, unit, unitOf, access)
         socket = try LocalSocket(.datagrams, at: path, access: access, of: unit)
     }
@@ -119,7 +121,9 @@ public final class NotifySocket {
         }
     }
 
-    private func take(_ text: Slice<UnsafeMutableRawBufferPointer>, _ facts: plimsoll_message, _ files: [Int32]) -> Notice? {
+    private func take(_ text: Slice<UnsafeMutableRawBufferPointer>, _ facts: plimsoll_message, _ files: [Int32])
+        -> Notice?
+    {
         guard facts.has_sender != 0, facts.pid >= 0 else {
             counters.anonymous += 1
             return drop(files, of: "")
@@ -138,7 +142,11 @@ public final class NotifySocket {
         let message = NotifyMessage(parsing: text)
         counters.refusedLines += message.problems.count
         var descriptors: [KeptDescriptor] = []
-        if message.storesDescriptors { descriptors = files.map { KeptDescriptor($0, of: owner) } } else { drop(files, of: owner) }
+        if message.storesDescriptors {
+            descriptors = files.map { KeptDescriptor($0, of: owner) }
+        } else {
+            drop(files, of: owner)
+        }
         guard !message.isEmpty else {
             // Keys for other receivers, such as `BARRIER=1`, are not garbage.
             if text.isEmpty || !message.problems.isEmpty { counters.garbage += 1 }

@@ -45,17 +45,22 @@ public final class PressureSocket {
     /// - Parameter isAllowed: returns true if a process of a user may connect, as the kernel reports them. Any
     ///   process on the machine may try.
     public convenience init(
-        directory: String, unit: String, isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
+        directory: String, unit: String,
+        isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
     ) throws(ChannelError) {
         try self.init(directory: directory, unit: unit, access: .everyone, isAllowed: isAllowed)
     }
 
-    init(directory: String, unit: String, access: SocketAccess, isAllowed: @escaping (Int32, UInt32) -> Bool) throws(ChannelError) {
+    init(directory: String, unit: String, access: SocketAccess, isAllowed: @escaping (Int32, UInt32) -> Bool)
+        throws(ChannelError)
+    {
         path = "\(directory)/\(unit).pressure"
         (self.unit, self.isAllowed, self.access) = (unit, isAllowed, access)
         socket = try LocalSocket(.stream, at: path, access: access, of: unit)
         readiness = try ReadyFiles(for: path)
-        guard readiness.set(socket.file, UInt64(socket.file)) else { throw ChannelError("waiting for", path, errno: ENOMEM) }
+        guard readiness.set(socket.file, UInt64(socket.file)) else {
+            throw ChannelError("waiting for", path, errno: ENOMEM)
+        }
     }
 
     deinit { ForeignCloser.shared.close(connections, of: unit, isOwnSocket: true) }
@@ -98,7 +103,8 @@ public final class PressureSocket {
         guard let notice = Self.notice(of: level) else { return false }
         var taken = -1
         repeat {
-            taken = send(connection, notice.utf8Start, notice.utf8CodeUnitCount, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+            taken = send(
+                connection, notice.utf8Start, notice.utf8CodeUnitCount, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
         } while taken < 0 && errno == EINTR
         // A partial write is a notice as well.
         if taken > 0 { counters.notices += 1 } else { counters.dropped += 1 }
@@ -121,7 +127,9 @@ public final class PressureSocket {
             var (pid, user): (pid_t, uid_t) = (0, 0)
             let connection = plimsoll_accept_local(socket.file, &pid, &user)
             guard connection >= 0 else { return isBlocked = connection != -EAGAIN }
-            guard isAllowed(pid, user), connections.count < Self.maximumConnections, readiness.set(connection, UInt64(connection)) else {
+            guard isAllowed(pid, user), connections.count < Self.maximumConnections,
+                readiness.set(connection, UInt64(connection))
+            else {
                 ForeignCloser.shared.close(CollectionOfOne(connection), of: "", isOwnSocket: true)
                 counters.refused += 1
                 continue

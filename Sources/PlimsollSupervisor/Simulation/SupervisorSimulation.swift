@@ -46,10 +46,13 @@ package struct SupervisorSimulation: Sendable {
     package var fleet: Fleet {
         let used = units.reduce(.zero) { $0 + $1.report.charge }
         let level: PressureLevel = used >= limit * 0.95 ? .critical : used >= limit * 0.85 ? .warning : .normal
-        var fleet = Fleet(at: now, level: level, shortfall: level == .normal ? .zero : used - limit * 0.8, units: units.map(\.report))
+        var fleet = Fleet(
+            at: now, level: level, shortfall: level == .normal ? .zero : used - limit * 0.8, units: units.map(\.report))
         fleet.room = max(.zero, limit * 0.85 - used)
         if tellsTimeLeft {
-            let growth = units.reduce(.zero) { $0 + ($1.report.state == .running || $1.report.state == .leaving ? $1.growth : .zero) }
+            let growth = units.reduce(.zero) {
+                $0 + ($1.report.state == .running || $1.report.state == .leaving ? $1.growth : .zero)
+            }
             if growth > .zero { fleet.timeLeft = .seconds(Double(max(0, (limit - used).bytes)) / Double(growth.bytes)) }
         }
         return fleet
@@ -68,7 +71,8 @@ package struct SupervisorSimulation: Sendable {
     package var drawing: String {
         let width = units.map(\.report.name.count).max() ?? 0
         let all = zip(units.map(\.report.name), lines) + [("", levels)]
-        return all.map { name, line in name + String(repeating: " ", count: width - name.count) + " " + line }.joined(separator: "\n")
+        return all.map { name, line in name + String(repeating: " ", count: width - name.count) + " " + line }.joined(
+            separator: "\n")
     }
 
     /// Returns the line of one unit.
@@ -82,7 +86,8 @@ package struct SupervisorSimulation: Sendable {
 
     private mutating func advance() {
         now += Self.step
-        for index in units.indices where units[index].report.state == .running || units[index].report.state == .leaving {
+        for index in units.indices where units[index].report.state == .running || units[index].report.state == .leaving
+        {
             // A throttled unit grows at a quarter of its pace. Random variation keeps growth uneven.
             let pace = (units[index].report.isThrottled ? 0.25 : 1) * (0.8 + 0.4 * random()) / 20
             units[index].report.charge += units[index].growth * pace
@@ -98,7 +103,9 @@ package struct SupervisorSimulation: Sendable {
         for decision in engine.decide(fleet) {
             decisions.append(decision)
             journal.append(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
-            if !decision.isDryRun, let index = units.firstIndex(where: { $0.report.name == decision.unit }) { begin(decision, index) }
+            if !decision.isDryRun, let index = units.firstIndex(where: { $0.report.name == decision.unit }) {
+                begin(decision, index)
+            }
         }
         // Reports arrive once a second in any case.
         nextLook = now + min(.seconds(1), engine.nextLook(after: fleet) ?? .seconds(1))
@@ -109,7 +116,8 @@ package struct SupervisorSimulation: Sendable {
     private mutating func begin(_ decision: Decision, _ index: Int) {
         switch decision.action {
         case .warn(let level): (units[index].report.told, units[index].report.toldAt) = (level, now)
-        case .release(let amount): if !units[index].habits.contains(.ignoresWarnings) { later(.milliseconds(200), index, .released(amount)) }
+        case .release(let amount):
+            if !units[index].habits.contains(.ignoresWarnings) { later(.milliseconds(200), index, .released(amount)) }
         case .background:
             units[index].enter(.leaving, at: now)
             units[index].report.backgroundSince = units[index].report.backgroundSince ?? now
@@ -151,7 +159,9 @@ package struct SupervisorSimulation: Sendable {
             learn(decision)
         case .notFrozen(let decision): learn(decision, failure: "the freeze was not confirmed")
         case .released(let amount):
-            if units[index].report.state == .running || units[index].report.state == .leaving { _ = units[index].lose(amount) }
+            if units[index].report.state == .running || units[index].report.state == .leaving {
+                _ = units[index].lose(amount)
+            }
         case .pushedOut(let decision, let amount):
             let lost = units[index].report.state == .suspended ? units[index].lose(amount) : .zero
             units[index].pushedOut += lost

@@ -15,11 +15,16 @@ enum UnitDependencies {
             .init(line: edge.line, column: edge.column, unit: edge.unit, key: "dependencies", message: message)
         }
         let unknown = edges.filter { !known.contains($0.on) }.map { edge in
-            problem(edge, "there is no unit \"\(edge.on.prefix(64))\"\(Spelling.suggestion(for: edge.on, among: names.filter { $0 != edge.unit }))")
+            problem(
+                edge,
+                "there is no unit \"\(edge.on.prefix(64))\"\(Spelling.suggestion(for: edge.on, among: names.filter { $0 != edge.unit }))"
+            )
         }
         return unknown
             + circles(edges.filter { known.contains($0.on) }, names).map { circle in
-                problem(circle[circle.count - 1], "goes round: \((circle.map(\.unit) + [circle[0].unit]).joined(separator: " -> ")); leave one out")
+                problem(
+                    circle[circle.count - 1],
+                    "goes round: \((circle.map(\.unit) + [circle[0].unit]).joined(separator: " -> ")); leave one out")
             }
     }
 

@@ -64,8 +64,12 @@ public struct UnitReport: Sendable, Hashable {
     public var holdsLocks = false
     public var dependencies: [String] = []
 
-    public init(name: String, role: ServiceUnit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount) {
-        (self.name, self.role, self.importance, self.state, self.since, self.charge) = (name, role, importance, state, since, charge)
+    public init(
+        name: String, role: ServiceUnit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount
+    ) {
+        (self.name, self.role, self.importance, self.state, self.since, self.charge) = (
+            name, role, importance, state, since, charge
+        )
     }
 }
 

@@ -5,7 +5,9 @@ import Plimsoll
 enum UnitValues {
     /// Parses digits with at most one decimal point in between; `nil` for any other text.
     static func number(_ text: String) -> Double? {
-        guard let first = text.utf8.first, isDigit(first), text.utf8.allSatisfy({ isDigit($0) || $0 == UInt8(ascii: ".") }) else { return nil }
+        guard let first = text.utf8.first, isDigit(first),
+            text.utf8.allSatisfy({ isDigit($0) || $0 == UInt8(ascii: ".") })
+        else { return nil }
         return Double(text)
     }
 
@@ -29,20 +31,25 @@ enum UnitValues {
     static func duration(_ text: String) -> Duration? {
         let digits = text.prefix { $0.isASCII && $0.isNumber }
         let units: [Substring: Int] = ["ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000]
-        guard let number = Int(digits), let unit = units[text.dropFirst(digits.count)], number <= 86_400_000_000 / unit else { return nil }
+        guard let number = Int(digits), let unit = units[text.dropFirst(digits.count)], number <= 86_400_000_000 / unit
+        else { return nil }
         return .milliseconds(number * unit)
     }
 
     /// Tells whether `name` may name a unit. Unit names also name files and control groups.
     static func isUnitName(_ name: String) -> Bool {
-        func isLetterOrDigit(_ byte: UInt8) -> Bool { isDigit(byte) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 }
+        func isLetterOrDigit(_ byte: UInt8) -> Bool {
+            isDigit(byte) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20
+        }
         guard let first = name.utf8.first, isLetterOrDigit(first), name.utf8.count <= 64 else { return false }
         return name.utf8.allSatisfy { isLetterOrDigit($0) || "-_.".utf8.contains($0) }
     }
 
     static func isVariableName(_ name: String) -> Bool {
         guard let first = name.utf8.first, !isDigit(first), name.utf8.count <= 256 else { return false }
-        return name.utf8.allSatisfy { isDigit($0) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || $0 == UInt8(ascii: "_") }
+        return name.utf8.allSatisfy {
+            isDigit($0) || UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || $0 == UInt8(ascii: "_")
+        }
     }
 
     /// Returns the reason why `path` is not an absolute path without `.` or `..` components; `nil` if `path` is valid.
@@ -85,7 +92,9 @@ enum UnitValues {
                 if let finished = word { words.append(finished) }
                 word = nil
             } else {
-                if "|&;<>()$`*?[]{}\n\r".contains(character) || (word == nil && "#~".contains(character)) { throw shell(character) }
+                if "|&;<>()$`*?[]{}\n\r".contains(character) || (word == nil && "#~".contains(character)) {
+                    throw shell(character)
+                }
                 word = (word ?? "") + String(character)
             }
         }
@@ -97,6 +106,7 @@ enum UnitValues {
 
     private static func shell(_ character: Character) -> CommandProblem {
         let shown = character.isNewline ? "a line end" : "\(character)"
-        return CommandProblem(message: "\(shown) is for a shell, and none is run; write a list, such as [/bin/sh, -c, \"...\"]")
+        return CommandProblem(
+            message: "\(shown) is for a shell, and none is run; write a list, such as [/bin/sh, -c, \"...\"]")
     }
 }

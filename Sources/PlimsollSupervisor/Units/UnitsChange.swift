@@ -39,13 +39,16 @@ public struct UnitsChange: Sendable, Hashable {
     private static func differences(_ old: ServiceUnit, _ new: ServiceUnit) -> (start: [String], running: [String]) {
         func names(_ fields: KeyValuePairs<String, Bool>) -> [String] { fields.compactMap { $0.value ? $0.key : nil } }
         let start = names([
-            new.origin.key: old.origin != new.origin, "environment": old.environment != new.environment, "directory": old.directory != new.directory,
+            new.origin.key: old.origin != new.origin, "environment": old.environment != new.environment,
+            "directory": old.directory != new.directory,
         ])
         let running = names([
-            "role": old.role != new.role, "importance": old.importance != new.importance, "memory.request": old.memoryRequest != new.memoryRequest,
+            "role": old.role != new.role, "importance": old.importance != new.importance,
+            "memory.request": old.memoryRequest != new.memoryRequest,
             "memory.limit": old.memoryLimit != new.memoryLimit, "suspension": old.suspension != new.suspension,
             "exitsOnSuspend": old.exitsOnSuspend != new.exitsOnSuspend, "keepAlive": old.keepAlive != new.keepAlive,
-            "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart, "notify": old.notify != new.notify,
+            "allowance": old.allowance != new.allowance, "restart": old.restart != new.restart,
+            "notify": old.notify != new.notify,
             "startTime": old.startTime != new.startTime, "notifyAccess": old.notifyAccess != new.notifyAccess,
             "socketOwner": old.socketOwner != new.socketOwner, "dependencies": old.dependencies != new.dependencies,
         ])

@@ -48,18 +48,26 @@ public struct UnitsFile: Sendable, Hashable {
         guard file >= 0 else { throw UnitsFileError(path, "it can't be opened: \(String(cString: strerror(errno)))") }
         defer { close(file) }
         var status = stat()
-        guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { throw UnitsFileError(path, "it is not a regular file") }
+        guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw UnitsFileError(path, "it is not a regular file")
+        }
         // One byte more than the maximum reveals a file that is too long.
         var bytes = [UInt8](repeating: 0, count: Self.maximumLength + 1), count = 0
         while count < bytes.count {
             let taken = bytes.withUnsafeMutableBytes { read(file, $0.baseAddress! + count, $0.count - count) }
             if taken < 0, errno == EINTR { continue }
-            guard taken >= 0 else { throw UnitsFileError(path, "it can't be read: \(String(cString: strerror(errno)))") }
+            guard taken >= 0 else {
+                throw UnitsFileError(path, "it can't be read: \(String(cString: strerror(errno)))")
+            }
             if taken == 0 { break }
             count += taken
         }
-        guard count <= Self.maximumLength else { throw UnitsFileError(path, "the file has more than \(Self.maximumLength) bytes, which are allowed") }
-        guard let text = String(validating: bytes[..<count], as: UTF8.self) else { throw UnitsFileError(path, "it is not UTF-8 text") }
+        guard count <= Self.maximumLength else {
+            throw UnitsFileError(path, "the file has more than \(Self.maximumLength) bytes, which are allowed")
+        }
+        guard let text = String(validating: bytes[..<count], as: UTF8.self) else {
+            throw UnitsFileError(path, "it is not UTF-8 text")
+        }
         try self.init(text, name: path)
     }
 }

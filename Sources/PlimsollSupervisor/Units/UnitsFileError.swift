@@ -40,8 +40,9 @@ extension UnitsFileError: CustomStringConvertible {
     public var description: String {
         let lines = problems.map { problem in
             let place = problem.line > 0 ? "\(file):\(problem.line):\(problem.column)" : file
-            return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message].compactMap(\.self).joined(
-                separator: ": ")
+            return [place, problem.unit.map { "unit \"\($0)\"" }, problem.key.map { "key \"\($0)\"" }, problem.message]
+                .compactMap(\.self).joined(
+                    separator: ": ")
         }
         return (lines + (omitted > 0 ? ["\(file): \(omitted) more"] : [])).joined(separator: "\n")
     }
@@ -60,13 +61,17 @@ enum Spelling {
         let typed = plain(word)
         guard typed.count <= 64 else { return nil }
         let most = min(max(2, typed.count / 3), typed.count - 1)
-        let best = words.map { (word: $0, distance: distance(typed, plain($0))) }.min { ($0.distance, $0.word) < ($1.distance, $1.word) }
+        let best = words.map { (word: $0, distance: distance(typed, plain($0))) }.min {
+            ($0.distance, $0.word) < ($1.distance, $1.word)
+        }
         guard let best, best.distance <= most else { return nil }
         return best.word
     }
 
     /// Returns the letters and digits in lower case, so `keep_alive`, `keep-alive` and `keepAlive` compare equal.
-    private static func plain(_ word: String) -> [UInt8] { word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") } }
+    private static func plain(_ word: String) -> [UInt8] {
+        word.lowercased().utf8.filter { $0 != UInt8(ascii: "-") && $0 != UInt8(ascii: "_") }
+    }
 
     /// Returns the number of insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
@@ -75,7 +80,9 @@ enum Spelling {
             var line = [row + 1]
             for (column, other) in right.enumerated() {
                 var cost = min(line[column] + 1, last[column + 1] + 1, last[column] + (letter == other ? 0 : 1))
-                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other { cost = min(cost, before[column - 1] + 1) }
+                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other {
+                    cost = min(cost, before[column - 1] + 1)
+                }
                 line.append(cost)
             }
             (before, last) = (last, line)

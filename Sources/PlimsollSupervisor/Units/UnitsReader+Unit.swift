@@ -3,7 +3,8 @@ import Yams
 
 /// The keys of a unit.
 private enum UnitKey: String, CaseIterable {
-    case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend, keepAlive, allowance, restart,
+    case command, process, group, environment, directory, role, importance, memory, suspension, exitsOnSuspend,
+        keepAlive, allowance, restart,
         notify, startTime, notifyAccess, socketOwner, dependencies
 }
 
@@ -30,12 +31,16 @@ extension UnitsReader {
     private mutating func read(_ key: UnitKey, _ node: Node, into unit: inout ServiceUnit) {
         switch key {
         case .command: if let command = command(node) { unit.origin = .command(command) }
-        case .process: if let number = integer(node, in: 2...4_194_304, "the number of a process") { unit.origin = .process(Int32(number)) }
+        case .process:
+            if let number = integer(node, in: 2...4_194_304, "the number of a process") {
+                unit.origin = .process(Int32(number))
+            }
         case .group: if let path = path(node) { unit.origin = .group(path) }
         case .environment: unit.environment = environment(node)
         case .directory: unit.directory = path(node)
         case .role: if let role = word(node, ServiceUnit.Role.self) { unit.role = role }
-        case .importance: if let importance = integer(node, in: 0...1000, "a whole number") { unit.importance = importance }
+        case .importance:
+            if let importance = integer(node, in: 0...1000, "a whole number") { unit.importance = importance }
         case .memory: readMemory(node, into: &unit)
         case .suspension: if let suspension = word(node, ServiceUnit.Suspension.self) { unit.suspension = suspension }
         case .exitsOnSuspend: if let exits = flag(node) { unit.exitsOnSuspend = exits }

@@ -28,7 +28,10 @@ extension UnitsReader {
         }
         if words.contains(where: { $0.utf8.contains(0) }) { refuse(node, "holds a zero byte, which no argument may") }
         if !program.contains("/") {
-            refuse(node, "\"\(program.prefix(80))\" is looked for nowhere; write the path of the program, such as /usr/bin/\(program.prefix(80))")
+            refuse(
+                node,
+                "\"\(program.prefix(80))\" is looked for nowhere; write the path of the program, such as /usr/bin/\(program.prefix(80))"
+            )
         }
         return words
     }
@@ -38,9 +41,12 @@ extension UnitsReader {
         var variables: [String: String] = [:]
         forEachPair(node) { reader, name, value in
             guard UnitValues.isVariableName(name) else {
-                return reader.refuse(value, "is no name of a variable; allowed are letters, digits and _ of which the first is no digit")
+                return reader.refuse(
+                    value, "is no name of a variable; allowed are letters, digits and _ of which the first is no digit")
             }
-            if ours.contains(name) || name.hasPrefix("LISTEN_") { return reader.refuse(value, "is set by the supervisor itself") }
+            if ours.contains(name) || name.hasPrefix("LISTEN_") {
+                return reader.refuse(value, "is set by the supervisor itself")
+            }
             guard let text = reader.text(value) else {
                 return reader.refuse(value, "is \(Self.shown(value)); allowed is text, and \"\" for an empty one")
             }
@@ -98,7 +104,10 @@ extension UnitsReader {
         if let word = text.flatMap({ Word(rawValue: $0) }) { return word }
         let words = Word.allCases.map(\.rawValue)
         let allowed = words.dropLast().joined(separator: ", ") + " and " + words[words.count - 1]
-        refuse(node, "is \(Self.shown(node)); allowed are \(allowed)\(text.map { Spelling.suggestion(for: $0, among: words) } ?? "")")
+        refuse(
+            node,
+            "is \(Self.shown(node)); allowed are \(allowed)\(text.map { Spelling.suggestion(for: $0, among: words) } ?? "")"
+        )
         return nil
     }
 
@@ -122,7 +131,9 @@ extension UnitsReader {
     mutating func bytes(_ node: Node) -> ByteCount? {
         let range = ByteCount.mebibytes(1)...ByteCount.gibibytes(1 << 20)
         if let bytes = text(node).flatMap({ ByteCount($0) }), range.contains(bytes) { return bytes }
-        let unit = text(node).flatMap(UnitValues.integer).map { "; without a unit these are bytes: did you mean \($0)M?" } ?? ""
+        let unit =
+            text(node).flatMap(UnitValues.integer).map { "; without a unit these are bytes: did you mean \($0)M?" }
+            ?? ""
         refuse(node, "is \(Self.shown(node)); allowed is a size from 1M, such as 512M or 2G\(unit)")
         return nil
     }

@@ -20,7 +20,8 @@ struct UnitsReader {
 
     mutating func read(_ root: Node) {
         guard case .mapping(let top) = root else {
-            return refuse(root, "the file is \(Self.kind(of: root)); it must be a map with the keys version, policy and units")
+            return refuse(
+                root, "the file is \(Self.kind(of: root)); it must be a map with the keys version, policy and units")
         }
         var found: Set<String> = []
         // Dependencies are checked after all units are known.
@@ -47,7 +48,8 @@ struct UnitsReader {
             }
             let setting = UnitsFile.Setting(text: text, line: value.mark?.line ?? 0, column: value.mark?.column ?? 0)
             guard setting.number != nil || setting.duration != nil else {
-                return reader.refuse(value, "is \(Self.shown(value)); allowed is a number or a time such as 250ms, 30s, 10m or 1h")
+                return reader.refuse(
+                    value, "is \(Self.shown(value)); allowed is a number or a time such as 250ms, 30s, 10m or 1h")
             }
             reader.policy[name] = setting
         }
@@ -81,16 +83,22 @@ struct UnitsReader {
 
     /// Records a problem with `node`, together with the unit and key being read.
     mutating func refuse(_ node: Node, _ message: String) {
-        problems.append(.init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, unit: unit, key: key, message: message))
+        problems.append(
+            .init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, unit: unit, key: key, message: message))
     }
 
     /// Calls `body` with each pair of a map whose key is allowed.
-    mutating func forEachPair(_ node: Node, allowed: [String]? = nil, _ body: (inout UnitsReader, String, Node) -> Void) {
-        guard case .mapping(let mapping) = node else { return refuse(node, "is \(Self.shown(node)); allowed is a map (key: value)") }
+    mutating func forEachPair(_ node: Node, allowed: [String]? = nil, _ body: (inout UnitsReader, String, Node) -> Void)
+    {
+        guard case .mapping(let mapping) = node else {
+            return refuse(node, "is \(Self.shown(node)); allowed is a map (key: value)")
+        }
         forEachPair(mapping, allowed: allowed, body)
     }
 
-    private mutating func forEachPair(_ mapping: Node.Mapping, allowed: [String]?, _ body: (inout UnitsReader, String, Node) -> Void) {
+    private mutating func forEachPair(
+        _ mapping: Node.Mapping, allowed: [String]?, _ body: (inout UnitsReader, String, Node) -> Void
+    ) {
         let outer = key
         defer { key = outer }
         for (keyNode, value) in mapping {
@@ -142,7 +150,9 @@ struct UnitsReader {
     /// Returns the value as shown in a problem.
     static func shown(_ node: Node) -> String {
         guard case .scalar(let scalar) = node, !isNull(scalar) else { return kind(of: node) }
-        let text = scalar.string.unicodeScalars.prefix(80).map { $0.value < 0x20 || $0.value == 0x7f ? "?" : String($0) }.joined()
+        let text = scalar.string.unicodeScalars.prefix(80).map {
+            $0.value < 0x20 || $0.value == 0x7f ? "?" : String($0)
+        }.joined()
         return "\"\(text)\(scalar.string.unicodeScalars.count > 80 ? "..." : "")\""
     }
 }

@@ -10,10 +10,14 @@ enum UnitsYAML {
     private static let mostDuplicates = 32
 
     /// Returns the root node of the single document in `text`, with the problems that did not prevent parsing.
-    static func compose(_ text: String, file: String) throws(UnitsFileError) -> (root: Node, problems: [UnitsFileError.Problem]) {
+    static func compose(_ text: String, file: String) throws(UnitsFileError) -> (
+        root: Node, problems: [UnitsFileError.Problem]
+    ) {
         guard aliasCount(text.utf8) <= mostAliases else {
             throw UnitsFileError(
-                file, "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full")
+                file,
+                "more than \(mostAliases) words begin with *, which makes aliases in YAML; aliases are not allowed. Say it in full"
+            )
         }
         var text = text
         var duplicates: [UnitsFileError.Problem] = []
@@ -21,7 +25,9 @@ enum UnitsYAML {
             do {
                 // Nodes keep their anchors only while the parser lives.
                 let parser = try Parser(yaml: text, resolver: .basic, encoding: .utf8)
-                guard let root = try parser.singleRoot() else { throw UnitsFileError(file, "it is empty; it needs \"version: 1\" and \"units:\"") }
+                guard let root = try parser.singleRoot() else {
+                    throw UnitsFileError(file, "it is empty; it needs \"version: 1\" and \"units:\"")
+                }
                 let problems = withExtendedLifetime(parser) { forbidden(in: root) }
                 // Nodes with anchors may expand to far more than their text, so they are not read.
                 if !problems.isEmpty { throw UnitsFileError(file, duplicates + problems) }
@@ -31,9 +37,12 @@ enum UnitsYAML {
             } catch YamlError.duplicatedKeysInMapping(let keys, let context) {
                 let first = context.mark
                 let key = keys.first ?? ""
-                let again = duplicates.count < mostDuplicates ? Duplicate(of: key, at: first, in: text, number: duplicates.count) : nil
+                let again =
+                    duplicates.count < mostDuplicates
+                    ? Duplicate(of: key, at: first, in: text, number: duplicates.count) : nil
                 let rest = keys.count > 1 && again == nil ? ", as are \(keys.dropFirst().joined(separator: ", "))" : ""
-                let message = "the key \"\(key.prefix(64))\" is there twice, first in line \(first.line)\(rest); once is allowed"
+                let message =
+                    "the key \"\(key.prefix(64))\" is there twice, first in line \(first.line)\(rest); once is allowed"
                 duplicates.append(.init(line: again?.line ?? first.line, column: first.column, message: message))
                 guard let again else { throw UnitsFileError(file, duplicates) }
                 text = again.mended
@@ -45,10 +54,14 @@ enum UnitsYAML {
 
     private static func problem(_ error: any Error) -> UnitsFileError.Problem {
         switch error {
-        case YamlError.scanner(let context, let problem, let mark, _), YamlError.parser(let context, let problem, let mark, _),
+        case YamlError.scanner(let context, let problem, let mark, _),
+            YamlError.parser(let context, let problem, let mark, _),
             YamlError.composer(let context, let problem, let mark, _):
-            .init(line: mark.line, column: mark.column, message: "it is not YAML: \(context.map { "\($0.text), " } ?? "")\(problem)")
-        case YamlError.reader(let problem, _, _, _): .init(line: 0, column: 0, message: "it is not YAML text: \(problem)")
+            .init(
+                line: mark.line, column: mark.column,
+                message: "it is not YAML: \(context.map { "\($0.text), " } ?? "")\(problem)")
+        case YamlError.reader(let problem, _, _, _):
+            .init(line: 0, column: 0, message: "it is not YAML text: \(problem)")
         default: .init(line: 0, column: 0, message: "it can't be read as YAML: \(error)")
         }
     }
@@ -67,7 +80,9 @@ enum UnitsYAML {
             [.init(line: node.mark?.line ?? 0, column: node.mark?.column ?? 0, message: message)]
         }
         if let anchor {
-            return problem("\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text")
+            return problem(
+                "\"&\(anchor)\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text"
+            )
         }
         let known = ["", Tag.Name.str.rawValue, Tag.Name.map.rawValue, Tag.Name.seq.rawValue]
         if !known.contains(tag.rawValue) { return problem("the tag \(tag.rawValue) is not allowed") }
@@ -85,7 +100,8 @@ enum UnitsYAML {
         var before = UInt8(ascii: " "), isStar = false
         for byte in text {
             let isWord =
-                UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || byte == UInt8(ascii: "-")
+                UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte
+                || byte == UInt8(ascii: "-")
             if isStar, isWord || byte == UInt8(ascii: "_") { count += 1 }
             isStar = byte == UInt8(ascii: "*") && (before <= 0x20 || before >= 0x80 || ",:[]{}?-".utf8.contains(before))
             before = byte
@@ -101,7 +117,9 @@ struct Duplicate {
     let mended: String
 
     /// Returns true if `key` is a placeholder for a duplicate.
-    static func isStandIn(_ key: String) -> Bool { key.unicodeScalars.first.map { 0xe000...0xe0ff ~= $0.value } ?? false }
+    static func isStandIn(_ key: String) -> Bool {
+        key.unicodeScalars.first.map { 0xe000...0xe0ff ~= $0.value } ?? false
+    }
 
     /// Finds the duplicate; `nil` if not found, for example in a mapping on one line.
     init?(of key: String, at first: Mark, in text: String, number: Int) {
@@ -118,7 +136,9 @@ struct Duplicate {
             guard depth == indent, content.hasPrefix(key), after.hasPrefix(":") else { continue }
             self.line = index + 1
             // Private-use characters, which no real key has. The length is unchanged, so columns stay valid.
-            let stand = String(Character(Unicode.Scalar(UInt16(0xe000 + number))!)) + String(repeating: "\u{f8ff}", count: key.count - 1)
+            let stand =
+                String(Character(Unicode.Scalar(UInt16(0xe000 + number))!))
+                + String(repeating: "\u{f8ff}", count: key.count - 1)
             lines[index] = line.prefix(depth) + stand + content.dropFirst(key.count)
             mended = lines.joined(separator: "\n")
             return

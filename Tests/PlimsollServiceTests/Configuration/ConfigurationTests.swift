@@ -30,7 +30,7 @@ import Testing
         let policy = try settings.policy(over: own)
         #expect(policy.isDryRun && policy.handlerBudget == .seconds(2) && policy.backgroundAllowance == .seconds(120))
         #expect(policy.thresholds.warningMargin == .init(share: 0.3, atMost: .gibibytes(2)))
-        #expect(policy.terminate == .afterContinuousSaturation(.seconds(30), grace: .seconds(3)))
+        #expect(policy.ladder == .standard.terminating(after: .seconds(30), grace: .seconds(3)))
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
     }
 

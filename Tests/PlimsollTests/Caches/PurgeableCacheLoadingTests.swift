@@ -374,7 +374,7 @@ import Testing
     }
 
     @Test func `callers that give up behind a load that hangs leave nothing behind`() async throws {
-        let cache = PurgeableCache<Int, String>("hanging"), held = HeldLoad()
+        let cache = PurgeableCache<Int, String>("hanging") { _, value in value.utf8.count }, held = HeldLoad()
         let leader = Task {
             try await cache.value(forKey: 1) {
                 await held.wait()

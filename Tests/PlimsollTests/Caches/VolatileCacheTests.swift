@@ -64,7 +64,7 @@ import Testing
         let numbers = VolatileCache<Double, Int>("numbers")
         numbers.insert(1, forKey: 0.0)
         #expect(numbers.value(forKey: -0.0) == 1)
-        struct Padded: Hashable, Sendable {
+        struct Padded: Hashable, VolatileStorable, BitwiseCopyable {
             var small: UInt8
             var large: UInt64
         }
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test func `Keys whose hashes are all alike are kept apart, and do not grow the index for ever`() {
-        struct Poor: Hashable, Sendable {
+        struct Poor: Hashable, VolatileStorable, BitwiseCopyable {
             var number: Int
             func hash(into hasher: inout Hasher) { hasher.combine(7) }
         }

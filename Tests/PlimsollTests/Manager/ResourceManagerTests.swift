@@ -141,7 +141,7 @@ import Testing
 
     @Test func `C83 C84 T40 a simulation walks the real path, labelled`() async throws {
         let events = Mutex<[PressureEvent]>([])
-        try await RunningManager.run(policy: .init(terminate: .afterContinuousSaturation(.seconds(1)))) { running in
+        try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)))) { running in
             let cache = Self.filledCache()
             running.manager.register(cache)
             running.manager.observe { event in events.withLock { $0.append(event) } }
@@ -161,7 +161,7 @@ import Testing
     }
 
     @Test func `a dry run decides, tells and reports, but does nothing`() async throws {
-        try await RunningManager.run(policy: .init(isDryRun: true, terminate: .afterContinuousSaturation(.seconds(1)))) { running in
+        try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)), isDryRun: true)) { running in
             let cache = Self.filledCache()
             running.manager.register(cache)
             let told = Counter(), expired = Counter()

@@ -25,7 +25,7 @@ import Testing
 
     @Test func `the standing properties hold in five hundred storms`() {
         var terminations = 0, recoveries = 0
-        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8)))
+        let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(8)))
         for seed in seeds(0..<500) {
             let steps = Simulation(policy: policy).run(storm(seed: seed)).steps
             var criticalSince: Duration?

@@ -134,7 +134,7 @@ struct BurstTests {
     }
 
     @Test func `C76 a leak that looks like bursts comes to critical and to its end all the same`() {
-        let policy = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(8)))
+        let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(8)))
         var decisions = PressureDecisions(policy: policy), levels: Set<PressureLevel> = [], hasEnded = false
         // Each burst of 30 MiB leaves 2 behind.
         for step in 0..<4000 {

@@ -72,25 +72,19 @@ import Testing
         #expect(end(PressurePolicy(ladder: ladder)) ?? (0, .zero) == (25, .seconds(3)))
         #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(7)))) ?? (0, .zero) == (30, .seconds(7)))
         #expect(end(PressurePolicy(ladder: .standard.terminating(after: .seconds(4)))) ?? (0, .zero) == (4, .seconds(10)))
-        let shorthand = PressurePolicy(terminate: .afterContinuousSaturation(.seconds(20), grace: .seconds(2)))
-        #expect(end(shorthand) ?? (0, .zero) == (20, .seconds(2)))
-        // Both at once: the shorthand takes the place of the rung, and there is one end.
-        let both = PressurePolicy(ladder: ladder, terminate: .afterContinuousSaturation(.seconds(40), grace: .seconds(4)))
-        #expect(end(both) ?? (0, .zero) == (40, .seconds(4)) && both.ladder.rungs.count == 2)
-        #expect(end(PressurePolicy(ladder: ladder, terminate: .never)) == nil)
+        // A ladder that ends already has one end, the last one asked for.
+        let again = PressurePolicy(ladder: ladder.terminating(after: .seconds(40), grace: .seconds(4)))
+        #expect(end(again) ?? (0, .zero) == (40, .seconds(4)) && again.ladder.rungs.count == 2)
+        #expect(end(PressurePolicy(ladder: ladder.unending)) == nil)
     }
 
-    @Test func `what a policy says about its end is what its ladder says`() throws {
-        var policy = PressurePolicy.standard
-        #expect(policy.terminate == .never && policy.ladder == .standard)
-        policy.terminate = .afterContinuousSaturation(.seconds(20), grace: .seconds(2))
-        #expect(policy.ladder == .standard.terminating(after: .seconds(20), grace: .seconds(2)))
-        policy.terminate = .afterContinuousSaturation(.seconds(9), grace: .seconds(1))
-        #expect(policy.ladder.rungs.filter { $0.action.endingGrace != nil }.count == 1)
-        policy.ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])
-        #expect(policy.terminate == .afterContinuousSaturation(.seconds(5), grace: .seconds(6)))
-        policy.terminate = .never
-        #expect(policy.ladder == .none && policy.terminate == .never)
+    @Test func `a ladder tells its end, and loses it again`() throws {
+        #expect(EscalationLadder.standard.ending == nil)
+        let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])
+        #expect(ladder.ending ?? (.zero, .zero) == (.seconds(5), .seconds(6)) && ladder.unending == .none)
+        let later = EscalationLadder.standard.terminating(after: .seconds(20)).terminating(after: .seconds(9), grace: .seconds(1))
+        #expect(later.ending ?? (.zero, .zero) == (.seconds(9), .seconds(1)))
+        #expect(later.rungs.count { $0.action.endingGrace != nil } == 1 && later.unending == .standard)
     }
 }
 

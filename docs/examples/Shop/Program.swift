@@ -11,7 +11,9 @@ import UnixSignals
 @main
 enum Program {
     static func main() async throws {
-        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in
+            try ServiceSettings.fromEnvironment()
+        }
         let own = ConfigReader(provider: EnvironmentVariablesProvider()).scoped(to: "shop")
         let manager = ResourceManager(source: LinuxPressureSource()), logger = Logger(label: "shop")
         let plimsoll = ResourceService(manager, settings: settings, logger: logger)

@@ -9,7 +9,8 @@ struct CostCommand: ParsableCommand {
 
     func run() {
         print(
-            "picture \(Figures.text(milliseconds { Making.picture($0) }, 2)) ms, session \(Figures.text(milliseconds { Making.session($0) }, 2)) ms")
+            "picture \(Figures.text(milliseconds { Making.picture($0) }, 2)) ms, session \(Figures.text(milliseconds { Making.session($0) }, 2)) ms"
+        )
     }
 
     private func milliseconds(_ make: (Int) -> [UInt8]) -> Double {

@@ -5,7 +5,8 @@ import Foundation
 /// Sends one load to a server that listens, and prints what came of it.
 struct LoadCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "load", abstract: "Send requests when they are due, without waiting for earlier answers; print a line of JSON.")
+        commandName: "load",
+        abstract: "Send requests when they are due, without waiting for earlier answers; print a line of JSON.")
 
     @Option(help: "Port the server listens on, on loopback.") var port: UInt16
     @Option(help: "What makes the same requests again.") var seed: UInt64 = 1
@@ -20,10 +21,14 @@ struct LoadCommand: ParsableCommand {
         guard LoadKind.named(load) != nil else {
             throw ValidationError("--load is \(load); allowed is \(LoadKind.all.map(\.name).joined(separator: ", ")).")
         }
-        guard (1...3600).contains(seconds) else { throw ValidationError("--seconds is \(seconds); allowed is 1 to 3600.") }
+        guard (1...3600).contains(seconds) else {
+            throw ValidationError("--seconds is \(seconds); allowed is 1 to 3600.")
+        }
         guard (0...600).contains(warmUp) else { throw ValidationError("--warm-up is \(warmUp); allowed is 0 to 600.") }
         guard (1...100_000).contains(rate) else { throw ValidationError("--rate is \(rate); allowed is 1 to 100000.") }
-        guard (1...4096).contains(connections) else { throw ValidationError("--connections is \(connections); allowed is 1 to 4096.") }
+        guard (1...4096).contains(connections) else {
+            throw ValidationError("--connections is \(connections); allowed is 1 to 4096.")
+        }
     }
 
     func run() throws {

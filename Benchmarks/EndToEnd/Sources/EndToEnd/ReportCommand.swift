@@ -4,19 +4,22 @@ import Foundation
 
 /// Prints the tables and figures of runs that were kept.
 struct ReportCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "report", abstract: "Print tables as Markdown, and figures, of the runs in a file.")
+    static let configuration = CommandConfiguration(
+        commandName: "report", abstract: "Print tables as Markdown, and figures, of the runs in a file.")
 
     @Option(help: "File that `compare` appended runs to.") var json = "out/end-to-end.jsonl"
 
     @Option(help: "File for a page of tables and figures in Markdown.") var page: String?
     @Option(help: "File for what `cache-bench report --end-to-end` draws.") var panels: String?
 
-    @Option(help: "Leave out runs beside which others used more processors than this, for example 0.3.") var neighbours: Double?
+    @Option(help: "Leave out runs beside which others used more processors than this, for example 0.3.") var neighbours:
+        Double?
 
     func run() throws {
         let records = try RecordFile(json).records(mostNeighbours: neighbours)
         guard !records.isEmpty else {
-            throw ValidationError("--json is \(json), in which there are no runs; `e2e-bench compare --json \(json)` makes some.")
+            throw ValidationError(
+                "--json is \(json), in which there are no runs; `e2e-bench compare --json \(json)` makes some.")
         }
         let report = Report(records)
         print(report.tables)

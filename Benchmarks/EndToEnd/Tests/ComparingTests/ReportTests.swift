@@ -5,7 +5,8 @@ import Testing
 
 @Suite struct ReportTests {
     private func run(
-        _ variant: String, _ good: Int, run: Int = 1, load: String = "burst-1", killed: Double? = nil, refused: Int = 0, held: Double? = nil
+        _ variant: String, _ good: Int, run: Int = 1, load: String = "burst-1", killed: Double? = nil, refused: Int = 0,
+        held: Double? = nil
     ) -> RunRecord {
         var result = LoadResult(seconds: 10), picture = RouteResult()
         picture.due = 1000
@@ -13,7 +14,9 @@ import Testing
         picture.refused = refused
         picture.p99 = 50
         result.routes = ["picture": picture]
-        var record = RunRecord(limitBytes: 256 << 20, load: load, variant: variant, run: run, seed: UInt64(run), rate: 100, seconds: 10, warmUp: 0)
+        var record = RunRecord(
+            limitBytes: 256 << 20, load: load, variant: variant, run: run, seed: UInt64(run), rate: 100, seconds: 10,
+            warmUp: 0)
         record.result = result
         record.goneAfterSeconds = killed
         if let held {
@@ -34,7 +37,8 @@ import Testing
 
     @Test func `the best tuned variant is one that lived`() {
         let records = [
-            run("fixed-40", 900), run("fixed-40", 300, run: 2, killed: 4), run("fixed-25", 600), run("nscache-25", 500), run("plimsoll", 660),
+            run("fixed-40", 900), run("fixed-40", 300, run: 2, killed: 4), run("fixed-25", 600), run("nscache-25", 500),
+            run("plimsoll", 660),
         ]
         #expect(Cell.cells(records)[0].bestTuned() == "fixed-25")
         let figures = Report(records).figures
@@ -79,7 +83,8 @@ import Testing
     }
 
     @Test func `a table has a row for each variant, numbers by size`() {
-        let lines = Report([run("fixed-15", 100), run("fixed-5", 100), run("plimsoll", 500, killed: 6)]).tables.split(separator: "\n")
+        let lines = Report([run("fixed-15", 100), run("fixed-5", 100), run("plimsoll", 500, killed: 6)]).tables.split(
+            separator: "\n")
         #expect(lines[0] == "### 256 MiB, burst-1")
         #expect(lines[3].hasPrefix("| fixed-5 "))
         #expect(lines[4].hasPrefix("| fixed-15 "))
@@ -88,19 +93,26 @@ import Testing
 
     @Test func `a panel has the best by hand, ours, and what people do first, with their kills`() {
         let records = [
-            run("fixed-15", 600), run("fixed-25", 700), run("fixed-40", 300, killed: 4), run("plimsoll", 800), run("none", 100, killed: 2),
-            run("fixed-15", 10, load: "calm"), run("fixed-15", 10, load: "leak", killed: 1), run("plimsoll", 20, load: "leak"),
+            run("fixed-15", 600), run("fixed-25", 700), run("fixed-40", 300, killed: 4), run("plimsoll", 800),
+            run("none", 100, killed: 2),
+            run("fixed-15", 10, load: "calm"), run("fixed-15", 10, load: "leak", killed: 1),
+            run("plimsoll", 20, load: "leak"),
         ]
         let panels = Report(records).panels
         #expect(panels.map(\.title) == ["256 MiB, burst-1", "256 MiB, leak"])
         #expect(panels.last?.rows.map(\.label) == ["none of 1 lived", "2/s"])
-        #expect(panels.first?.rows.map(\.name) == ["best by hand: fixed-25", "Plimsoll, nothing set", "fixed at 40 %", "no bound"])
+        #expect(
+            panels.first?.rows.map(\.name) == [
+                "best by hand: fixed-25", "Plimsoll, nothing set", "fixed at 40 %", "no bound",
+            ])
         #expect(panels.first?.rows.map(\.label) == ["70/s", "80/s", "30/s, killed 1 of 1", "10/s, killed 1 of 1"])
         #expect(panels.first?.rows.map(\.isOurs) == [false, true, false, false])
     }
 
     @Test func `variants take turns, and runs that were made are left out`() {
-        let comparison = Comparison(limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, warmUp: 1, rate: 10, seed: 1)
+        let comparison = Comparison(
+            limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, warmUp: 1, rate: 10,
+            seed: 1)
         let plans = comparison.plans
         #expect(
             plans.map { "\($0.run) \($0.load) \($0.variant)" } == [
@@ -110,7 +122,9 @@ import Testing
     }
 
     @Test func `a line that broke off loses one run`() throws {
-        let path = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl").path
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl"
+        ).path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let file = RecordFile(path)
         #expect(try file.records().isEmpty)
@@ -124,7 +138,9 @@ import Testing
     }
 
     @Test func `runs beside busy neighbours are left out on request`() throws {
-        let path = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl").path
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl"
+        ).path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let file = RecordFile(path)
         for neighbours in [0.8, 0.1] {

@@ -16,7 +16,9 @@ import Testing
     }
 
     @Test func `look-ups are the same under every load`() {
-        func lookUps(_ name: String) -> [Arrival] { trace(name).filter { $0.route == .picture || $0.route == .session } }
+        func lookUps(_ name: String) -> [Arrival] {
+            trace(name).filter { $0.route == .picture || $0.route == .session }
+        }
         #expect(lookUps("calm") == lookUps("burst-3"))
         #expect(lookUps("calm") == lookUps("leak"))
     }
@@ -39,7 +41,8 @@ import Testing
     }
 
     @Test func `uploads are shares of the limit, as many at a time as there are uploaders`() {
-        let one = trace("burst-1").filter { $0.route == .upload }, three = trace("burst-3").filter { $0.route == .upload }
+        let one = trace("burst-1").filter { $0.route == .upload },
+            three = trace("burst-3").filter { $0.route == .upload }
         #expect((12...25).contains(one.count))
         #expect((36...75).contains(three.count))
         #expect(three.allSatisfy { (0.08..<0.23).contains(Double($0.number) / Double(Self.limit)) })
@@ -61,8 +64,10 @@ import Testing
     }
 
     @Test func `requests are written as HTTP`() {
-        #expect(Arrival(at: 0, route: .picture, number: 5).request == "GET /picture/5 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         #expect(
-            Arrival(at: 0, route: .upload, number: 9).request == "POST /upload?bytes=9 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+            Arrival(at: 0, route: .picture, number: 5).request == "GET /picture/5 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        #expect(
+            Arrival(at: 0, route: .upload, number: 9).request
+                == "POST /upload?bytes=9 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
     }
 }

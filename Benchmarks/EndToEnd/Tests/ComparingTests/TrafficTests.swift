@@ -17,11 +17,16 @@ import Testing
         let text = "HTTP/1.1 200 OK\r\nX-Cache: hit\r\ncontent-length: 6\r\n\r\n\r\n\r\nab"
         for piece in 1...text.utf8.count {
             let answer = read(text, piece: piece)
-            #expect(answer.isComplete && answer.status == 200 && answer.isHit == true && !answer.isMalformed, "pieces of \(piece)")
+            #expect(
+                answer.isComplete && answer.status == 200 && answer.isHit == true && !answer.isMalformed,
+                "pieces of \(piece)")
         }
     }
 
-    @Test(arguments: ["HTTP/1.1 200 OK\r\n\r\n", "SMTP 200\r\ncontent-length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab"])
+    @Test(arguments: [
+        "HTTP/1.1 200 OK\r\n\r\n", "SMTP 200\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
+    ])
     func `what is no answer with a length is malformed`(text: String) {
         #expect(read(text, piece: 1000).isMalformed)
     }
@@ -47,7 +52,9 @@ import Testing
         address.sin_family = sa_family_t(AF_INET)
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         let isBound = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(file, $0, size) == 0 && getsockname(file, $0, &size) == 0 }
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(file, $0, size) == 0 && getsockname(file, $0, &size) == 0
+            }
         }
         try #require(isBound)
         return UInt16(bigEndian: address.sin_port)

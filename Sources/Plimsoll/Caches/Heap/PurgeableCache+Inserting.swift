@@ -36,8 +36,11 @@ extension PurgeableCache {
     /// - Parameter load: the load that made the value. The value is not kept if the load was revoked or the entry
     ///   to replace is gone.
     @inlinable @inline(never)
-    func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?) -> Bool {
-        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost) else {
+    func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String], times: CacheTimes?, of load: TaggedLoad?)
+        -> Bool
+    {
+        guard cost >= 0, cost <= counters.bound.pointee.load(ordering: .relaxed), !counters.has(.meter) || mayFit(cost)
+        else {
             counters.count(.rejection)
             return false
         }
@@ -71,7 +74,8 @@ extension PurgeableCache {
     /// Makes room in a locked shard and inserts the value there.
     @inlinable @inline(__always)
     func put(
-        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
+        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard,
+        _ table: inout CacheTable,
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
         if let times { expire(at: times.now, shard, &table, &room, &leaving) }
@@ -87,7 +91,8 @@ extension PurgeableCache {
     /// Slow path of `put`: handles all cases but one eviction for one insert.
     @inlinable @inline(never)
     func makeRoomAndPut(
-        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ found: UInt32?, _ shard: CacheShard,
+        _ value: Value, _ key: Key, _ hash: UInt32, _ tags: [String], _ times: CacheTimes?, _ found: UInt32?,
+        _ shard: CacheShard,
         _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving
     ) -> Attempt {
         var existing = found
@@ -95,7 +100,9 @@ extension PurgeableCache {
             room.replaced = existing.map { table.cost(of: $0) } ?? 0
             if reserve(&room, besides: room.replaced) { break }
             // With many pinned entries, evict nothing before there is known to be enough.
-            if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) { return .lacksRoom }
+            if counters.has(.pins), !room.hasEvicted, !table.mayGive(room.wanted &- room.held &- room.replaced) {
+                return .lacksRoom
+            }
             guard let victim = table.evict(over: part(table.depth)) else { return .lacksRoom }
             room.hasEvicted = true
             room.held &+= victim.cost
@@ -119,7 +126,8 @@ extension PurgeableCache {
     /// Writes key, value, tags and times into the empty `slot`.
     @inlinable @inline(__always)
     func fill(
-        _ slot: UInt32, _ value: Value, _ key: Key, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable
+        _ slot: UInt32, _ value: Value, _ key: Key, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard,
+        _ table: inout CacheTable
     ) {
         Layout.fill(shard.place(slot, Layout.pairSize).pair, key, value)
         if !tags.isEmpty { table.tag(slot, tags) }
@@ -142,7 +150,9 @@ extension PurgeableCache {
 
     /// Takes out some expired entries, which also makes room.
     @inlinable
-    func expire(at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving) {
+    func expire(
+        at now: Int64, _ shard: CacheShard, _ table: inout CacheTable, _ room: inout CacheRoom, _ leaving: inout Leaving
+    ) {
         for _ in 0..<16 {
             guard let slot = table.expire(at: now) else { return }
             let cost = table.cost(of: slot)
@@ -154,7 +164,8 @@ extension PurgeableCache {
     /// Replaces the entry in `slot`. Room has been reserved.
     @inlinable
     func replace(
-        _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard, _ table: inout CacheTable,
+        _ slot: UInt32, _ key: Key, _ value: Value, _ tags: [String], _ times: CacheTimes?, _ shard: CacheShard,
+        _ table: inout CacheTable,
         _ room: inout CacheRoom, _ leaving: inout Leaving
     ) {
         let place = shard.place(slot, Layout.pairSize)
@@ -168,7 +179,10 @@ extension PurgeableCache {
 
     /// Empties `slot`, which is unlisted already.
     @inlinable @inline(__always)
-    func discard(_ slot: UInt32, cost: Int, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable, _ leaving: inout Leaving) {
+    func discard(
+        _ slot: UInt32, cost: Int, _ reason: RemovalReason, _ shard: CacheShard, _ table: inout CacheTable,
+        _ leaving: inout Leaving
+    ) {
         keep(shard.place(slot, Layout.pairSize).pair, cost: cost, reason, &leaving)
         switch reason {
         case .evicted: table.evictions &+= 1
@@ -183,7 +197,8 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func keep(_ pair: UnsafeMutableRawPointer, cost: Int, _ reason: RemovalReason, _ leaving: inout Leaving) {
         if Layout.isTrivial, !hasListeners { return }
-        leaving.append(CacheEntry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: cost, reason: reason))
+        leaving.append(
+            CacheEntry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: cost, reason: reason))
     }
 
     @inlinable @inline(__always)

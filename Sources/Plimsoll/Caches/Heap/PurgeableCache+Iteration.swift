@@ -7,10 +7,14 @@ extension PurgeableCache {
     /// entries are ordered by their relative position in the shard.
     ///
     /// - Complexity: O(entries). Each shard is locked once, while its entries are copied.
-    public func coldest(_ count: Int = .max) -> [(key: Key, value: Value)] { entries(count) { $0.order() }.map { ($0.key, $0.value) } }
+    public func coldest(_ count: Int = .max) -> [(key: Key, value: Value)] {
+        entries(count) { $0.order() }.map { ($0.key, $0.value) }
+    }
 
     /// Returns copies of at most `count` entries, last to be evicted first.
-    public func hottest(_ count: Int = .max) -> [(key: Key, value: Value)] { entries(count) { $0.order().reversed() }.map { ($0.key, $0.value) } }
+    public func hottest(_ count: Int = .max) -> [(key: Key, value: Value)] {
+        entries(count) { $0.order().reversed() }.map { ($0.key, $0.value) }
+    }
 
     struct Copy {
         var key: Key
@@ -32,8 +36,10 @@ extension PurgeableCache {
                     let pair = shard.place(slot, Layout.pairSize).pair
                     copies.append(
                         Copy(
-                            key: Layout.key(pair).pointee, value: Layout.value(pair).pointee, cost: table.cost(of: slot),
-                            tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : [], expires: table.times[slot].expires,
+                            key: Layout.key(pair).pointee, value: Layout.value(pair).pointee,
+                            cost: table.cost(of: slot),
+                            tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : [],
+                            expires: table.times[slot].expires,
                             rank: Double(place) / Double(slots.count)))
                 }
             }

@@ -134,7 +134,9 @@ extension PurgeableCache {
         insert(value, forKey: key, cost: cost, tags: tags, times: times(nil), of: load)
     }
 
-    private func keep(_ loaded: [(key: Key, value: Value, cost: Int)], _ tags: [String], _ load: TaggedLoad?) -> [Key: Value] {
+    private func keep(_ loaded: [(key: Key, value: Value, cost: Int)], _ tags: [String], _ load: TaggedLoad?) -> [Key:
+        Value]
+    {
         var values: [Key: Value] = [:]
         for (key, value, cost) in loaded {
             keep(value, key, cost, tags, load)
@@ -168,7 +170,9 @@ extension PurgeableCache {
         return (value, cost)
     }
 
-    private func timed(_ keys: [Key], _ load: ([Key]) async throws -> [Key: Value]) async throws -> [(key: Key, value: Value, cost: Int)] {
+    private func timed(_ keys: [Key], _ load: ([Key]) async throws -> [Key: Value]) async throws -> [(
+        key: Key, value: Value, cost: Int
+    )] {
         let began = time.elapsed()
         do {
             let values = try await load(keys), took = time.elapsed() - began

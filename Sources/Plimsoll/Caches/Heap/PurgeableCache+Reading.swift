@@ -11,13 +11,18 @@ extension PurgeableCache {
         let shard = directory.shard(of: hash)
         // Acquires what the last writer wrote.
         let sequence = shard.sequence.pointee.load(ordering: .acquiring)
-        let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring)), cell = index[hash & index.mask]
+        let index = CacheIndex(word: shard.indexWord.pointee.load(ordering: .acquiring)),
+            cell = index[hash & index.mask]
         guard cell != 0 else { return readMissing(key, hash, shard, sequence) }
         guard index.mayList(hash, in: cell) else { return readFurther(key, hash) }
         let (slot, found, value) = copy(cell & index.mask, shard)
-        guard sequence & 1 == 0, isUnchanged(shard, sequence), found == key, !counters.has(.expiry) else { return readFurther(key, hash) }
+        guard sequence & 1 == 0, isUnchanged(shard, sequence), found == key, !counters.has(.expiry) else {
+            return readFurther(key, hash)
+        }
         slot.use()
-        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else { return countedElsewhere(value) }
+        guard let lane = ThreadSeat.current?.lane.pointee.load(ordering: .relaxed), lane > 0 else {
+            return countedElsewhere(value)
+        }
         counters.count(.hit, onLane: lane)
         return value
     }
@@ -59,14 +64,18 @@ extension PurgeableCache {
     @inlinable @inline(__always)
     func copy(_ mention: UInt32, _ shard: CacheShard) -> (slot: SlotPlace, key: Key, value: Value) {
         let slot = shard.place(of: mention, Layout.pairSize), pair = slot.pair
-        return (slot, CacheWords.read(Key.self, from: pair), CacheWords.read(Value.self, from: pair + Layout.valueOffset))
+        return (
+            slot, CacheWords.read(Key.self, from: pair), CacheWords.read(Value.self, from: pair + Layout.valueOffset)
+        )
     }
 
     /// Counts a miss: the index does not list the key.
     @inlinable @inline(never)
     func readMissing(_ key: Key, _ hash: UInt32, _ shard: CacheShard, _ sequence: UInt) -> Value? {
         // The entry may have moved to a shard that split off before the sequence was read.
-        guard sequence & 1 == 0, isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else { return readLocked(key, hash) }
+        guard sequence & 1 == 0, isUnchanged(shard, sequence), directory.shard(of: hash).base == shard.base else {
+            return readLocked(key, hash)
+        }
         counters.count(.miss)
         return nil
     }
@@ -187,7 +196,9 @@ extension PurgeableCache {
         var place = hash & mask
         while case let cell = index[place], cell != 0 {
             if index.mayList(hash, in: cell) {
-                if Layout.key(shard.place(of: cell & mask, Layout.pairSize).pair).pointee == key { return ((cell & mask) &- 1, place) }
+                if Layout.key(shard.place(of: cell & mask, Layout.pairSize).pair).pointee == key {
+                    return ((cell & mask) &- 1, place)
+                }
             }
             place = (place &+ 1) & mask
         }
@@ -210,7 +221,8 @@ extension PurgeableCache {
 
     /// Locks the shard of `hash` for writing and calls `body`.
     @inlinable @inline(__always)
-    func withShardToWrite<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result {
+    func withShardToWrite<Result: Sendable>(of hash: UInt32, _ body: (CacheShard, inout CacheTable) -> Result) -> Result
+    {
         withShard(of: hash) { shard, table in Layout.writing(shard) { body(shard, &table) } }
     }
 }

@@ -14,7 +14,8 @@ extension PurgeableCache {
     func refreshableValue(forKey key: Key) -> (value: Value, refresh: CacheRefresh?)? {
         let hash = hasher.of(key), now = now
         return withShard(of: hash) { shard, table in
-            guard let slot = find(key, hash, in: shard), table.isFresh(slot, at: now, idleTime: lifetime.idleTime) else { return nil }
+            guard let slot = find(key, hash, in: shard), table.isFresh(slot, at: now, idleTime: lifetime.idleTime)
+            else { return nil }
             table.hits &+= 1
             let place = shard.place(slot, Layout.pairSize)
             place.use()
@@ -23,7 +24,9 @@ extension PurgeableCache {
             // Later than any real time, and never used twice.
             let claim = Int64.max - claims.wrappingAdd(1, ordering: .relaxed).newValue
             set(claim, slot, &table)
-            return (value, CacheRefresh(claim: claim, tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : []))
+            return (
+                value, CacheRefresh(claim: claim, tags: table.tagged.isUsed ? table.tags.names(table.tagged[slot]) : [])
+            )
         }
     }
 
@@ -45,19 +48,25 @@ extension PurgeableCache {
     /// `refreshAfter`.
     private func putOff(_ claim: Int64, _ key: Key) {
         let hash = hasher.of(key), next = times(nil)?.times.refreshes ?? .max
-        withShard(of: hash) { shard, table in if let slot = slot(claim, key, hash, shard, &table) { set(next, slot, &table) } }
+        withShard(of: hash) { shard, table in
+            if let slot = slot(claim, key, hash, shard, &table) { set(next, slot, &table) }
+        }
     }
 
     /// Returns true if the value that `load` brings for `key` may be kept. The shard is locked.
     @usableFromInline
-    func isWanted(_ load: TaggedLoad, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable) -> Bool {
+    func isWanted(_ load: TaggedLoad, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable)
+        -> Bool
+    {
         if load.isRevoked { return false }
         guard let claim = load.claim else { return true }
         return slot(claim, key, hash, shard, &table) != nil
     }
 
     /// Returns the slot of `key` if its entry still has the claim.
-    private func slot(_ claim: Int64, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable) -> UInt32? {
+    private func slot(_ claim: Int64, _ key: Key, _ hash: UInt32, _ shard: CacheShard, _ table: inout CacheTable)
+        -> UInt32?
+    {
         guard let slot = find(key, hash, in: shard), table.times[slot].refreshes == claim else { return nil }
         return slot
     }

@@ -27,7 +27,9 @@ extension PurgeableCache {
         // If several threads set the limit, listeners included, the last to come decides both numbers.
         let turn = limitChanges.withLock { turn in
             turn += 1
-            if new > counters.limit.pointee.load(ordering: .relaxed) { counters.limit.pointee.store(new, ordering: .releasing) }
+            if new > counters.limit.pointee.load(ordering: .relaxed) {
+                counters.limit.pointee.store(new, ordering: .releasing)
+            }
             counters.bound.pointee.store(new, ordering: .relaxed)
             return turn
         }
@@ -35,7 +37,9 @@ extension PurgeableCache {
         _ = sum { _ in 0 }
         let pause = Parker()
         // Evict down to the bound in force: another thread may have raised the bound meanwhile.
-        while case let excess = counters.total.pointee.load(ordering: .relaxed) - counters.bound.pointee.load(ordering: .relaxed), excess > 0 {
+        while case let excess = counters.total.pointee.load(ordering: .relaxed)
+            - counters.bound.pointee.load(ordering: .relaxed), excess > 0
+        {
             if letGo(excess, reason: .evicted) > 0 { continue }
             // Other threads may have evicted bytes that they have not linked yet. They will link or release them in
             // a moment. Pinned entries stay.
@@ -92,7 +96,9 @@ extension PurgeableCache {
                     isBegun = true
                     return Layout.writing(shard) {
                         table.compact(atMost: 64) { from, to in
-                            let (from, to) = (shard.place(from, Layout.pairSize).pair, shard.place(to, Layout.pairSize).pair)
+                            let (from, to) = (
+                                shard.place(from, Layout.pairSize).pair, shard.place(to, Layout.pairSize).pair
+                            )
                             Layout.move(from, to)
                         }
                     }
@@ -215,9 +221,11 @@ extension PurgeableCache {
         return takeUnlisted(slot, shard, &table, reason)
     }
 
-    func takeUnlisted(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry {
+    func takeUnlisted(_ slot: UInt32, _ shard: CacheShard, _ table: inout CacheTable, _ reason: RemovalReason) -> Entry
+    {
         let pair = shard.place(slot, Layout.pairSize).pair
-        let entry = Entry(key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
+        let entry = Entry(
+            key: Layout.key(pair).move(), value: Layout.value(pair).move(), cost: table.cost(of: slot), reason: reason)
         if reason == .evicted { table.evictions &+= 1 } else if reason == .expired { counters.count(.expiry) }
         return entry
     }

@@ -29,7 +29,8 @@ extension PurgeableCache {
             if lacking <= 0 { return true }
             // Relaxed: a thread that lowers the bound waits for this shard's lock before it reads the total. No
             // insert adds to the total under the old bound afterwards.
-            let (exchanged, now) = counters.total.pointee.weakCompareExchange(expected: total, desired: total &+ lacking, ordering: .relaxed)
+            let (exchanged, now) = counters.total.pointee.weakCompareExchange(
+                expected: total, desired: total &+ lacking, ordering: .relaxed)
             if exchanged { break }
             total = now
         }
@@ -107,7 +108,9 @@ extension PurgeableCache {
         giveUp(&room)
         room.attempts += 1
         guard held == 0 else { return true }
-        guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else { return false }
+        guard room.attempts < Self.mostAttempts, counters.total.pointee.load(ordering: .relaxed) > linked else {
+            return false
+        }
         plimsoll_yield()
         return true
     }

@@ -23,7 +23,8 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
     /// - Returns: the number of entries written.
     /// - Throws: errors of `store` or of a value's `encode(into:)`; nothing has changed then.
     @discardableResult
-    public func save(to store: any StateStore, as name: String, atMost bytes: ByteCount = .mebibytes(64)) throws -> Int {
+    public func save(to store: any StateStore, as name: String, atMost bytes: ByteCount = .mebibytes(64)) throws -> Int
+    {
         let now = now
         var encoder = VolatileEncoder(), records: [[UInt8]] = [], size = 0
         for copy in entries(.max, order: { $0.order().reversed() }) where size < bytes.bytes {
@@ -67,7 +68,8 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         }
         let away = max(0, time.wall().inNanoseconds - saved)
         for _ in 0..<count {
-            guard let key = reader.bytes(), let value = reader.bytes(), let cost = reader.number(Int64.self), let left = reader.number(Int64.self),
+            guard let key = reader.bytes(), let value = reader.bytes(), let cost = reader.number(Int64.self),
+                let left = reader.number(Int64.self),
                 let tags = reader.texts()
             else {
                 restoration.reason = "the snapshot under \"\(name)\" is cut short"
@@ -83,8 +85,12 @@ extension PurgeableCache where Key: VolatileStorable, Value: VolatileStorable {
         return restoration
     }
 
-    private func put(_ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>, _ cost: Int, _ tags: [String], _ left: Duration?) -> Bool {
-        guard let key = Self.decode(Key.self, key), !contains(key), let value = Self.decode(Value.self, value) else { return false }
+    private func put(
+        _ key: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>, _ cost: Int, _ tags: [String], _ left: Duration?
+    ) -> Bool {
+        guard let key = Self.decode(Key.self, key), !contains(key), let value = Self.decode(Value.self, value) else {
+            return false
+        }
         return insert(value, forKey: key, cost: cost, tags: tags, timeToLive: left)
     }
 

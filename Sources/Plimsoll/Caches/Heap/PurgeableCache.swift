@@ -72,25 +72,31 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     ///     More shards let more threads write at once. The default is 32 for each core.
     ///   - releasesUnderPressure: true if a manager may ask the cache to release. If false, the bytes are still
     ///     counted, and the cache still grows only while memory has room.
-    ///   - cost: the bytes that an entry stands for. Called once per insert, outside any lock. The default is the
-    ///     sizes of `Key` and `Value` plus 64 bytes, without the memory that they refer to.
+    ///   - cost: the bytes that an entry stands for. Called once per insert, outside any lock. Count the memory that
+    ///     key and value refer to.
     public convenience init(
-        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil, timeToIdle: Duration? = nil,
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
+        timeToIdle: Duration? = nil,
         refreshAfter: Duration? = nil, shardCount: Int? = nil, releasesUnderPressure: Bool = true,
-        cost: @escaping @Sendable (Key, Value) -> Int = { _, _ in MemoryLayout<Key>.stride + MemoryLayout<Value>.stride + 64 }
+        cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         self.init(
-            name, limit: limit, rebuildCost: rebuildCost, lifetime: CacheLifetime(timeToLive, timeToIdle, refreshAfter), shardCount: shardCount,
+            name, limit: limit, rebuildCost: rebuildCost, lifetime: CacheLifetime(timeToLive, timeToIdle, refreshAfter),
+            shardCount: shardCount,
             releasesUnderPressure: releasesUnderPressure, time: .running, cost: cost)
     }
 
     init(
-        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime, shardCount: Int? = nil,
-        releasesUnderPressure: Bool = true, opensAfter: Int = 1024, time: Timekeeper, hashSeed: UInt64 = .random(in: .min ... .max),
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, lifetime: CacheLifetime,
+        shardCount: Int? = nil,
+        releasesUnderPressure: Bool = true, opensAfter: Int = 1024, time: Timekeeper,
+        hashSeed: UInt64 = .random(in: .min ... .max),
         cost: @escaping @Sendable (Key, Value) -> Int
     ) {
         let shardCount = shardCount ?? 32 * Int(plimsoll_processor_count())
-        precondition(shardCount > 0 && shardCount <= 4096, "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
+        precondition(
+            shardCount > 0 && shardCount <= 4096,
+            "PurgeableCache \(name): shardCount is \(shardCount), allowed is 1...4096")
         self.name = name
         self.rebuildCost = rebuildCost
         self.releasesUnderPressure = releasesUnderPressure
@@ -151,7 +157,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// `body` must not continue in a forked child: the bits of the value are zeros there. A child that is forked
     /// inside `body` may only call `exec` or `_exit`.
     @inlinable
-    public func withValue<Result, Failure: Error>(forKey key: Key, _ body: (borrowing Value) throws(Failure) -> Result) throws(Failure) -> Result? {
+    public func withValue<Result, Failure: Error>(forKey key: Key, _ body: (borrowing Value) throws(Failure) -> Result)
+        throws(Failure) -> Result?
+    {
         let hash = hasher.of(key)
         if Layout.isLendable, let seat = ThreadSeat.current, let value = borrow(key, hash, seat) {
             defer { seat.giveBack(value) }
@@ -179,7 +187,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Inserts `value` under `key` at a cost of `cost` bytes instead of the cost closure's result.
     @inlinable
     @discardableResult
-    public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = [], timeToLive: Duration? = nil) -> Bool {
+    public func insert(_ value: Value, forKey key: Key, cost: Int, tags: [String] = [], timeToLive: Duration? = nil)
+        -> Bool
+    {
         insert(value, forKey: key, cost: cost, tags: tags, times: times(timeToLive), of: nil)
     }
 
@@ -200,7 +210,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
     /// Returns true if there is a value under `key`. Does not count as a use.
     public func contains(_ key: Key) -> Bool {
         let hash = hasher.of(key), now = counters.has(.expiry) ? self.now : .min
-        return withShard(of: hash) { shard, table in find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false }
+        return withShard(of: hash) { shard, table in
+            find(key, hash, in: shard).map { table.times[$0].deadline > now } ?? false
+        }
     }
 
     /// Registers `listener`, which is called with each entry that leaves and the reason. The call runs after the
@@ -212,7 +224,9 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
 
     /// Registers `listener`, which is called before `purge(tag:)` or `removeAll()` removes entries whose content
     /// may no longer be true. For those entries, `CacheInvalidation.isRunning` is true in removal listeners.
-    package func onInvalidation(_ listener: @escaping @Sendable () -> Void) { invalidationListeners.withLock { $0.append(listener) } }
+    package func onInvalidation(_ listener: @escaping @Sendable () -> Void) {
+        invalidationListeners.withLock { $0.append(listener) }
+    }
 
     func invalidating<Result>(_ body: () -> Result) -> Result {
         let listeners = invalidationListeners.withLock { $0 }
@@ -269,6 +283,24 @@ public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Pu
             return true
         }
         return sum
+    }
+}
+
+extension PurgeableCache where Key: BitwiseCopyable, Value: BitwiseCopyable {
+    /// Creates an empty cache in which each entry costs the sizes of `Key` and `Value` plus 64 bytes: such keys and values
+    /// refer to no other memory.
+    ///
+    /// The parameters are those of the initializer with `cost:`.
+    public convenience init(
+        _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
+        timeToIdle: Duration? = nil,
+        refreshAfter: Duration? = nil, shardCount: Int? = nil, releasesUnderPressure: Bool = true
+    ) {
+        self.init(
+            name, limit: limit, rebuildCost: rebuildCost, timeToLive: timeToLive, timeToIdle: timeToIdle,
+            refreshAfter: refreshAfter,
+            shardCount: shardCount, releasesUnderPressure: releasesUnderPressure,
+            cost: { _, _ in MemoryLayout<Key>.stride + MemoryLayout<Value>.stride + 64 })
     }
 }
 

@@ -74,7 +74,9 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     /// Returns the number of callers that wait for the load of `key`; `nil` if none is in progress. Cancelled
     /// callers count until they are removed from the line.
-    func lineLength(of key: Key) -> Int? { flights.withLock { flights in flights[key]?.state.withLock { $0.line.count } } }
+    func lineLength(of key: Key) -> Int? {
+        flights.withLock { flights in flights[key]?.state.withLock { $0.line.count } }
+    }
 
     // MARK: Entering
 
@@ -103,7 +105,8 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         defer { withExtendedLifetime(gone) {} }
         let turns: [(key: Key, turn: Turn)] = flights.withLock { flights in
             recursion = keys.first { key in
-                flights[key]?.state.withLock { state in state.leader.map { own?.isWithin($0) ?? false } ?? false } ?? false
+                flights[key]?.state.withLock { state in state.leader.map { own?.isWithin($0) ?? false } ?? false }
+                    ?? false
             }
             guard recursion == nil else { return [] }
             return keys.map { key in
@@ -195,7 +198,9 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     /// over. If a caller waited for is cancelled, and no caller in line takes over, `load` runs once more.
     ///
     /// - Parameter known: returns a value that has been loaded meanwhile.
-    func values(forKeys keys: [Key], known: (Key) -> Value?, load: ([Key]) async throws -> [Key: Value]) async throws -> [Key: Value] {
+    func values(forKeys keys: [Key], known: (Key) -> Value?, load: ([Key]) async throws -> [Key: Value]) async throws
+        -> [Key: Value]
+    {
         var found: [Key: Value] = [:], wanted = keys
         while !wanted.isEmpty {
             var led: [(key: Key, flight: Flight)] = [], joined: [(key: Key, waiter: Waiter)] = []
@@ -249,7 +254,9 @@ final class SingleFlight<Key: Hashable & Sendable, Value: Sendable>: Sendable {
             return found
         } catch {
             let isCancelled = Task.isCancelled
-            for (key, flight) in missing { if isCancelled { handOver(flight, key) } else { finish(flight, key, .failure(error)) } }
+            for (key, flight) in missing {
+                if isCancelled { handOver(flight, key) } else { finish(flight, key, .failure(error)) }
+            }
             throw error
         }
     }

@@ -39,8 +39,14 @@ struct TagIndex: Sendable {
         for (position, tag) in tags.enumerated() where !tags[..<position].contains(tag) {
             let node = takeNode()
             let list = listNumber(of: tag)
-            nodes[Int(node)] = Node(slot: slot, list: list, older: lists[Int(list)].newest, newer: Self.none, next: first, sequence: sequence)
-            if lists[Int(list)].newest == Self.none { lists[Int(list)].oldest = node } else { nodes[Int(lists[Int(list)].newest)].newer = node }
+            nodes[Int(node)] = Node(
+                slot: slot, list: list, older: lists[Int(list)].newest, newer: Self.none, next: first,
+                sequence: sequence)
+            if lists[Int(list)].newest == Self.none {
+                lists[Int(list)].oldest = node
+            } else {
+                nodes[Int(lists[Int(list)].newest)].newer = node
+            }
             lists[Int(list)].newest = node
             lists[Int(list)].count += 1
             sequence += 1
@@ -53,7 +59,9 @@ struct TagIndex: Sendable {
     mutating func remove(_ first: Int32) {
         var node = first
         while node != Self.none {
-            let (list, older, newer, next) = (nodes[Int(node)].list, nodes[Int(node)].older, nodes[Int(node)].newer, nodes[Int(node)].next)
+            let (list, older, newer, next) = (
+                nodes[Int(node)].list, nodes[Int(node)].older, nodes[Int(node)].newer, nodes[Int(node)].next
+            )
             if older == Self.none { lists[Int(list)].oldest = newer } else { nodes[Int(older)].newer = newer }
             if newer == Self.none { lists[Int(list)].newest = older } else { nodes[Int(newer)].older = older }
             lists[Int(list)].count -= 1

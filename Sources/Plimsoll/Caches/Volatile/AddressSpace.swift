@@ -69,7 +69,9 @@ struct AddressSpace: ~Copyable {
         let generous = min(max(bytes, total / 8 / Self.huge * Self.huge), max(bytes, Self.largestExtent))
         for size in generous > bytes ? [generous, bytes] : [bytes] {
             var address: UnsafeMutableRawPointer?
-            guard plimsoll_map(size, size >= Self.huge ? Self.huge : Self.block, &address) == 0, let address else { continue }
+            guard plimsoll_map(size, size >= Self.huge ? Self.huge : Self.block, &address) == 0, let address else {
+                continue
+            }
             let run = Run(start: UInt(bitPattern: address), bytes: size)
             extents.append(run)
             total += size

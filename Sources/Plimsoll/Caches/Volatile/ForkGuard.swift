@@ -20,10 +20,13 @@ enum ForkGuard {
         let number = page.pointee.load(ordering: .relaxed)
         if number != 0 { return number }
         // A random number, because process ids are used again.
-        let (exchanged, original) = page.pointee.compareExchange(expected: 0, desired: UInt64.random(in: 1...(.max)), ordering: .relaxed)
+        let (exchanged, original) = page.pointee.compareExchange(
+            expected: 0, desired: UInt64.random(in: 1...(.max)), ordering: .relaxed)
         return exchanged ? page.pointee.load(ordering: .relaxed) : original
     }
 
     /// Returns true if this is the process with that number.
-    static func isProcess(_ number: UInt64) -> Bool { page.map { $0.pointee.load(ordering: .relaxed) == number } ?? true }
+    static func isProcess(_ number: UInt64) -> Bool {
+        page.map { $0.pointee.load(ordering: .relaxed) == number } ?? true
+    }
 }

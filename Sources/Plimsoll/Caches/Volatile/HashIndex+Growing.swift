@@ -4,12 +4,16 @@ import Synchronization
 /// Splitting of pages, doubling of directories, and allocation of both.
 extension HashIndex {
     func split(_ page: Slot, _ hash: UInt64, _ hashOf: (SlotWord) -> UInt64?) -> Bool {
-        guard var block = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .relaxed)) else { return false }
+        guard var block = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .relaxed)) else {
+            return false
+        }
         var depth = Int(block[0].load(ordering: .relaxed))
         var run = Self.run(of: page, hash, block, depth)
         if run.count == 1 {
             // A directory that outgrows its pages means hashes that are alike.
-            guard depth < Self.deepest, 1 << depth <= pageCount * 16, let doubled = double(block, depth) else { return false }
+            guard depth < Self.deepest, 1 << depth <= pageCount * 16, let doubled = double(block, depth) else {
+                return false
+            }
             block = doubled
             depth += 1
             run = Self.run(of: page, hash, block, depth)
@@ -29,12 +33,16 @@ extension HashIndex {
         for entry in run.start + run.count / 2..<run.start + run.count {
             block[1 + entry].store(UInt(bitPattern: new), ordering: .releasing)
         }
-        for slot in 0..<Self.slots where new[slot].load(ordering: .relaxed) != 0 { page[slot].store(0, ordering: .releasing) }
+        for slot in 0..<Self.slots where new[slot].load(ordering: .relaxed) != 0 {
+            page[slot].store(0, ordering: .releasing)
+        }
         return true
     }
 
     /// Returns the aligned run of directory entries that name `page`.
-    private static func run(of page: Slot, _ hash: UInt64, _ block: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> (start: Int, count: Int) {
+    private static func run(of page: Slot, _ hash: UInt64, _ block: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int)
+        -> (start: Int, count: Int)
+    {
         let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
         var count = 1
         while count < 1 << depth {
@@ -49,9 +57,12 @@ extension HashIndex {
         return (entry & ~(count - 1), count)
     }
 
-    private func double(_ old: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> UnsafeMutablePointer<Atomic<UInt>>? {
+    private func double(_ old: UnsafeMutablePointer<Atomic<UInt>>, _ depth: Int) -> UnsafeMutablePointer<Atomic<UInt>>?
+    {
         let new = Self.makeDirectory(depth: depth + 1)
-        for entry in 0..<1 << (depth + 1) { new[1 + entry].store(old[1 + entry / 2].load(ordering: .relaxed), ordering: .relaxed) }
+        for entry in 0..<1 << (depth + 1) {
+            new[1 + entry].store(old[1 + entry / 2].load(ordering: .relaxed), ordering: .relaxed)
+        }
         publish(new)
         return new
     }

@@ -52,7 +52,8 @@ final class HashIndex: @unchecked Sendable {
     @inline(__always)
     func page(of hash: UInt64) -> Slot? {
         // Acquiring, both: pairs with the releases in `publish` and `split`, so that a page's contents are seen.
-        guard let directory = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .acquiring)) else { return nil }
+        guard let directory = UnsafeMutablePointer<Atomic<UInt>>(bitPattern: directory.load(ordering: .acquiring))
+        else { return nil }
         let depth = directory[0].load(ordering: .relaxed)
         // Two shifts, because a shift by all 64 bits shifts nothing.
         let entry = Int(truncatingIfNeeded: (hash >> 1) &>> (63 &- UInt64(depth)))
@@ -64,7 +65,9 @@ final class HashIndex: @unchecked Sendable {
 
     /// Returns the other bucket of a hash, never the same one.
     @inline(__always)
-    static func otherBucket(_ hash: UInt64) -> Int { Int(truncatingIfNeeded: (hash & 63) ^ max(1, hash >> 6 & 63)) * bucketSlots }
+    static func otherBucket(_ hash: UInt64) -> Int {
+        Int(truncatingIfNeeded: (hash & 63) ^ max(1, hash >> 6 & 63)) * bucketSlots
+    }
 
     /// The slots in the two buckets of a hash that have the wanted tag.
     struct Candidates {
@@ -87,7 +90,8 @@ final class HashIndex: @unchecked Sendable {
     @inline(__always)
     static func candidates(_ hash: UInt64, _ tag: UInt64, in page: Slot) -> Candidates {
         let (first, second) = (page + bucket(hash), page + otherBucket(hash))
-        return Candidates(first: first, second: second, bits: matches(first, tag) | matches(second, tag) &<< UInt64(bucketSlots))
+        return Candidates(
+            first: first, second: second, bits: matches(first, tag) | matches(second, tag) &<< UInt64(bucketSlots))
     }
 
     @inline(__always)
@@ -108,7 +112,9 @@ final class HashIndex: @unchecked Sendable {
     }
 
     private static func find(_ word: SlotWord, in bucket: Slot) -> Slot? {
-        for slot in 0..<bucketSlots where SlotWord(bits: bucket[slot].load(ordering: .relaxed)).place == word.place { return bucket + slot }
+        for slot in 0..<bucketSlots where SlotWord(bits: bucket[slot].load(ordering: .relaxed)).place == word.place {
+            return bucket + slot
+        }
         return nil
     }
 
@@ -186,7 +192,10 @@ final class HashIndex: @unchecked Sendable {
     private func place(_ word: SlotWord, _ hash: UInt64, in page: Slot) -> Bool {
         let buckets = (Self.bucket(hash), Self.otherBucket(hash))
         let (first, second) = (Self.room(page + buckets.0), Self.room(page + buckets.1))
-        guard let slot = first.count >= second.count ? first.free.map({ buckets.0 + $0 }) : second.free.map({ buckets.1 + $0 }) else { return false }
+        guard
+            let slot = first.count >= second.count
+                ? first.free.map({ buckets.0 + $0 }) : second.free.map({ buckets.1 + $0 })
+        else { return false }
         // Releasing: a reader that finds the word also sees the item's bytes.
         page[slot].store(word.bits, ordering: .releasing)
         count += 1

@@ -40,7 +40,9 @@ enum PageLayout {
     }
 
     /// Copies `count` bytes of the stream at `offset` of `base` to `target`. The bytes may change during the copy.
-    static func copyOut(_ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int, to target: UnsafeMutableRawPointer) {
+    static func copyOut(
+        _ base: UnsafeMutableRawPointer, _ offset: Int, _ count: Int, to target: UnsafeMutableRawPointer
+    ) {
         var (offset, left, target) = (offset, count, target)
         while left > 0 {
             let piece = min(left, page - (offset & mask))

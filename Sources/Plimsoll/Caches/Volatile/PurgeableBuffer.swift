@@ -75,13 +75,17 @@ public final class PurgeableBuffer: VolatilePurgeable {
     ///     second one for bookkeeping.
     ///   - rebuildCost: cost of making the contents again.
     public convenience init(_ name: String = "buffer", byteCount: Int, rebuildCost: RebuildCost = .cheap) {
-        self.init(name, byteCount: byteCount, rebuildCost: rebuildCost, usesHugePages: true, isGuarded: Self.isDebugBuild)
+        self.init(
+            name, byteCount: byteCount, rebuildCost: rebuildCost, usesHugePages: true, isGuarded: Self.isDebugBuild)
     }
 
     /// - Parameters:
     ///   - usesHugePages: permission for the kernel to use huge pages.
     ///   - isGuarded: true to end the process when the bytes are touched outside an access.
-    package init(_ name: String = "buffer", byteCount: Int, rebuildCost: RebuildCost = .cheap, usesHugePages: Bool = true, isGuarded: Bool) {
+    package init(
+        _ name: String = "buffer", byteCount: Int, rebuildCost: RebuildCost = .cheap, usesHugePages: Bool = true,
+        isGuarded: Bool
+    ) {
         precondition(byteCount >= 0, "PurgeableBuffer \(name): byteCount is \(byteCount), allowed is 0 or more")
         self.name = name
         self.rebuildCost = rebuildCost
@@ -146,7 +150,9 @@ public final class PurgeableBuffer: VolatilePurgeable {
     /// Runs `body` with access to the bytes. Returns `nil`, without running `body`, if the contents are gone.
     ///
     /// - Parameter body: a closure that gets `byteCount` bytes: zeros at first, later the bytes last written.
-    public func withAccess<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
+    public func withAccess<Value, Problem: Error>(_ body: (inout MutableRawSpan) throws(Problem) -> Value)
+        throws(Problem) -> Value?
+    {
         guard let pages, beginAccess() else { return nil }
         defer { endAccess() }
         var bytes = UnsafeMutableRawBufferPointer(start: pages.start, count: byteCount).mutableBytes
@@ -180,7 +186,11 @@ public final class PurgeableBuffer: VolatilePurgeable {
     public func discard() {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
-            if case .accessed = state.phase { state.phase = .accessed(isCondemned: true) } else { Self.discard(pages, &state) }
+            if case .accessed = state.phase {
+                state.phase = .accessed(isCondemned: true)
+            } else {
+                Self.discard(pages, &state)
+            }
         }
     }
 

@@ -34,7 +34,9 @@ final class ScratchPool: @unchecked Sendable {
     func take(_ bytes: Int) -> Buffer {
         for place in 0..<Self.places where free[place].load(ordering: .relaxed) != 0 {
             // Acquiring: pairs with the release in `give`, so the capacity is seen.
-            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else { continue }
+            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else {
+                continue
+            }
             let capacity = (start - 16).load(as: Int.self)
             if capacity >= bytes { return Buffer(start: start, capacity: capacity) }
             (start - 16).deallocate()
@@ -50,7 +52,9 @@ final class ScratchPool: @unchecked Sendable {
     func give(_ buffer: Buffer) {
         if buffer.capacity <= Self.largestKept {
             for place in 0..<Self.places
-            where free[place].compareExchange(expected: 0, desired: UInt(bitPattern: buffer.start), ordering: .releasing).exchanged { return }
+            where free[place].compareExchange(
+                expected: 0, desired: UInt(bitPattern: buffer.start), ordering: .releasing
+            ).exchanged { return }
         }
         (buffer.start - 16).deallocate()
     }
@@ -62,7 +66,9 @@ final class ScratchPool: @unchecked Sendable {
     func clear() -> Int {
         var freed = 0
         for place in 0..<Self.places {
-            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else { continue }
+            guard let start = UnsafeMutableRawPointer(bitPattern: free[place].exchange(0, ordering: .acquiring)) else {
+                continue
+            }
             freed += (start - 16).load(as: Int.self)
             (start - 16).deallocate()
         }

@@ -54,7 +54,8 @@ struct Segment {
     var seemsWhole: Bool {
         let last = max(0, frontier / PageLayout.page - 1)
         return frontier == 0
-            || isThere(0) && isThere(last / 3 * PageLayout.page) && isThere(last * 2 / 3 * PageLayout.page) && isThere(last * PageLayout.page)
+            || isThere(0) && isThere(last / 3 * PageLayout.page) && isThere(last * 2 / 3 * PageLayout.page)
+                && isThere(last * PageLayout.page)
     }
 
     static func sentinel(_ base: UnsafeMutableRawPointer, _ offset: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
@@ -88,7 +89,9 @@ struct Segment {
     /// - Parameter meanwhile: a closure for tests, called between the copy and the check.
     func key(at offset: Int, _ header: ItemHeader, meanwhile: () -> Void = {}) -> [UInt8]? {
         let key = [UInt8](unsafeUninitializedCapacity: header.key) { copy, count in
-            if let start = copy.baseAddress, header.key > 0 { plimsoll_copy_racing(start, base + offset + header.keyStart, header.key) }
+            if let start = copy.baseAddress, header.key > 0 {
+                plimsoll_copy_racing(start, base + offset + header.keyStart, header.key)
+            }
             count = header.key
         }
         meanwhile()
@@ -114,7 +117,9 @@ struct Segment {
                 }
                 offset += first
             }
-            if PageLayout.page - (offset & PageLayout.mask) >= ItemHeader.size, let header = header(at: offset) { return (offset, header) }
+            if PageLayout.page - (offset & PageLayout.mask) >= ItemHeader.size, let header = header(at: offset) {
+                return (offset, header)
+            }
             offset = (offset | PageLayout.mask) + 1
         }
         return nil

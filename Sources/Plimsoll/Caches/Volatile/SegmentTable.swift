@@ -35,7 +35,8 @@ final class SegmentTable: @unchecked Sendable {
     @inline(__always)
     subscript(number: Int) -> UnsafeMutablePointer<Record> {
         // Acquiring: pairs with the release in `add`.
-        UnsafeMutablePointer(bitPattern: leaves[number / Self.leafSize].load(ordering: .acquiring)).unsafelyUnwrapped + number % Self.leafSize
+        UnsafeMutablePointer(bitPattern: leaves[number / Self.leafSize].load(ordering: .acquiring)).unsafelyUnwrapped
+            + number % Self.leafSize
     }
 
     /// Returns a new number; `nil` when all are in use.

@@ -11,7 +11,9 @@ extension VolatileCache {
     ///   - load: a closure that makes the value.
     /// - Throws: the error of `load`; `CancellationError` to a caller that was cancelled while waiting;
     ///   `RecursiveLoadError` if `load` requests the same key by a form that loads.
-    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value) async throws -> Value {
+    public func value(forKey key: Key, tags: [String] = [], orLoad load: @Sendable () async throws -> Value)
+        async throws -> Value
+    {
         if let value = value(forKey: key) { return value }
         return try await loads.value(forKey: key) {
             // Another caller may have loaded the value after this look-up's miss.

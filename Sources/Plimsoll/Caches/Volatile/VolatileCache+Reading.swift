@@ -38,8 +38,12 @@ extension VolatileCache {
     @inlinable
     func withKey<R>(_ key: Key, _ body: (UInt64, UnsafeRawBufferPointer, (UnsafeRawBufferPointer) -> Bool) -> R) -> R? {
         let hash = UInt64(truncatingIfNeeded: key.hashValue)
-        return VolatileKey.withBytes(key) { bytes in body(hash, bytes) { VolatileKey<Key>.key($0) == key } }
+        return try? key.withEncodedBytes { bytes in body(hash, bytes) { Self.key($0) == key } }
     }
+
+    /// Returns the key that `bytes` encode; `nil` if they encode none.
+    @inlinable
+    static func key(_ bytes: UnsafeRawBufferPointer) -> Key? { try? Key(decoding: bytes.bytes) }
 
     @usableFromInline
     static func number(of tag: String) -> UInt64 { UInt64(truncatingIfNeeded: tag.hashValue) }

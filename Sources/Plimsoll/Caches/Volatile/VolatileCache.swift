@@ -14,7 +14,9 @@
 /// A forked child sees an empty cache and can insert nothing. The child should use caches of its own on one thread
 /// only. Where the kernel refuses (before 4.14, under `mlockall`) this is an ordinary cache, of 64 MiB unless a limit
 /// is set; see `isVolatile`.
-public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorable>: VolatilePurgeable, TagPurgeable {
+public final class VolatileCache<Key: Hashable & VolatileStorable, Value: VolatileStorable>: VolatilePurgeable,
+    TagPurgeable
+{
     public let name: String
     public let rebuildCost: RebuildCost
 
@@ -35,13 +37,13 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     ///   - timeToLive: age at which a value counts as missing; `nil` for never.
     ///   - idleTime: without a limit, the time after which unused memory is released.
     ///   - allowsHugePages: permission for the kernel to use huge pages once the cache is larger than 32 MiB.
-    /// - Precondition: `Key` is trivial, a `String` or `VolatileStorable`: keys are kept beside their values.
     public convenience init(
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
         idleTime: Duration = .seconds(900), allowsHugePages: Bool = true
     ) {
         self.init(
-            name, limit: limit, rebuildCost: rebuildCost, timeToLive: timeToLive, idleTime: idleTime, allowsHugePages: allowsHugePages,
+            name, limit: limit, rebuildCost: rebuildCost, timeToLive: timeToLive, idleTime: idleTime,
+            allowsHugePages: allowsHugePages,
             isVolatile: VolatileMemory.isSupported, time: .running)
     }
 
@@ -49,7 +51,6 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
         _ name: String, limit: ByteCount? = nil, rebuildCost: RebuildCost = .cheap, timeToLive: Duration? = nil,
         idleTime: Duration = .seconds(900), allowsHugePages: Bool = true, isVolatile: Bool, time: Timekeeper
     ) {
-        if let problem = VolatileKey<Key>.problem { preconditionFailure("VolatileCache \(name): \(problem)") }
         self.name = name
         self.rebuildCost = rebuildCost
         self.timeToLive = timeToLive
@@ -71,7 +72,8 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     func value(forKey key: Key, isCounted: Bool) -> Value? {
         read(key, isCounted: isCounted) { store, found in
             do {
-                return try Value.decoded(byteCount: found.count) { store.copy(found, to: $0) }.map { .good($0) } ?? .lost
+                return try Value.decoded(byteCount: found.count) { store.copy(found, to: $0) }.map { .good($0) }
+                    ?? .lost
             } catch {
                 return .unreadable
             }
@@ -86,7 +88,9 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     public func withBytes<R, E: Error>(forKey key: Key, _ body: (RawSpan) throws(E) -> R) throws(E) -> R? {
         let lent: (buffer: ScratchPool.Buffer, count: Int)? = read(key) { [scratch] store, found in
             let buffer = scratch.take(found.count)
-            if store.copy(found, to: UnsafeMutableRawBufferPointer(start: buffer.start, count: found.count)) { return .good((buffer, found.count)) }
+            if store.copy(found, to: UnsafeMutableRawBufferPointer(start: buffer.start, count: found.count)) {
+                return .good((buffer, found.count))
+            }
             scratch.give(buffer)
             return .lost
         }
@@ -112,11 +116,15 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
 
     @inlinable
     @discardableResult
-    func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: TaggedLoad?) -> Bool {
+    func insert(_ value: Value, forKey key: Key, tags: [String], timeToLive: Duration? = nil, of load: TaggedLoad?)
+        -> Bool
+    {
         let tags = tags.isEmpty ? [] : tags.map { Self.number(of: $0) }
         let isKept = try? value.withEncodedBytes { bytes in
             withKey(key) { hash, keyBytes, isSame in
-                store.insert(hash, keyBytes, bytes, timeToLive: timeToLive ?? self.timeToLive, tags: tags, of: load, isSame: isSame)
+                store.insert(
+                    hash, keyBytes, bytes, timeToLive: timeToLive ?? self.timeToLive, tags: tags, of: load,
+                    isSame: isSame)
             }
         }
         return isKept ?? false
@@ -183,7 +191,7 @@ public final class VolatileCache<Key: Hashable & Sendable, Value: VolatileStorab
     /// without notice.
     public func onRemoval(_ listener: @escaping @Sendable (Key, RemovalReason) -> Void) {
         store.listen { bytes, reason in
-            if let key = VolatileKey<Key>.key(bytes) { listener(key, reason) }
+            if let key = Self.key(bytes) { listener(key, reason) }
         }
     }
 

@@ -103,7 +103,9 @@ extension VolatileLog {
         }
     }
 
-    func cost(of word: SlotWord) -> Int { segments[word.segment]?.header(at: word.offset)?.cost ?? averageCost(word.segment) }
+    func cost(of word: SlotWord) -> Int {
+        segments[word.segment]?.header(at: word.offset)?.cost ?? averageCost(word.segment)
+    }
 
     /// Returns the estimated cost of an item whose page, and so whose length, was taken. The segment's last item gets
     /// the remainder.

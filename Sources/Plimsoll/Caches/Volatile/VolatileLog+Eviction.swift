@@ -9,10 +9,12 @@ extension VolatileLog {
 
     /// Returns the next segment to evict from; -1 for none.
     private func victim(sparing spared: Int) -> Int {
-        let fromSmall = small.oldest >= 0 && (main.oldest < 0 || Double(small.liveBytes) >= Double(liveBytes) * Self.smallShare)
+        let fromSmall =
+            small.oldest >= 0 && (main.oldest < 0 || Double(small.liveBytes) >= Double(liveBytes) * Self.smallShare)
         let first = fromSmall ? small.oldest : main.oldest
         if first != spared { return first }
-        return first >= 0 && segments[first]!.newer >= 0 ? segments[first]!.newer : fromSmall ? main.oldest : small.oldest
+        return first >= 0 && segments[first]!.newer >= 0
+            ? segments[first]!.newer : fromSmall ? main.oldest : small.oldest
     }
 
     /// Handles the next item in eviction order: copies a used item forward, evicts an unused one. Releases the memory
@@ -21,7 +23,8 @@ extension VolatileLog {
     /// - Parameters:
     ///   - mayOpen: true if a copy may open another segment.
     /// - Returns: false if nothing is left.
-    mutating func evictNext(_ reason: RemovalReason = .evicted, sparing spared: Int = -1, mayOpen: Bool = true) -> Bool {
+    mutating func evictNext(_ reason: RemovalReason = .evicted, sparing spared: Int = -1, mayOpen: Bool = true) -> Bool
+    {
         let number = victim(sparing: spared)
         guard number >= 0 else { return false }
         turn(of: number, reason, mayOpen: mayOpen)
@@ -37,8 +40,11 @@ extension VolatileLog {
             let word = SlotWord(segment: number, offset: offset, hash: header.hash)
             guard let slot = index.find(word, header.hash) else { continue }
             let uses = SlotWord(bits: slot.pointee.load(ordering: .relaxed)).uses
-            let isHot = uses > 0 && copied < Self.mostCopied && word != replacing && !hasExpired(segment, offset, header)
-            if isHot, keep(slot, word, header, in: segment, uses: segment.isMain ? uses - 1 : 0, mayOpen: mayOpen) { return }
+            let isHot =
+                uses > 0 && copied < Self.mostCopied && word != replacing && !hasExpired(segment, offset, header)
+            if isHot, keep(slot, word, header, in: segment, uses: segment.isMain ? uses - 1 : 0, mayOpen: mayOpen) {
+                return
+            }
             leave(slot, word, header, in: segment, reason)
             if !segment.isMain, reason == .evicted { _ = ghosts.insert(UInt32(truncatingIfNeeded: header.hash)) }
             return
@@ -48,13 +54,16 @@ extension VolatileLog {
     }
 
     /// Removes an item from the index and records the reason.
-    mutating func leave(_ slot: HashIndex.Slot, _ word: SlotWord, _ header: ItemHeader, in segment: Segment, _ reason: RemovalReason) {
+    mutating func leave(
+        _ slot: HashIndex.Slot, _ word: SlotWord, _ header: ItemHeader, in segment: Segment, _ reason: RemovalReason
+    ) {
         index.remove(slot)
         depart(word, header.cost, segment.key(at: word.offset, header), reason)
     }
 
     private func hasExpired(_ segment: Segment, _ offset: Int, _ header: ItemHeader) -> Bool {
-        header.hasExpiry && (segment.base + offset + ItemHeader.size).load(as: UInt64.self) <= UInt64(max(0, now.inNanoseconds))
+        header.hasExpiry
+            && (segment.base + offset + ItemHeader.size).load(as: UInt64.self) <= UInt64(max(0, now.inNanoseconds))
     }
 
     /// Moves a hot item to the end of the main queue. Returns false if there is no room, or if the item was taken
@@ -81,11 +90,14 @@ extension VolatileLog {
         return true
     }
 
-    private func copyForward(_ header: ItemHeader, from segment: Segment, _ source: Int, to base: UnsafeMutableRawPointer, _ target: Int) {
+    private func copyForward(
+        _ header: ItemHeader, from segment: Segment, _ source: Int, to base: UnsafeMutableRawPointer, _ target: Int
+    ) {
         // Write the header as it was read, so that a walk can continue even if the rest turns out to be gone.
         (base + target).storeBytes(of: header.lengths, as: UInt64.self)
         (base + target).storeBytes(of: header.hash, toByteOffset: 8, as: UInt64.self)
-        plimsoll_copy_racing(base + target + ItemHeader.size, segment.base + source + ItemHeader.size, header.prefix - ItemHeader.size)
+        plimsoll_copy_racing(
+            base + target + ItemHeader.size, segment.base + source + ItemHeader.size, header.prefix - ItemHeader.size)
         var (from, to) = (PageLayout.advance(source, header.prefix), PageLayout.advance(target, header.prefix))
         var left = header.value
         while left > 0 {
@@ -123,6 +135,8 @@ extension VolatileLog {
     /// Sweeps a part of the index for slots whose segment is gone, so that segment numbers can be reused.
     mutating func sweep() {
         guard numbers.hasWaiting else { return }
-        if index.sweep(pages: index.pageCount / 32 + 1, isGone: { segments[$0.segment] == nil }) { numbers.roundEnded() }
+        if index.sweep(pages: index.pageCount / 32 + 1, isGone: { segments[$0.segment] == nil }) {
+            numbers.roundEnded()
+        }
     }
 }

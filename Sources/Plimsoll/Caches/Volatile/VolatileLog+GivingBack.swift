@@ -29,7 +29,9 @@ extension VolatileLog {
     /// Finds the pages that the kernel took. The kernel takes pages in the order of sealing, but skips once those read
     /// since (a huge page as a whole). So every sealed segment is checked; a segment that is still whole only at some
     /// pages.
-    mutating func noticeDrops() -> Int { isVolatile ? noticeDrops(from: small.oldest) + noticeDrops(from: main.oldest) : 0 }
+    mutating func noticeDrops() -> Int {
+        isVolatile ? noticeDrops(from: small.oldest) + noticeDrops(from: main.oldest) : 0
+    }
 
     private mutating func noticeDrops(from oldest: Int) -> Int {
         var found = 0, number = oldest
@@ -98,7 +100,8 @@ extension VolatileLog {
     func count(tag: UInt64) -> Int {
         var count = 0
         for case (let number, let segment?) in segments.enumerated() where segment.mayBear(tag) {
-            segment.eachItem(tag: tag) { word, header in if index.find(word(number), header.hash) != nil { count += 1 } }
+            segment.eachItem(tag: tag) { word, header in if index.find(word(number), header.hash) != nil { count += 1 }
+            }
         }
         return count
     }
@@ -115,7 +118,8 @@ extension Segment {
         while let (offset, header) = nextItem(from: position) {
             position = next(after: offset, header)
             let tags = base + offset + header.tagsStart
-            guard (0..<header.tags).contains(where: { tags.load(fromByteOffset: $0 * 8, as: UInt64.self) == tag }) else { continue }
+            guard (0..<header.tags).contains(where: { tags.load(fromByteOffset: $0 * 8, as: UInt64.self) == tag })
+            else { continue }
             body({ SlotWord(segment: $0, offset: offset, hash: header.hash) }, header)
         }
     }

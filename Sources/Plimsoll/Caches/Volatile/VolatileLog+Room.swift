@@ -17,7 +17,9 @@ extension VolatileLog {
     ///
     /// - Parameter forced: true to take the memory without evicting elsewhere: for copies, whose old place is released
     ///   at once.
-    mutating func reserve(_ header: ItemHeader, toMain: Bool, forced: Bool, mayOpen: Bool = true) -> (number: Int, offset: Int)? {
+    mutating func reserve(_ header: ItemHeader, toMain: Bool, forced: Bool, mayOpen: Bool = true) -> (
+        number: Int, offset: Int
+    )? {
         let needed = PageLayout.advance(PageLayout.sentinel, header.count - 1) + 1
         let isLarge = needed > min(segmentSize, 1 << 20) / 4
         while true {
@@ -78,11 +80,14 @@ extension VolatileLog {
             numbers.give(number)
             return nil
         }
-        let isHuge = allowsHugePages && capacity == 2 << 20 && mapped >= Self.hugeFrom && plimsoll_allow_huge_pages(base, capacity) == 0
+        let isHuge =
+            allowsHugePages && capacity == 2 << 20 && mapped >= Self.hugeFrom
+            && plimsoll_allow_huge_pages(base, capacity) == 0
         let generation = Self.generations.wrappingAdd(1, ordering: .relaxed).newValue
         while segments.count <= number { segments.append(nil) }
         segments[number] = Segment(
-            base: base, capacity: capacity, generation: generation, isMain: isMain, isLarge: bytes != nil, isHuge: isHuge)
+            base: base, capacity: capacity, generation: generation, isMain: isMain, isLarge: bytes != nil,
+            isHuge: isHuge)
         link(number)
         if bytes == nil { withQueue(isMain) { $0.open = number } }
         // Base before generation: a reader loads them the other way round, and checks the pages against the loaded
@@ -97,7 +102,10 @@ extension VolatileLog {
     private mutating func extend(_ number: Int, to end: Int? = nil, forced: Bool) -> Bool {
         let segment = segments[number]!
         let needed = ((end ?? segment.capacity) + PageLayout.mask) & ~PageLayout.mask
-        let target = segment.isHuge ? segment.capacity : min(segment.capacity, max(needed, segment.frontier + min(Self.step, segment.capacity / 4)))
+        let target =
+            segment.isHuge
+            ? segment.capacity
+            : min(segment.capacity, max(needed, segment.frontier + min(Self.step, segment.capacity / 4)))
         let bytes = target - segment.frontier
         guard forced || mapped + bytes <= mappedBound, declare(bytes, isCopy: forced) else { return false }
         // One call for all pages instead of a page fault each. If the call fails, the writes below fault the pages in.

@@ -128,10 +128,13 @@ struct VolatileLog: ~Copyable {
 
     /// Writes an item and publishes it in the index, in place of `existing` if that is given.
     mutating func insert(
-        _ header: ItemHeader, expiry: UInt64, tags: [UInt64], key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, existing: SlotWord?
+        _ header: ItemHeader, expiry: UInt64, tags: [UInt64], key: UnsafeRawBufferPointer,
+        value: UnsafeRawBufferPointer, existing: SlotWord?
     ) -> Insertion {
         if let existing, index.find(existing, header.hash) == nil { return .again }
-        guard header.cost <= bound, header.pagesBytes <= mappedBound, canHave(header), index.page(of: header.hash) != nil else {
+        guard header.cost <= bound, header.pagesBytes <= mappedBound, canHave(header),
+            index.page(of: header.hash) != nil
+        else {
             return .refused
         }
         copied = 0
@@ -166,14 +169,17 @@ struct VolatileLog: ~Copyable {
     }
 
     private func write(
-        _ header: ItemHeader, _ expiry: UInt64, _ tags: [UInt64], _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ header: ItemHeader, _ expiry: UInt64, _ tags: [UInt64], _ key: UnsafeRawBufferPointer,
+        _ value: UnsafeRawBufferPointer,
         at base: UnsafeMutableRawPointer, _ offset: Int
     ) {
         let item = base + offset
         item.storeBytes(of: header.lengths, as: UInt64.self)
         item.storeBytes(of: header.hash, toByteOffset: 8, as: UInt64.self)
         if header.hasExpiry { item.storeBytes(of: expiry, toByteOffset: 16, as: UInt64.self) }
-        for position in tags.indices { item.storeBytes(of: tags[position], toByteOffset: header.tagsStart + position * 8, as: UInt64.self) }
+        for position in tags.indices {
+            item.storeBytes(of: tags[position], toByteOffset: header.tagsStart + position * 8, as: UInt64.self)
+        }
         if let start = key.baseAddress { (item + header.keyStart).copyMemory(from: start, byteCount: key.count) }
         if value.count > 0 { PageLayout.copyIn(value, base, PageLayout.advance(offset, header.prefix)) }
     }

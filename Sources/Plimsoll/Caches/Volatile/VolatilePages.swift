@@ -71,7 +71,9 @@ struct VolatilePages: @unchecked Sendable {
     /// Returns the word of a page that bears the mark. Each page uses the next cache line: the first words of all pages
     /// would contend for one set of every cache (claiming took an eighth longer). 64 lines of 64 bytes are the smallest
     /// page there is.
-    private func word(_ index: Int) -> UnsafeMutablePointer<Word> { (start + index * pageSize + index % 64 * 64).assumingMemoryBound(to: Word.self) }
+    private func word(_ index: Int) -> UnsafeMutablePointer<Word> {
+        (start + index * pageSize + index % 64 * 64).assumingMemoryBound(to: Word.self)
+    }
 
     // Orderings of the words: a lock serializes the threads of this process, so the only other party is the kernel,
     // which takes a page whole and for good. So everything read of a page before a successful exchange was good as
@@ -134,7 +136,9 @@ struct VolatilePages: @unchecked Sendable {
         alive.pointee.store(0, ordering: .relaxed)
         // Refused at the process's limit of mappings or of locked pages. The remaining pages then stay unused until the
         // mapping ends.
-        if plimsoll_blank(start, mappedBytes) != 0, plimsoll_drop(start, mappedBytes) != 0 { _ = plimsoll_drop_locked(start, mappedBytes) }
+        if plimsoll_blank(start, mappedBytes) != 0, plimsoll_drop(start, mappedBytes) != 0 {
+            _ = plimsoll_drop_locked(start, mappedBytes)
+        }
         if isGuarded { _ = plimsoll_forbid(start, dataBytes) }
     }
 

@@ -4,7 +4,9 @@ extension Array: VolatileStorable where Element == UInt8 {
     public var encodedByteCount: Int { count }
 
     @inlinable
-    public func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R { try withUnsafeBytes(body) }
+    public func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R {
+        try withUnsafeBytes(body)
+    }
 
     @inlinable
     public static func decoded(byteCount: Int, fill: (UnsafeMutableRawBufferPointer) -> Bool) -> [UInt8]? {
@@ -42,18 +44,24 @@ extension String: VolatileStorable {
 extension VolatileStorable where Self: BitwiseCopyable {
     public func encode(into encoder: inout VolatileEncoder) { encoder.append(self) }
 
+    @inlinable
     public init(decoding bytes: RawSpan) throws {
-        guard bytes.byteCount == MemoryLayout<Self>.size else {
-            throw VolatileDecodingError("\(Self.self) has \(MemoryLayout<Self>.size) bytes, not \(bytes.byteCount)")
-        }
+        guard bytes.byteCount == MemoryLayout<Self>.size else { throw Self.wrongSize(bytes.byteCount) }
         // These bytes were written by `encode`, so every bit pattern is a valid one.
         self = bytes.unsafeLoadUnaligned(as: Self.self)
+    }
+
+    @usableFromInline
+    static func wrongSize(_ byteCount: Int) -> VolatileDecodingError {
+        VolatileDecodingError("\(Self.self) has \(MemoryLayout<Self>.size) bytes, not \(byteCount)")
     }
 
     public var encodedByteCount: Int { MemoryLayout<Self>.size }
 
     @inlinable
-    public func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R { try withUnsafeBytes(of: self) { try body($0) } }
+    public func withEncodedBytes<R>(_ body: (UnsafeRawBufferPointer) throws -> R) throws -> R {
+        try withUnsafeBytes(of: self) { try body($0) }
+    }
 }
 
 extension Int: VolatileStorable {}

@@ -15,11 +15,15 @@ extension VolatileStore {
     /// - Returns: false, and nothing has changed, if the value cannot be kept.
     @usableFromInline
     func insert(
-        _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?, tags: [UInt64],
+        _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, timeToLive: Duration?,
+        tags: [UInt64],
         of load: TaggedLoad?, isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
-        guard value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else { return false }
-        let header = ItemHeader(hash: hash, key: key.count, value: value.count, tags: tags.count, expires: timeToLive != nil)
+        guard value.count <= UInt32.max, tags.count <= ItemHeader.mostTags, key.count <= UInt16.max else {
+            return false
+        }
+        let header = ItemHeader(
+            hash: hash, key: key.count, value: value.count, tags: tags.count, expires: timeToLive != nil)
         guard header.prefix <= PageLayout.content else { return false }
         while true {
             let seen = withLog(0) { $0.insertions(hash) }
@@ -51,7 +55,9 @@ extension VolatileStore {
                 let header = segment.header(at: found.word.offset), let slot = log.index.find(found.word, header.hash)
             else { return false }
             log.leave(slot, found.word, header, in: segment, .removed)
-            if segment.isSealed, log.segments[found.word.segment]?.liveCount == 0 { log.retire(found.word.segment, .removed) }
+            if segment.isSealed, log.segments[found.word.segment]?.liveCount == 0 {
+                log.retire(found.word.segment, .removed)
+            }
             return true
         }
     }

@@ -82,7 +82,8 @@ final class VolatileStore: Sendable {
 
     @inline(__always)
     private func look(
-        _ slot: HashIndex.Slot, _ first: SlotWord, _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ isSame: (UnsafeRawBufferPointer) -> Bool
+        _ slot: HashIndex.Slot, _ first: SlotWord, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
+        _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> (Look, SlotWord) {
         var word = first
         while true {
@@ -98,7 +99,8 @@ final class VolatileStore: Sendable {
 
     @inline(__always)
     private func look(
-        at word: SlotWord, _ slot: HashIndex.Slot, _ hash: UInt64, _ key: UnsafeRawBufferPointer, _ isSame: (UnsafeRawBufferPointer) -> Bool
+        at word: SlotWord, _ slot: HashIndex.Slot, _ hash: UInt64, _ key: UnsafeRawBufferPointer,
+        _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Look {
         let record = table[word.segment]
         let generation = record.pointee.generation.load(ordering: .acquiring)
@@ -135,7 +137,8 @@ final class VolatileStore: Sendable {
         let start = header.value == 0 ? word.offset : PageLayout.advance(word.offset, header.prefix)
         // Prefetch while the caller allocates memory for the value.
         PageLayout.prefetch(base, start, header.value)
-        return .found(Found(slot: slot, word: word, base: base, generation: generation, start: start, count: header.value))
+        return .found(
+            Found(slot: slot, word: word, base: base, generation: generation, start: start, count: header.value))
     }
 
     @inline(__always)
@@ -149,7 +152,8 @@ final class VolatileStore: Sendable {
     /// Returns true if different bytes mean the same key. Copies the bytes first: user code sees only bytes known to be
     /// good.
     private func differs(
-        _ stored: UnsafeRawBufferPointer, _ sentinel: HashIndex.Slot, _ generation: UInt64, _ isSame: (UnsafeRawBufferPointer) -> Bool
+        _ stored: UnsafeRawBufferPointer, _ sentinel: HashIndex.Slot, _ generation: UInt64,
+        _ isSame: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
         var copy = [UInt8](repeating: 0, count: stored.count)
         return copy.withUnsafeMutableBytes { copy in
@@ -172,7 +176,9 @@ final class VolatileStore: Sendable {
         var page = found.word.offset & ~PageLayout.mask
         let last = found.count == 0 ? page : PageLayout.advance(found.start, found.count - 1)
         while page <= last {
-            guard Segment.sentinel(found.base, page).pointee.load(ordering: .relaxed) == found.generation else { return false }
+            guard Segment.sentinel(found.base, page).pointee.load(ordering: .relaxed) == found.generation else {
+                return false
+            }
             page += PageLayout.page
         }
         return true
@@ -185,7 +191,8 @@ final class VolatileStore: Sendable {
         let seen = SlotWord(bits: found.slot.pointee.load(ordering: .relaxed))
         // The count ends at three, so hot items are not written to any more. A mark lost to a race does no harm.
         guard seen.uses < SlotWord.mostUses, seen.place == found.word.place else { return }
-        _ = found.slot.pointee.weakCompareExchange(expected: seen.bits, desired: seen.bits + SlotWord.use, ordering: .relaxed)
+        _ = found.slot.pointee.weakCompareExchange(
+            expected: seen.bits, desired: seen.bits + SlotWord.use, ordering: .relaxed)
     }
 
     @usableFromInline
@@ -216,7 +223,8 @@ final class VolatileStore: Sendable {
 
     private func expire(_ slot: HashIndex.Slot, _ word: SlotWord) {
         withLogIfFree { log in
-            guard SlotWord(bits: slot.pointee.load(ordering: .relaxed)).place == word.place, let segment = log.segments[word.segment],
+            guard SlotWord(bits: slot.pointee.load(ordering: .relaxed)).place == word.place,
+                let segment = log.segments[word.segment],
                 let header = segment.header(at: word.offset)
             else { return }
             log.leave(slot, word, header, in: segment, .expired)

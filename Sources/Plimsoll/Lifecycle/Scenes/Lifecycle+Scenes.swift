@@ -80,7 +80,9 @@ extension Lifecycle {
 
     /// Removes a scene that has ended.
     func forget(_ scene: Scene) {
-        let gone = scenesByID.withLock { scenes in scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil }
+        let gone = scenesByID.withLock { scenes in
+            scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil
+        }
         wish.withLock { $0.claims[scene.claim] = nil }
         scene.forgetState()
         withExtendedLifetime(gone) {}

@@ -12,14 +12,17 @@ extension Scene {
         /// Returns the scenes that may be evicted, in the order of eviction. Only idle scenes, the largest first; of
         /// equals, the one unused for longest (C96, T33).
         static func order(_ candidates: [Candidate]) -> [Candidate] {
-            candidates.filter { ($0.state == .background || $0.state == .suspended) && !$0.hasTasks && $0.bytes > .zero }
-                .sorted { ($0.bytes, $0.idle, $1.id) > ($1.bytes, $1.idle, $0.id) }
+            candidates.filter {
+                ($0.state == .background || $0.state == .suspended) && !$0.hasTasks && $0.bytes > .zero
+            }
+            .sorted { ($0.bytes, $0.idle, $1.id) > ($1.bytes, $1.idle, $0.id) }
         }
     }
 
     var candidate: Candidate {
         Candidate(
-            id: id, bytes: ByteCount(byteCount), idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
+            id: id, bytes: ByteCount(byteCount),
+            idle: lifecycle.alarms.heartbeat.running - contents.withLock { $0.lastUsed }, state: state,
             hasTasks: tasks.hasLiveTasks)
     }
 
@@ -47,7 +50,8 @@ extension Scene {
 
     /// Returns true if the scene is behind the front and no request brings it to the front.
     private func mayGo(_ wanted: LifecycleState) -> Bool {
-        wanted > .notRunning && state < .inactive && state > .notRunning && lifecycle.wish.withLock { $0.scene(wanted) } < .inactive
+        wanted > .notRunning && state < .inactive && state > .notRunning
+            && lifecycle.wish.withLock { $0.scene(wanted) } < .inactive
     }
 }
 
@@ -64,7 +68,10 @@ final class SceneEviction: Purgeable {
     /// Disconnects an evicted scene in good order.
     private let disconnect: @Sendable (Scene) -> Void
 
-    init(of state: LifecycleState, scenes: @escaping @Sendable () -> [Scene], disconnect: @escaping @Sendable (Scene) -> Void) {
+    init(
+        of state: LifecycleState, scenes: @escaping @Sendable () -> [Scene],
+        disconnect: @escaping @Sendable (Scene) -> Void
+    ) {
         let isSuspended = state == .suspended
         name = isSuspended ? "suspended scenes" : "scenes in the background"
         rebuildCost = isSuspended ? .expensive : .precious
@@ -73,7 +80,9 @@ final class SceneEviction: Purgeable {
         self.disconnect = disconnect
     }
 
-    private func candidates(_ scenes: [Scene]) -> [Scene.Candidate] { Scene.Candidate.order(scenes.map(\.candidate).filter { $0.state == state }) }
+    private func candidates(_ scenes: [Scene]) -> [Scene.Candidate] {
+        Scene.Candidate.order(scenes.map(\.candidate).filter { $0.state == state })
+    }
 
     var heldBytes: Int { candidates(scenes()).reduce(ByteCount.zero) { $0 + $1.bytes }.bytes }
 

@@ -13,10 +13,13 @@ extension Scene {
     ///
     /// Call this method in `connectScene`'s `configure`. A later call restores the state before returning.
     public func preserve(
-        in store: any StateStore, snapshot: @escaping @Sendable () throws -> [UInt8], restore: @escaping @Sendable ([UInt8]) throws -> Void
+        in store: any StateStore, snapshot: @escaping @Sendable () throws -> [UInt8],
+        restore: @escaping @Sendable ([UInt8]) throws -> Void
     ) {
-        let closures = PreservedItem.Closures(snapshot: snapshot, restore: { bytes, _ in try restore(bytes) }, apply: nil, reset: nil)
-        let item = PreservedItem(name: "scene-\(id)", store: store, version: 1, form: .plain, closures: closures, threads: lifecycle.threads)
+        let closures = PreservedItem.Closures(
+            snapshot: snapshot, restore: { bytes, _ in try restore(bytes) }, apply: nil, reset: nil)
+        let item = PreservedItem(
+            name: "scene-\(id)", store: store, version: 1, form: .plain, closures: closures, threads: lifecycle.threads)
         let (former, isLate) = contents.withLock { contents in
             defer { contents.preserved = item }
             return (contents.preserved, contents.hasRestored)
@@ -35,7 +38,9 @@ extension Scene {
     /// The snapshot on leaving the front is taken before scrubbing, as the scene may return to the front at once.
     /// Data that must never be written does not belong in any snapshot.
     @discardableResult
-    public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration { self.scrub.add(name, scrub) }
+    public func onScrub(_ name: String, _ scrub: @escaping @Sendable () -> Void) -> Registration {
+        self.scrub.add(name, scrub)
+    }
 
     /// Restores the preserved state. Blocks while reading.
     func restore() {

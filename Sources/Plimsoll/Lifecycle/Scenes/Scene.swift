@@ -93,14 +93,16 @@ public final class Scene: Sendable {
         onForeground: (@Sendable (LifecycleContext) async throws -> Void)? = nil
     ) -> Registration {
         unit.observe(
-            name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground, onForeground: onForeground)
+            name, "\(file):\(line)", onInactive: onInactive, onActive: onActive, onBackground: onBackground,
+            onForeground: onForeground)
     }
 
     /// Registers a handler that is called on disconnection, to clean up state shared with others. The snapshot has
     /// been written by then.
     @discardableResult
     public func onDisconnect(
-        _ name: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
+        _ name: String, file: StaticString = #fileID, line: UInt = #line,
+        _ body: @escaping @Sendable (LifecycleContext) async throws -> Void
     ) -> Registration {
         unit.observers.add(.init(name, "\(file):\(line)", body), at: .terminate)
     }
@@ -117,19 +119,25 @@ public final class Scene: Sendable {
     @discardableResult
     public func register(_ purgeable: any Purgeable, purgesOnBackground: Bool = false) -> Registration {
         let registration = lifecycle.registrar(purgeable)
-        contents.withLock { $0.holders.append(Holder(purgeable: purgeable, registration: registration, purgesOnBackground: purgesOnBackground)) }
+        contents.withLock {
+            $0.holders.append(
+                Holder(purgeable: purgeable, registration: registration, purgesOnBackground: purgesOnBackground))
+        }
         return registration
     }
 
     /// Declares memory, besides the caches, that a disconnection frees, so that the largest scene is found.
     /// `byteCount` may be called on any thread.
-    public func declare(byteCount: @escaping @Sendable () -> Int) { contents.withLock { $0.declared.append(byteCount) } }
+    public func declare(byteCount: @escaping @Sendable () -> Int) {
+        contents.withLock { $0.declared.append(byteCount) }
+    }
 
     /// The bytes that a disconnection would free, as reported by the purgeables.
     public var byteCount: Int {
         let (holders, declared) = contents.withLock { ($0.holders.map(\.purgeable), $0.declared) }
         // Saturating: a purgeable may report any number.
-        return (holders.map(\.heldBytes) + declared.map { $0() }).reduce(ByteCount.zero) { $0 + ByteCount(max(0, $1)) }.bytes
+        return (holders.map(\.heldBytes) + declared.map { $0() }).reduce(ByteCount.zero) { $0 + ByteCount(max(0, $1)) }
+            .bytes
     }
 
     /// Marks the scene as used now. Of scenes of equal size, the one unused for longest is evicted first.
@@ -150,7 +158,9 @@ public final class Scene: Sendable {
     ///
     /// - Throws: `LifecycleError` once the scene is disconnected.
     @discardableResult
-    public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport { try await go(.background, cause) }
+    public func enterBackground(cause: LifecycleCause) async throws -> LifecycleReport {
+        try await go(.background, cause)
+    }
 
     /// Suspends the scene: no code of the scene may run until the scene is brought back.
     ///
@@ -174,7 +184,8 @@ public final class Scene: Sendable {
         }
         if isOver {
             throw LifecycleError(
-                "scene \(id) was asked to be \(wanted) (\(cause.rawValue)) after its disconnection was asked for; connect a scene of that id again")
+                "scene \(id) was asked to be \(wanted) (\(cause.rawValue)) after its disconnection was asked for; connect a scene of that id again"
+            )
         }
         lifecycle.wish.withLock { if $0.claims[claim] != nil { $0.claims[claim]?.state = wanted } }
         return try await settle(cause, within: lifecycle.policy.backgroundDeadline)

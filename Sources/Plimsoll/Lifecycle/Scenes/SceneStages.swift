@@ -53,7 +53,9 @@ struct SceneStages: Sendable {
     }
 
     /// Returns a stage that blocks a thread.
-    private func blocking(_ body: @escaping @Sendable (Scene, LifecycleContext) -> FanOut.Outcome) -> LifecycleEngine.Stage {
+    private func blocking(_ body: @escaping @Sendable (Scene, LifecycleContext) -> FanOut.Outcome)
+        -> LifecycleEngine.Stage
+    {
         { context in
             guard let scene = scene.value else { return FanOut.Outcome() }
             return await withCheckedContinuation { done in
@@ -84,7 +86,8 @@ struct SceneStages: Sendable {
 
     private var scrub: LifecycleEngine.Stage {
         blocking { scene, context in
-            let report = scene.scrub.run(.background, within: min(ScrubSet.budget, max(KeepingStages.leastBudget, context.timeRemaining)))
+            let report = scene.scrub.run(
+                .background, within: min(ScrubSet.budget, max(KeepingStages.leastBudget, context.timeRemaining)))
             var outcome = FanOut.Outcome()
             outcome.add(overran: report.overran, "scrub of scene \(scene.id)", report.took)
             return outcome
@@ -95,7 +98,9 @@ struct SceneStages: Sendable {
     private var saveFirst: LifecycleEngine.Stage {
         blocking { scene, context in
             var outcome = FanOut.Outcome(isProvisional: true)
-            outcome.failures = scene.save(within: KeepingStages.firstShare(of: context)).map { "on leaving the front: \($0)" }
+            outcome.failures = scene.save(within: KeepingStages.firstShare(of: context)).map {
+                "on leaving the front: \($0)"
+            }
             return outcome
         }
     }
@@ -103,7 +108,8 @@ struct SceneStages: Sendable {
     private var save: LifecycleEngine.Stage {
         blocking { scene, context in
             var outcome = FanOut.Outcome()
-            outcome.failures = scene.save(within: max(KeepingStages.leastBudget, context.timeRemaining)).map(\.description)
+            outcome.failures = scene.save(within: max(KeepingStages.leastBudget, context.timeRemaining)).map(
+                \.description)
             return outcome
         }
     }

@@ -35,7 +35,8 @@ final class HandoffHold: Sendable {
                 { [self] task in
                     do {
                         try await cancellable { try await self.taker.body(task, self.checkpoint) }
-                        await end(.completed(claim)) { store throws(TaskHandoffError) in try await store.complete(claim) }
+                        await end(.completed(claim)) { store throws(TaskHandoffError) in try await store.complete(claim)
+                        }
                     } catch {
                         await stopped(error)
                     }
@@ -43,7 +44,9 @@ final class HandoffHold: Sendable {
                 onExpiration: { [self] _, reason in state.withLock { $0.reason = reason } })
         } catch {
             // The work may not begin on this replica at the moment.
-            await end(.released(claim)) { store throws(TaskHandoffError) in try await store.release(claim, checkpoint: nil, .expired(.operator)) }
+            await end(.released(claim)) { store throws(TaskHandoffError) in
+                try await store.release(claim, checkpoint: nil, .expired(.operator))
+            }
         }
         over()
     }
@@ -69,7 +72,9 @@ final class HandoffHold: Sendable {
         // regardless of the thrown error.
         if Task.isCancelled || state.withLock({ $0.reason != nil }) {
             let reason = state.withLock { $0.reason } ?? .shutdown
-            await end(.released(claim)) { store throws(TaskHandoffError) in try await store.release(claim, checkpoint: newest, .expired(reason)) }
+            await end(.released(claim)) { store throws(TaskHandoffError) in
+                try await store.release(claim, checkpoint: newest, .expired(reason))
+            }
         } else {
             let text = String("\(error)".prefix(500))
             let factor = Double(1 << min(16, max(0, work.attempt - 1)))
@@ -82,7 +87,8 @@ final class HandoffHold: Sendable {
 
     /// Reports the end to the store, and retries until the lease ends. If all attempts fail, the work is done once
     /// more.
-    private func end(_ event: TaskHandoffEvent, _ word: (any TaskHandoff) async throws(TaskHandoffError) -> Void) async {
+    private func end(_ event: TaskHandoffEvent, _ word: (any TaskHandoff) async throws(TaskHandoffError) -> Void) async
+    {
         var pause = Duration.milliseconds(50)
         while !state.withLock({ $0.isLost }) {
             do throws(TaskHandoffError) {
@@ -115,7 +121,9 @@ final class HandoffHold: Sendable {
             let asked = taker.now
             // A store that takes longer than the lease must not keep this replica at work that another replica owns
             // by then.
-            let lapse = alarms.set(.timer, after: max(.zero, state.withLock { $0.deadline } - asked)) { [weak self] in self?.lapse() }
+            let lapse = alarms.set(.timer, after: max(.zero, state.withLock { $0.deadline } - asked)) { [weak self] in
+                self?.lapse()
+            }
             await renew(asked)
             lapse.cancel()
         }

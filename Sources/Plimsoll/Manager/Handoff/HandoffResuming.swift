@@ -61,11 +61,13 @@ extension ResourceManager {
     ///     this or another replica. Cancelled when the work must stop or the claim is lost. Return soon after
     ///     cancellation, because the work may run elsewhere.
     public func resumeHandedOff(
-        from store: any TaskHandoff, names: [String], as owner: String = HandoffOwner.own, policy: TaskHandoffPolicy = TaskHandoffPolicy(),
+        from store: any TaskHandoff, names: [String], as owner: String = HandoffOwner.own,
+        policy: TaskHandoffPolicy = TaskHandoffPolicy(),
         onEvent: @escaping @Sendable (TaskHandoffEvent) -> Void = { _ in },
         _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Void
     ) async {
-        let taker = HandoffTaker(manager: self, store: store, names: names, owner: owner, policy: policy, onEvent: onEvent, body: body)
+        let taker = HandoffTaker(
+            manager: self, store: store, names: names, owner: owner, policy: policy, onEvent: onEvent, body: body)
         await taker.run()
     }
 }
@@ -107,11 +109,14 @@ struct HandoffTaker: Sendable {
     var now: Duration { manager.parts.alarms.time.elapsed() + manager.parts.alarms.time.asleep() }
 
     /// Waits for `time`, less up to a fifth of it, so that many replicas do not poll at the same instant.
-    private func wait(_ time: Duration) async { _ = await Pause().wait(time * Double.random(in: 0.8...1), on: manager.parts.alarms) }
+    private func wait(_ time: Duration) async {
+        _ = await Pause().wait(time * Double.random(in: 0.8...1), on: manager.parts.alarms)
+    }
 
     private func carryOut(_ work: HandedOffTask, since: Duration) async {
         onEvent(.taken(work))
-        let checkpoint = HandoffCheckpoint(work.claim.name, start: work.checkpoint, attempt: work.attempt, fence: work.claim.fence)
+        let checkpoint = HandoffCheckpoint(
+            work.claim.name, start: work.checkpoint, attempt: work.attempt, fence: work.claim.fence)
         let hold = HandoffHold(taker: self, work: work, checkpoint: checkpoint, since: since)
         // Renewal continues until the work has ended, even during cancellation, because the work may take its time.
         await withTaskGroup(of: Void.self) { group in
@@ -145,10 +150,12 @@ extension ResourceManager {
     /// - Returns: the outcome. An error that `body` throws after the request to stop counts as stopping.
     /// - Throws: errors of `body` before that request, or `BackgroundTaskRefusal` if the work may not begin.
     public func withBackgroundTask<Result: Sendable>(
-        _ name: String, handoff store: any TaskHandoff, from start: [UInt8]? = nil, as owner: String = HandoffOwner.own, file: StaticString = #fileID,
+        _ name: String, handoff store: any TaskHandoff, from start: [UInt8]? = nil, as owner: String = HandoffOwner.own,
+        file: StaticString = #fileID,
         line: UInt = #line, _ body: @escaping @Sendable (BackgroundTask, HandoffCheckpoint) async throws -> Result
     ) async throws -> HandoffOutcome<Result> {
-        let checkpoint = HandoffCheckpoint(name, start: start), offering = HandoffOffering(checkpoint, to: store, as: owner)
+        let checkpoint = HandoffCheckpoint(name, start: start),
+            offering = HandoffOffering(checkpoint, to: store, as: owner)
         do {
             let result = try await parts.tasks.withTask(
                 name, file, line,

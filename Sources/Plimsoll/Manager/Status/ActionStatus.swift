@@ -40,7 +40,9 @@ public struct ActionStatus: Sendable, Hashable, Codable {
         (eventID, action, mode) = (report.eventID, ActionKind(report.action).rawValue, ActionMode(report).rawValue)
         (level, origin, evidence) = ("\(report.level)", report.origin.rawValue, "\(report.evidence)")
         (beganSeconds, tookSeconds) = (report.began.inSeconds, report.took.inSeconds)
-        (askedBytes, releasedBytes, releasedVolatileBytes) = (report.asked.bytes, report.released.bytes, report.releasedVolatile.bytes)
+        (askedBytes, releasedBytes, releasedVolatileBytes) = (
+            report.asked.bytes, report.released.bytes, report.releasedVolatile.bytes
+        )
         takenBytes = report.taken.bytes
         (residentBeforeBytes, residentAfterBytes) = (report.before.resident.bytes, report.after.resident.bytes)
         (usageBeforeBytes, usageAfterBytes) = (report.before.usage.bytes, report.after.usage.bytes)

@@ -5,7 +5,8 @@ import Synchronization
 final class ActionTally: Sendable {
     private struct State {
         var transitions = ContiguousArray(repeating: 0, count: PressureLevel.allCases.count * ActionTally.sources.count)
-        var actions = ContiguousArray(repeating: 0, count: ActionKind.allCases.count * ActionTally.modes * ActionTally.outcomes)
+        var actions = ContiguousArray(
+            repeating: 0, count: ActionKind.allCases.count * ActionTally.modes * ActionTally.outcomes)
         var releases = ManagerCounts.Releases()
         var rested = 0
     }
@@ -45,7 +46,9 @@ final class ActionTally: Sendable {
     func moved(to level: PressureLevel, _ evidence: PressureEvidence) {
         state.withLock { state in
             let row = Int(level.rawValue) * Self.sources.count
-            for source in 0..<Self.sources.count - 1 where evidence.contains(Self.sources[source]) { state.transitions[row + source] += 1 }
+            for source in 0..<Self.sources.count - 1 where evidence.contains(Self.sources[source]) {
+                state.transitions[row + source] += 1
+            }
             if evidence.isEmpty { state.transitions[row + Self.sources.count - 1] += 1 }
         }
     }
@@ -58,7 +61,9 @@ final class ActionTally: Sendable {
         let place = (kind.index * Self.modes + mode.index) * Self.outcomes + Outcome(report.outcome).index
         state.withLock { state in
             state.actions[place] += 1
-            if kind == .release || kind == .makeRoom || kind == .noticeDrops, mode != .dryRun { state.releases.add(report) }
+            if kind == .release || kind == .makeRoom || kind == .noticeDrops, mode != .dryRun {
+                state.releases.add(report)
+            }
         }
     }
 
@@ -77,7 +82,10 @@ final class ActionTally: Sendable {
             for mode in ActionMode.allCases {
                 for outcome in Outcome.allCases {
                     let count = state.actions[place]
-                    if count > 0 { actions.append(.init(action: kind.rawValue, mode: mode.rawValue, outcome: outcome.rawValue, count: count)) }
+                    if count > 0 {
+                        actions.append(
+                            .init(action: kind.rawValue, mode: mode.rawValue, outcome: outcome.rawValue, count: count))
+                    }
                     place += 1
                 }
             }

@@ -37,7 +37,9 @@ extension HolderStatus {
         tags = entry.place.tags
         rebuildCost = "\(entry.rebuildCost)"
         releasesUnderPressure = entry.isReleasable
-        (heldBytes, volatileBytes, limitBytes, cache) = (said.held.bytes, said.volatileHeld?.bytes, said.limit?.bytes, said.cache)
+        (heldBytes, volatileBytes, limitBytes, cache) = (
+            said.held.bytes, said.volatileHeld?.bytes, said.limit?.bytes, said.cache
+        )
         // A purgeable may return any number; JSON cannot express infinity.
         rebuildNanosecondsPerByte = entry.lastRate.flatMap { $0.isFinite ? $0 : nil }
         let inside = entry.gate.timeInside(at: now)

@@ -112,7 +112,9 @@ public enum ActionMode: String, Sendable, Hashable, CaseIterable {
     case dryRun = "dry run"
     case simulated
 
-    init(_ report: ActionReport) { self = report.isDryRun || report.outcome == .dryRun ? .dryRun : report.isSimulated ? .simulated : .live }
+    init(_ report: ActionReport) {
+        self = report.isDryRun || report.outcome == .dryRun ? .dryRun : report.isSimulated ? .simulated : .live
+    }
 
     var index: Int {
         switch self {

@@ -24,9 +24,11 @@ extension ResourceManager {
             atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
             lifecycle: LifecycleStatus(
-                state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
+                state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady,
+                reason: readiness.reason,
                 warming: readiness.warming, scenes: lifecycle.scenes.count),
-            admissions: lifecycle.pausables.countingMembers.map { AdmissionStatus($0) }, counts: counts, actions: reports.map { ActionStatus($0) },
+            admissions: lifecycle.pausables.countingMembers.map { AdmissionStatus($0) }, counts: counts,
+            actions: reports.map { ActionStatus($0) },
             footing: capabilities.footing.rawValue, signals: capabilities.signals)
     }
 
@@ -61,9 +63,11 @@ extension ResourceManager {
         let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
         let oldest = books.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }
         return TasksStatus(
-            running: sum.count, expiring: sum.expiring, ended: Int(sum.ended - sum.expired - sum.givenUp - sum.leaked), expired: Int(sum.expired),
+            running: sum.count, expiring: sum.expiring, ended: Int(sum.ended - sum.expired - sum.givenUp - sum.leaked),
+            expired: Int(sum.expired),
             givenUp: Int(sum.givenUp), leaked: Int(sum.leaked), refused: Int(sum.refused),
-            allowanceLeftSeconds: backgroundTimeRemaining?.inSeconds, oldest: oldest.prefix(ManagerStatus.mostTasks).map { TaskStatus($0) })
+            allowanceLeftSeconds: backgroundTimeRemaining?.inSeconds,
+            oldest: oldest.prefix(ManagerStatus.mostTasks).map { TaskStatus($0) })
     }
 }
 
@@ -74,8 +78,12 @@ extension MemoryStatus {
         limitBytes = reading.limit?.bytes
         warningLineBytes = reading.limit.map { ($0 - thresholds.warningMargin.below($0)).bytes }
         criticalLineBytes = reading.limit.map { ($0 - thresholds.criticalMargin.below($0)).bytes }
-        (usageBytes, workingSetBytes, availableBytes) = (reading.usage.bytes, reading.workingSet.bytes, reading.available?.bytes)
-        (residentBytes, chargedBytes, volatileBytes) = (reading.resident.bytes, reading.charged.bytes, reading.volatile.bytes)
+        (usageBytes, workingSetBytes, availableBytes) = (
+            reading.usage.bytes, reading.workingSet.bytes, reading.available?.bytes
+        )
+        (residentBytes, chargedBytes, volatileBytes) = (
+            reading.resident.bytes, reading.charged.bytes, reading.volatile.bytes
+        )
         lazyFreedBytes = reading.lazyFreed?.bytes
         (stallSomeSeconds, stallFullSeconds) = (reading.stall?.some.inSeconds, reading.stall?.full.inSeconds)
         events = reading.events

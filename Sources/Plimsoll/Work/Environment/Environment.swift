@@ -49,7 +49,8 @@ final class Environment: Sendable {
         let back = Back()
         watch = EnvironmentWatch(
             source: source.environment, alarms: alarms, threads: threads,
-            onBaseline: { back.environment?.begin($0, $1) }, onChange: { back.environment?.add($0) }, onChanged: { back.environment?.drain() })
+            onBaseline: { back.environment?.begin($0, $1) }, onChange: { back.environment?.add($0) },
+            onChanged: { back.environment?.drain() })
         back.set(self)
     }
 
@@ -102,12 +103,17 @@ final class Environment: Sendable {
             return (state.drains, !state.interceptors.isEmpty)
         }
         guard let id else { return }
-        if isIntercepted { threads.run { self.drain(as: id, mayIntercept: true) } } else { drain(as: id, mayIntercept: false) }
+        if isIntercepted {
+            threads.run { self.drain(as: id, mayIntercept: true) }
+        } else {
+            drain(as: id, mayIntercept: false)
+        }
     }
 
     private func drain(as id: Int, mayIntercept: Bool) {
         while true {
-            let next: (change: EnvironmentChange?, interceptors: [EnvironmentInterceptor], moves: Bool) = state.withLock { state in
+            let next: (change: EnvironmentChange?, interceptors: [EnvironmentInterceptor], moves: Bool) = state.withLock
+            { state in
                 guard state.drainer == id else { return (nil, [], false) }
                 // An interceptor was added meanwhile, and this is the posting thread.
                 if !mayIntercept, !state.interceptors.isEmpty { return (nil, [], true) }
@@ -122,17 +128,23 @@ final class Environment: Sendable {
     }
 
     /// Passes `change` through the interceptors and on. Returns false if this drainer was replaced meanwhile.
-    private func pass(_ change: EnvironmentChange, through interceptors: ArraySlice<EnvironmentInterceptor>, as id: Int) -> Bool {
+    private func pass(_ change: EnvironmentChange, through interceptors: ArraySlice<EnvironmentInterceptor>, as id: Int)
+        -> Bool
+    {
         var change = change, rest = interceptors
         while let interceptor = rest.popFirst() {
             let (before, others) = (change, rest)
             let began = alarms.heartbeat.running
-            let alarm = alarms.set(.deadline, after: Self.budget) { [weak self] in self?.goAround(interceptor, before, others, id) }
+            let alarm = alarms.set(.deadline, after: Self.budget) { [weak self] in
+                self?.goAround(interceptor, before, others, id)
+            }
             let result = interceptor.call(change)
             alarm.cancel()
             guard state.withLock({ $0.drainer == id }) else { return false }
             let took = alarms.heartbeat.running - began
-            if took >= Self.budget { addSlow(EnvironmentCall(interceptor.name, before.kind, took: took, isFinished: true)) }
+            if took >= Self.budget {
+                addSlow(EnvironmentCall(interceptor.name, before.kind, took: took, isFinished: true))
+            }
             guard let result else { return true }
             change = result
         }
@@ -142,7 +154,8 @@ final class Environment: Sendable {
 
     /// Skips an interceptor that has kept a change for too long: the change goes on without the result.
     private func goAround(
-        _ interceptor: EnvironmentInterceptor, _ change: EnvironmentChange, _ rest: ArraySlice<EnvironmentInterceptor>, _ id: Int
+        _ interceptor: EnvironmentInterceptor, _ change: EnvironmentChange, _ rest: ArraySlice<EnvironmentInterceptor>,
+        _ id: Int
     ) {
         let successor: Int? = state.withLock { state in
             guard state.drainer == id else { return nil }
@@ -152,12 +165,17 @@ final class Environment: Sendable {
         }
         guard let successor else { return }
         addSlow(EnvironmentCall(interceptor.name, change.kind, took: Self.budget, isFinished: false))
-        threads.run { if self.pass(change, through: rest, as: successor) { self.drain(as: successor, mayIntercept: true) } }
+        threads.run {
+            if self.pass(change, through: rest, as: successor) { self.drain(as: successor, mayIntercept: true) }
+        }
     }
 
     private func fanOut(_ change: EnvironmentChange) {
         let (readers, observers, derived) = state.withLock { state in
-            (state.readers.map(\.reader), state.observers.filter { $0.wants(change.kind) }, state.derived.filter { $0.kinds.contains(change.kind) })
+            (
+                state.readers.map(\.reader), state.observers.filter { $0.wants(change.kind) },
+                state.derived.filter { $0.kinds.contains(change.kind) }
+            )
         }
         for value in derived { value.invalidate() }
         for reader in readers { reader?.add(change) }
@@ -180,7 +198,9 @@ final class Environment: Sendable {
                     }
                     return { took in
                         alarm.cancel()
-                        if took >= Self.budget { self.addSlow(EnvironmentCall(observer.name, kind, took: took, isFinished: true)) }
+                        if took >= Self.budget {
+                            self.addSlow(EnvironmentCall(observer.name, kind, took: took, isFinished: true))
+                        }
                     }
                 })
             finished()

@@ -38,7 +38,8 @@ final class EnvironmentObserver: Sendable {
     private let body: @Sendable (EnvironmentChange) -> Void
     private let state = Mutex(State())
 
-    init(_ name: String, _ kinds: Set<EnvironmentChange.Kind>, _ body: @escaping @Sendable (EnvironmentChange) -> Void) {
+    init(_ name: String, _ kinds: Set<EnvironmentChange.Kind>, _ body: @escaping @Sendable (EnvironmentChange) -> Void)
+    {
         self.name = name
         self.kinds = kinds
         self.body = body
@@ -81,7 +82,8 @@ final class EnvironmentObserver: Sendable {
             let took = state.withLock { state in
                 let took = state.inside.map { now() - $0.since } ?? .zero
                 state.inside = nil
-                state.round = EnvironmentCall(name, change.kind, took: (state.round?.took ?? .zero) + took, isFinished: true)
+                state.round = EnvironmentCall(
+                    name, change.kind, took: (state.round?.took ?? .zero) + took, isFinished: true)
                 return took
             }
             finish(took)
@@ -97,7 +99,8 @@ final class EnvironmentObserver: Sendable {
     func round(at now: Duration) -> EnvironmentCall? {
         state.withLock { state in
             guard let inside = state.inside else { return state.round }
-            return EnvironmentCall(name, inside.kind, took: (state.round?.took ?? .zero) + (now - inside.since), isFinished: false)
+            return EnvironmentCall(
+                name, inside.kind, took: (state.round?.took ?? .zero) + (now - inside.since), isFinished: false)
         }
     }
 }

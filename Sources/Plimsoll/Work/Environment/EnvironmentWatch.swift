@@ -133,7 +133,9 @@ final class EnvironmentWatch: Sendable {
 
     private func readIfQuiet(_ kind: EnvironmentChange.Kind) {
         let wait: Duration? = state.withLock { state in
-            guard let interest = state[kind], interest.delays < Self.mostDelays, interest.events != interest.eventsAtAlarm else { return nil }
+            guard let interest = state[kind], interest.delays < Self.mostDelays,
+                interest.events != interest.eventsAtAlarm
+            else { return nil }
             state[kind]?.eventsAtAlarm = interest.events
             state[kind]?.delays += 1
             return interest.quiet

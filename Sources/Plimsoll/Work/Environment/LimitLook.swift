@@ -22,7 +22,9 @@ final class LimitLook: Sendable {
     func noticed(_ limit: ByteCount?, post: (EnvironmentChange) -> Void) {
         let bytes = limit?.bytes ?? .max
         let before = last.exchange(bytes, ordering: .relaxed)
-        if before != bytes, before != Self.unknown { post(EnvironmentChange(.limit, from: Self.value(before), to: Self.value(bytes))) }
+        if before != bytes, before != Self.unknown {
+            post(EnvironmentChange(.limit, from: Self.value(before), to: Self.value(bytes)))
+        }
         looks.wrappingAdd(1, ordering: .releasing)
         if isAsked.load(ordering: .acquiring) { asking.withLock { $0 }?.unpark() }
     }

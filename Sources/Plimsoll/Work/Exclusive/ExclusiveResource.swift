@@ -82,7 +82,8 @@ public final class ExclusiveResource: Sendable {
     ///   - reacquire: acquires the resource, for the given epoch. Without this closure the resource stays released.
     public init(
         _ name: String, kind: Kind = .lock, after: [String] = [], lease: Duration? = nil, isHeld: Bool = true,
-        drain: (@Sendable (_ timeLeft: Duration) async throws -> Void)? = nil, release: @escaping @Sendable () async throws -> Void,
+        drain: (@Sendable (_ timeLeft: Duration) async throws -> Void)? = nil,
+        release: @escaping @Sendable () async throws -> Void,
         forceClose: (@Sendable () -> Void)? = nil, reacquire: (@Sendable (_ epoch: UInt64) async throws -> Void)? = nil
     ) {
         self.name = name
@@ -109,7 +110,9 @@ public final class ExclusiveResource: Sendable {
     public var epoch: UInt64 { state.withLock { $0.epoch } }
 
     /// True if the resource is held. False once the lease has run out, even if no thread has noticed.
-    public var isHeld: Bool { state.withLock { [.held, .draining, .releasing, .stuck].contains($0.phase) && !hasExpired($0) } }
+    public var isHeld: Bool {
+        state.withLock { [.held, .draining, .releasing, .stuck].contains($0.phase) && !hasExpired($0) }
+    }
 
     /// Returns true if work that began in `epoch` may still act on the resource.
     public func isCurrent(_ epoch: UInt64) -> Bool {
@@ -132,7 +135,9 @@ public final class ExclusiveResource: Sendable {
         return ground.boottime - state.leasedAt >= leaseTime
     }
 
-    private func error(_ reason: ExclusiveResourceError.Reason) -> ExclusiveResourceError { .init(resource: name, reason: reason) }
+    private func error(_ reason: ExclusiveResourceError.Reason) -> ExclusiveResourceError {
+        .init(resource: name, reason: reason)
+    }
 
     // MARK: Using
 
@@ -335,5 +340,8 @@ public final class ExclusiveResource: Sendable {
     }
 
     /// True if the resource is to be reacquired.
-    var isAwaited: Bool { acquireBody != nil && state.withLock { ($0.phase == .released && $0.wasHeld) || ($0.phase == .held && hasExpired($0)) } }
+    var isAwaited: Bool {
+        acquireBody != nil
+            && state.withLock { ($0.phase == .released && $0.wasHeld) || ($0.phase == .held && hasExpired($0)) }
+    }
 }

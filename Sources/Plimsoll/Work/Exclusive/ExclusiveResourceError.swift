@@ -28,13 +28,17 @@ public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringCon
 
     public var description: String {
         switch reason {
-        case .duplicateName: "exclusive resource \(resource) cannot be added: there is one of that name; give it another, or cancel the first"
+        case .duplicateName:
+            "exclusive resource \(resource) cannot be added: there is one of that name; give it another, or cancel the first"
         case .cycle(let names):
             "exclusive resource \(resource) cannot be added: its order of release goes round, \(names.joined(separator: " after ")); drop one `after:`"
-        case .inBackground: "exclusive resource \(resource) may not be used or taken in the background; do it after the return to the foreground"
+        case .inBackground:
+            "exclusive resource \(resource) may not be used or taken in the background; do it after the return to the foreground"
         case .notHeld: "exclusive resource \(resource) is not held; take it with acquire()"
-        case .leaseExpired: "the lease of exclusive resource \(resource) has run out; take it again with acquire(), and renew it in time"
-        case .unsettled: "exclusive resource \(resource) cannot be used: the process did not run for a while and has not taken stock yet; try again"
+        case .leaseExpired:
+            "the lease of exclusive resource \(resource) has run out; take it again with acquire(), and renew it in time"
+        case .unsettled:
+            "exclusive resource \(resource) cannot be used: the process did not run for a while and has not taken stock yet; try again"
         case .stale(let epoch, let current):
             "exclusive resource \(resource) is in epoch \(current), and this work began in \(epoch): others may have held it meanwhile; begin anew"
         case .cannotBeTaken: "exclusive resource \(resource) cannot be taken: it has no `reacquire:`; give it one"

@@ -42,7 +42,9 @@ public final class ExclusiveResources: Sendable {
             resources.append(resource)
         }
         return Registration(CallGate()) { [weak self, weak resource] in
-            let removed = self?.resources.withLock { resources in resources.firstIndex { $0 === resource }.map { resources.remove(at: $0) } }
+            let removed = self?.resources.withLock { resources in
+                resources.firstIndex { $0 === resource }.map { resources.remove(at: $0) }
+            }
             withExtendedLifetime(removed) {}
         }
     }
@@ -129,7 +131,8 @@ public final class ExclusiveResources: Sendable {
             let awaited = wave.filter(\.isAwaited)
             // On release, this resource comes `after:` the dependents. On the way back, every resource named by
             // `after:` depends on this one.
-            let (ready, blocked) = awaited.reduce(into: ([], [])) { (split: inout ([ExclusiveResource], [ExclusiveResource]), resource) in
+            let (ready, blocked) = awaited.reduce(into: ([], [])) {
+                (split: inout ([ExclusiveResource], [ExclusiveResource]), resource) in
                 if ReleaseOrder.dependencies(of: resource, in: resources.withLock { $0 }).isDisjoint(with: missing) {
                     split.0.append(resource)
                 } else {

@@ -38,7 +38,9 @@ public final class PooledConnection<Connection: Sendable>: Sendable {
 
 extension ExclusiveResources {
     /// Creates a pooled connection from a connection that works now.
-    public func pooled<Connection: Sendable>(_ connection: Connection) -> PooledConnection<Connection> { PooledConnection(connection, ground) }
+    public func pooled<Connection: Sendable>(_ connection: Connection) -> PooledConnection<Connection> {
+        PooledConnection(connection, ground)
+    }
 
     /// Creates a limiter for the number of concurrent reconnections.
     ///
@@ -46,7 +48,9 @@ extension ExclusiveResources {
     ///   - most: most concurrent reconnections; 1 or more.
     ///   - spread: time after a gap over which reconnections begin.
     ///   - seed: makes the delays repeatable; random by default.
-    public func reconnectLimiter(most: Int = 4, spread: Duration = .seconds(5), seed: UInt64? = nil) -> ReconnectLimiter {
-        ReconnectLimiter(most: most, spread: spread, seed: seed ?? .random(in: .min ... .max), ground: ground, alarms: alarms)
+    public func reconnectLimiter(most: Int = 4, spread: Duration = .seconds(5), seed: UInt64? = nil) -> ReconnectLimiter
+    {
+        ReconnectLimiter(
+            most: most, spread: spread, seed: seed ?? .random(in: .min ... .max), ground: ground, alarms: alarms)
     }
 }

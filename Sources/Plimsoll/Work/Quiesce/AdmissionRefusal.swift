@@ -29,8 +29,10 @@ extension AdmissionRefusal: CustomStringConvertible {
         let why =
             switch reason {
             case .queueIsFull(let most): "\(most) are waiting already; shed load earlier, or raise mostWaiting"
-            case .paused: "it is paused and set to refuse then (whenPaused: .refuse); ask again once the process is active"
-            case .pausedTooLong(let limit): "it was paused for more than \(limit) (whenPaused: .expire); ask again once the process is active"
+            case .paused:
+                "it is paused and set to refuse then (whenPaused: .refuse); ask again once the process is active"
+            case .pausedTooLong(let limit):
+                "it was paused for more than \(limit) (whenPaused: .expire); ask again once the process is active"
             case .waitedTooLong(let limit): "no room within \(limit); ask again later, or wait longer (waitingAtMost:)"
             }
         return "limiter \"\(limiter)\" did not admit the work: \(why)"

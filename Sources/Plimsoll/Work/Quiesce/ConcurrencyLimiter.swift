@@ -94,13 +94,17 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     ///   - workClass: class of work that the limiter serves. A lease on the class keeps the limiter going
     ///     (`QuiesceSet.lease`).
     public init(
-        _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16, whenPaused: WhenPaused = .keep, workClass: String? = nil
+        _ name: String, limit: Int, inBackground: Int = 1, mostWaiting: Int = 1 << 16, whenPaused: WhenPaused = .keep,
+        workClass: String? = nil
     ) {
         precondition(limit >= 1, "limiter \"\(name)\": a limit of \(limit) admits nobody; it must be at least 1")
-        precondition(inBackground >= 0 && mostWaiting >= 0, "limiter \"\(name)\": inBackground \(inBackground), mostWaiting \(mostWaiting)")
+        precondition(
+            inBackground >= 0 && mostWaiting >= 0,
+            "limiter \"\(name)\": inBackground \(inBackground), mostWaiting \(mostWaiting)")
         self.name = name
         self.workClass = workClass
-        rules = LimiterState<Waiter>.Rules(limit: limit, inBackground: inBackground, mostWaiting: mostWaiting, whenPaused: whenPaused)
+        rules = LimiterState<Waiter>.Rules(
+            limit: limit, inBackground: inBackground, mostWaiting: mostWaiting, whenPaused: whenPaused)
         state = Mutex(LimiterState(rules))
     }
 
@@ -113,7 +117,9 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     /// - Throws: The error of `body`; `AdmissionRefusal` if the work was not admitted; `CancellationError` if the
     ///   task was cancelled while waiting.
     /// - Complexity: O(1) if admitted at once: two short locks and a clock read, no allocation.
-    public func run<Result>(waitingAtMost patience: Duration? = nil, _ body: () async throws -> Result) async throws -> Result {
+    public func run<Result>(waitingAtMost patience: Duration? = nil, _ body: () async throws -> Result) async throws
+        -> Result
+    {
         gates.current.notice()
         let isAdmitted = state.withLock { $0.enter(gates.current.extent) }
         if !isAdmitted { try await wait(patience) }
@@ -125,7 +131,8 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     public var statistics: Statistics {
         state.withLock { state in
             Statistics(
-                running: state.running, waiting: state.waiting, limit: state.room(gates.current.extent), admitted: state.admitted,
+                running: state.running, waiting: state.waiting, limit: state.room(gates.current.extent),
+                admitted: state.admitted,
                 refused: state.refused, expired: state.expired)
         }
     }
@@ -153,7 +160,9 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
                 // If the limiter moved to another set meanwhile, the clock changed too.
                 guard gates.current === gate else { return (nil, false) }
                 let arrival = state.arrive(waiter, gate.extent, patience: patience, at: now)
-                guard case .waits(let ticket, _) = arrival, !waiter.begin(ticket, continuation) else { return (arrival, false) }
+                guard case .waits(let ticket, _) = arrival, !waiter.begin(ticket, continuation) else {
+                    return (arrival, false)
+                }
                 _ = state.remove(ticket)
                 return (arrival, true)
             }
@@ -193,7 +202,11 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
             waiter.finish()?.continuation.resume(throwing: AdmissionRefusal(limiter: name, reason: reason))
         }
         for waiter in settlement.admitted {
-            if let continuation = waiter.finish()?.continuation { continuation.resume() } else { finished(unused: true) }
+            if let continuation = waiter.finish()?.continuation {
+                continuation.resume()
+            } else {
+                finished(unused: true)
+            }
         }
     }
 
@@ -229,7 +242,8 @@ public final class ConcurrencyLimiter: Quiescable, GatedMember {
     /// Moves the waiters with a time limit to the clock of the new gate.
     private func move(to gate: QuiesceGate, _ move: () -> Void) {
         guard state.withLock({ $0.waiting > 0 }) else { return move() }
-        let old = gates.current, now = alarms(at: gate).heartbeat.running, offset = now - alarms(at: old).heartbeat.running
+        let old = gates.current, now = alarms(at: gate).heartbeat.running,
+            offset = now - alarms(at: old).heartbeat.running
         let sweep = state.withLock { state in
             move()
             return gates.current === old ? nil : state.moveClock(by: offset)

@@ -125,7 +125,9 @@ struct LimiterState<Waiter> {
         guard number == sweep.number else { return settlement }
         sweep.due = .max
         settlement.refused = queue.removeDue(by: now).map { place in
-            guard place.isByPause, case .expire(let limit) = rules.whenPaused else { return (place.waiter, .waitedTooLong(place.patience ?? .zero)) }
+            guard place.isByPause, case .expire(let limit) = rules.whenPaused else {
+                return (place.waiter, .waitedTooLong(place.patience ?? .zero))
+            }
             return (place.waiter, .pausedTooLong(limit))
         }
         expired += UInt64(settlement.refused.count)

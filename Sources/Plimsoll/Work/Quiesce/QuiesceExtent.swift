@@ -92,6 +92,8 @@ extension QuiesceExtent {
     var bits: UInt8 { profile.rawValue | share.rawValue << 2 | (isHeld ? 16 : 0) }
 
     init(bits: UInt8) {
-        self.init(profile: Profile(rawValue: bits & 3) ?? .paused, share: Share(rawValue: bits >> 2 & 3) ?? .least, isHeld: bits & 16 != 0)
+        self.init(
+            profile: Profile(rawValue: bits & 3) ?? .paused, share: Share(rawValue: bits >> 2 & 3) ?? .least,
+            isHeld: bits & 16 != 0)
     }
 }

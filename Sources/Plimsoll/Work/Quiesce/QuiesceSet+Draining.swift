@@ -27,7 +27,10 @@ private final class Drain: Sendable {
 
     private let state: Mutex<State>
 
-    init(_ names: [String]) { state = Mutex(State(working: Dictionary(uniqueKeysWithValues: names.enumerated().map { ($0.offset, $0.element) }))) }
+    init(_ names: [String]) {
+        state = Mutex(
+            State(working: Dictionary(uniqueKeysWithValues: names.enumerated().map { ($0.offset, $0.element) })))
+    }
 
     func wait(_ continuation: CheckedContinuation<[String], Never>) {
         let names: [String]? = state.withLock { state in

@@ -154,7 +154,9 @@ public final class QuiesceSet: Sendable {
     /// The paused members that still run work admitted before, in the order of addition.
     var pausedWorkers: [any WorkingMember] {
         let members = state.withLock { $0.members.map(\.member) }
-        return members.compactMap { $0 as? any WorkingMember }.filter { $0.gates.current.extent.isPaused && $0.isRunning }
+        return members.compactMap { $0 as? any WorkingMember }.filter {
+            $0.gates.current.extent.isPaused && $0.isRunning
+        }
     }
 
     /// True if the set has no members.

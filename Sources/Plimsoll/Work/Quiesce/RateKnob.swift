@@ -24,7 +24,9 @@ public final class RateKnob: Quiescable {
     ///   - workClass: class of work that the knob serves. A lease on the class keeps the rate up
     ///     (`QuiesceSet.lease`).
     public init(_ name: String, full: Double, background: Double = 0, workClass: String? = nil) {
-        precondition(full >= 0 && background >= 0, "rate knob \"\(name)\": full \(full), background \(background); rates are at least 0")
+        precondition(
+            full >= 0 && background >= 0,
+            "rate knob \"\(name)\": full \(full), background \(background); rates are at least 0")
         self.name = name
         self.full = full
         self.background = background

@@ -83,5 +83,7 @@ struct TickSchedule: Sendable {
         return .nanoseconds((time + stride - 1) / stride * stride)
     }
 
-    private static func times(_ period: Duration, _ count: Int64) -> Duration { .nanoseconds(period.inNanoseconds * count) }
+    private static func times(_ period: Duration, _ count: Int64) -> Duration {
+        .nanoseconds(period.inNanoseconds * count)
+    }
 }

@@ -64,12 +64,16 @@ public final class Ticker: Quiescable, WorkingMember {
     ///     (`QuiesceSet.lease`).
     ///   - body: work of one tick.
     public init(
-        _ name: String, every period: Duration, inBackground: BackgroundTicks = .paused, makesUp: Bool = false, workClass: String? = nil,
+        _ name: String, every period: Duration, inBackground: BackgroundTicks = .paused, makesUp: Bool = false,
+        workClass: String? = nil,
         _ body: @escaping @Sendable (Tick) async -> Void
     ) {
-        precondition(period >= .milliseconds(1), "ticker \"\(name)\": a period of \(period); it must be at least a millisecond")
+        precondition(
+            period >= .milliseconds(1), "ticker \"\(name)\": a period of \(period); it must be at least a millisecond")
         if case .coalesced(let stride) = inBackground {
-            precondition(stride >= .milliseconds(1), "ticker \"\(name)\": ticks coalesced every \(stride); it must be at least a millisecond")
+            precondition(
+                stride >= .milliseconds(1),
+                "ticker \"\(name)\": ticks coalesced every \(stride); it must be at least a millisecond")
         }
         self.name = name
         self.period = period
@@ -129,7 +133,9 @@ public final class Ticker: Quiescable, WorkingMember {
         guard let alarms = gates.current.alarms else { return }
         let now = alarms.time.elapsed()
         state.withLock { state in
-            guard !state.isCancelled, let schedule = state.schedule, let due = schedule.resume(at: now, pace) else { return }
+            guard !state.isCancelled, let schedule = state.schedule, let due = schedule.resume(at: now, pace) else {
+                return
+            }
             if let armed = state.armed {
                 if armed.due <= due { return }
                 armed.alarm.cancel()
@@ -151,7 +157,9 @@ public final class Ticker: Quiescable, WorkingMember {
     private func arm(_ state: inout State, _ due: Duration, from now: Duration, _ alarms: Alarms) {
         state.alarms += 1
         let number = state.alarms
-        state.armed = (due, alarms.set(.timer, after: max(.zero, due - now)) { [weak self] in self?.fire(due, number, alarms) })
+        state.armed = (
+            due, alarms.set(.timer, after: max(.zero, due - now)) { [weak self] in self?.fire(due, number, alarms) }
+        )
     }
 
     private func fire(_ due: Duration, _ number: UInt64, _ alarms: Alarms) {
@@ -163,7 +171,8 @@ public final class Ticker: Quiescable, WorkingMember {
             let pace = pace
             // A tick that comes while the previous run is in progress is missed.
             let decision = state.isRunning ? .skip : state.schedule?.fire(due: due, at: now, pace)
-            let next = if case .postpone(let instant) = decision { instant } else { state.schedule?.next(after: now, pace) }
+            let next =
+                if case .postpone(let instant) = decision { instant } else { state.schedule?.next(after: now, pace) }
             if let next { arm(&state, next, from: now, alarms) }
             guard case .run(let missed) = decision else { return nil }
             state.isRunning = true

@@ -25,9 +25,14 @@ struct WaitQueue<Waiter> {
     ///   - patience: duration of the patience.
     ///   - pauseDeadline: time at which the wait ends if the pause has not ended before.
     /// - Returns: The ticket to leave with.
-    mutating func append(_ waiter: Waiter, deadline: Duration = .max, patience: Duration? = nil, pauseDeadline: Duration = .max) -> UInt64 {
+    mutating func append(
+        _ waiter: Waiter, deadline: Duration = .max, patience: Duration? = nil, pauseDeadline: Duration = .max
+    ) -> UInt64 {
         defer { nextTicket += 1 }
-        places.append(Place(ticket: nextTicket, waiter: waiter, patience: patience, deadline: deadline, pauseDeadline: pauseDeadline))
+        places.append(
+            Place(
+                ticket: nextTicket, waiter: waiter, patience: patience, deadline: deadline, pauseDeadline: pauseDeadline
+            ))
         count += 1
         return nextTicket
     }
@@ -76,7 +81,9 @@ struct WaitQueue<Waiter> {
 
     /// Begins a pause: each waiter without a pause deadline gets this one. O(n).
     mutating func beginPause(until deadline: Duration) {
-        for index in places.indices[head...] where places[index].pauseDeadline == .max { places[index].pauseDeadline = deadline }
+        for index in places.indices[head...] where places[index].pauseDeadline == .max {
+            places[index].pauseDeadline = deadline
+        }
     }
 
     /// Ends the pause. O(n).

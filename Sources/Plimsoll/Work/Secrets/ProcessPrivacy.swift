@@ -20,14 +20,17 @@ public enum ProcessPrivacy {
     package static var signal: Capabilities.Signal {
         let dumps = isDumpable ? "the rest of the process may be dumped" : "the process writes no core dump"
         guard let slot = SecretArena.shared.take(1) else {
-            return .init("secrets", isLive: false, "no page can be mapped for them", remedy: "raise RLIMIT_AS or vm.max_map_count")
+            return .init(
+                "secrets", isLive: false, "no page can be mapped for them",
+                remedy: "raise RLIMIT_AS or vm.max_map_count")
         }
         defer { SecretArena.shared.give(slot) }
         let isWhole = slot.protection.isSuperset(of: [.leftOutOfDumps, .zeroInChildren])
         return .init(
             "secrets", isLive: isWhole, "\(slot.protection); \(dumps)",
             remedy: isWhole
-                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that they are never swapped out") : "run on Linux 4.14 or newer"
+                ? (slot.protection.contains(.locked) ? nil : "raise RLIMIT_MEMLOCK so that they are never swapped out")
+                : "run on Linux 4.14 or newer"
         )
     }
 }

@@ -80,10 +80,13 @@ public final class ProtectedData: Sendable {
     ///   - body: the work.
     /// - Throws: errors of `body`; `ProtectedDataError` if the data is not available by then; `CancellationError` if
     ///   the task was cancelled meanwhile.
-    public func withProtectedData<Result>(waiting patience: Duration = .zero, _ body: () async throws -> Result) async throws -> Result {
+    public func withProtectedData<Result>(waiting patience: Duration = .zero, _ body: () async throws -> Result)
+        async throws -> Result
+    {
         guard await becomesAvailable(within: patience) else {
             try Task.checkCancellation()
-            throw ProtectedDataError(description: "protected data is sealed; unseal it, or wait longer than \(patience)")
+            throw ProtectedDataError(
+                description: "protected data is sealed; unseal it, or wait longer than \(patience)")
         }
         return try await body()
     }
@@ -152,7 +155,9 @@ public final class ProtectedData: Sendable {
         }
     }
 
-    private func giveUp(_ number: UInt64) { state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: false) }
+    private func giveUp(_ number: UInt64) {
+        state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: false)
+    }
 }
 
 /// The error thrown when protected data is not available.

@@ -79,7 +79,11 @@ extension RevocationReport: CustomStringConvertible {
     public var description: String {
         var text = "revoked \(tag): \(purged.values.reduce(0, +)) entries, \(secretsWiped.count) secrets"
         let left = remaining.filter { $0.value > 0 }
-        if !left.isEmpty { text += ", remaining: " + left.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ") }
+        if !left.isEmpty {
+            text +=
+                ", remaining: "
+                + left.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+        }
         if !secretsInUse.isEmpty { text += ", secrets in use: \(secretsInUse.joined(separator: ", "))" }
         return text
     }

@@ -34,7 +34,8 @@ final class ScrubSet: Sendable {
         let hook = Hook(name, body)
         hooks.withLock { $0.append(hook) }
         return Registration(hook.gate) { [weak self, weak hook] in
-            let removed = self?.hooks.withLock { hooks in hooks.firstIndex { $0 === hook }.map { hooks.remove(at: $0) } }
+            let removed = self?.hooks.withLock { hooks in hooks.firstIndex { $0 === hook }.map { hooks.remove(at: $0) }
+            }
             withExtendedLifetime(removed) {}
         }
     }
@@ -51,7 +52,11 @@ final class ScrubSet: Sendable {
 
         var report = ScrubReport(reason: reason)
         for (hook, outcome) in zip(hooks, outcomes) {
-            if outcome == .done, !hook.isStillRunning { report.ran.append(hook.name) } else { report.overran.append(hook.name) }
+            if outcome == .done, !hook.isStillRunning {
+                report.ran.append(hook.name)
+            } else {
+                report.overran.append(hook.name)
+            }
         }
         let parker = Parker()
         let (wiped, inUse) = secrets.wipe(telling: parker) { reason == .snapshot || !$0.keepsInBackground }

@@ -67,10 +67,14 @@ public final class Secret: Sendable {
     /// Creates a secret from the bytes of an array. The array is erased and left empty.
     ///
     /// A shared array cannot be erased: the bytes stay on the heap, and `hasStrayCopy` is true.
-    public convenience init(_ name: String = "secret", consuming bytes: inout [UInt8], tags: [String] = [], keepsInBackground: Bool = false) throws {
+    public convenience init(
+        _ name: String = "secret", consuming bytes: inout [UInt8], tags: [String] = [], keepsInBackground: Bool = false
+    ) throws {
         let shared = bytes.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
         let slot = try Self.slot(bytes.count, for: name)
-        bytes.withUnsafeBytes { source in UnsafeMutableRawBufferPointer(start: slot.start, count: source.count).copyMemory(from: source) }
+        bytes.withUnsafeBytes { source in
+            UnsafeMutableRawBufferPointer(start: slot.start, count: source.count).copyMemory(from: source)
+        }
         // Copy-on-write: writing to a shared array makes a copy first. Then the address differs, and only the copy is
         // erased.
         let own = bytes.withUnsafeMutableBytes { source in
@@ -83,13 +87,17 @@ public final class Secret: Sendable {
         state.withLock { $0.isFilled = true }
     }
 
-    private convenience init(_ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool) throws {
+    private convenience init(_ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool)
+        throws
+    {
         precondition(byteCount >= 0, "Secret \(name): byteCount is \(byteCount), allowed is 0 or more")
         let slot = try Self.slot(byteCount, for: name)
         self.init(name, byteCount, tags, keeps, hasStrayCopy: hasStrayCopy, slot)
     }
 
-    private init(_ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool, _ slot: SecretSlot) {
+    private init(
+        _ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool, _ slot: SecretSlot
+    ) {
         self.name = name
         self.byteCount = byteCount
         self.tags = tags
@@ -100,7 +108,9 @@ public final class Secret: Sendable {
 
     private static func slot(_ byteCount: Int, for name: String) throws(SecretError) -> SecretSlot {
         guard let slot = SecretArena.shared.take(byteCount) else {
-            throw SecretError("no memory can be mapped for the \(byteCount) bytes of secret \(name); is RLIMIT_AS or vm.max_map_count reached?")
+            throw SecretError(
+                "no memory can be mapped for the \(byteCount) bytes of secret \(name); is RLIMIT_AS or vm.max_map_count reached?"
+            )
         }
         return slot
     }
@@ -195,10 +205,13 @@ public final class Secret: Sendable {
     /// - Throws: errors of `fill`; `SecretError` if the secret is in use, was wiped meanwhile, or was made before a
     ///   fork.
     public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
-        guard ForkGuard.isProcess(process) else { throw SecretError("secret \(name) was made before the process forked; make another in the child") }
+        guard ForkGuard.isProcess(process) else {
+            throw SecretError("secret \(name) was made before the process forked; make another in the child")
+        }
         try state.withLock { state in
             guard state.readers == 0, !state.isFilling else {
-                throw SecretError("secret \(name) cannot be refilled while it is in use; do it after `withBytes` has returned")
+                throw SecretError(
+                    "secret \(name) cannot be refilled while it is in use; do it after `withBytes` has returned")
             }
             slot.wipe()
             (state.isFilled, state.isFilling) = (false, true)
@@ -210,7 +223,9 @@ public final class Secret: Sendable {
             endFill(isGood: false)
             throw error
         }
-        guard endFill(isGood: true) else { throw SecretError("secret \(name) was wiped while it was being refilled; refill it when it is needed") }
+        guard endFill(isGood: true) else {
+            throw SecretError("secret \(name) was wiped while it was being refilled; refill it when it is needed")
+        }
     }
 
     @discardableResult

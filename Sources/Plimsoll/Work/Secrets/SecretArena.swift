@@ -94,11 +94,14 @@ extension SecretArena.SizeClass {
             slabs[base] = SecretArena.Slab(free: (0..<UInt16(bytes / size)).reversed(), protection: protection)
             open.insert(base)
         }
-        guard let base = open.first, let number = slabs[base]?.free.popLast(), let start = UnsafeMutableRawPointer(bitPattern: base) else {
+        guard let base = open.first, let number = slabs[base]?.free.popLast(),
+            let start = UnsafeMutableRawPointer(bitPattern: base)
+        else {
             return nil
         }
         if slabs[base]?.free.isEmpty ?? true { open.remove(base) }
-        return SecretSlot(start: start + Int(number) * size, capacity: size, protection: slabs[base]?.protection ?? [], slab: base)
+        return SecretSlot(
+            start: start + Int(number) * size, capacity: size, protection: slabs[base]?.protection ?? [], slab: base)
     }
 
     /// Frees a slot. An empty slab is unmapped unless no other slab has a free slot. So a secret that comes and goes
@@ -107,7 +110,9 @@ extension SecretArena.SizeClass {
         let bytes = SecretArena.slabBytes()
         slabs[base]?.free.append(UInt16((UInt(bitPattern: slot.start) - base) / UInt(slot.capacity)))
         open.insert(base)
-        guard slabs[base]?.free.count == bytes / slot.capacity, open.count > 1, let start = UnsafeMutableRawPointer(bitPattern: base) else { return }
+        guard slabs[base]?.free.count == bytes / slot.capacity, open.count > 1,
+            let start = UnsafeMutableRawPointer(bitPattern: base)
+        else { return }
         slabs[base] = nil
         open.remove(base)
         plimsoll_secret_unmap(start, bytes)

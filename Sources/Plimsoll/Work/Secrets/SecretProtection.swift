@@ -22,5 +22,7 @@ public struct SecretProtection: OptionSet, Sendable, Hashable {
 
 extension SecretProtection: CustomStringConvertible {
     /// The granted protections, comma separated; `"none"` for the empty set.
-    public var description: String { isEmpty ? "none" : Self.names.filter { contains($0.0) }.map(\.1).joined(separator: ", ") }
+    public var description: String {
+        isEmpty ? "none" : Self.names.filter { contains($0.0) }.map(\.1).joined(separator: ", ")
+    }
 }

@@ -106,8 +106,10 @@ final class BackgroundScope: Sendable {
 
 extension BackgroundTaskRegistry {
     func withTask<Result: Sendable>(
-        _ name: String, _ file: StaticString, _ line: UInt, _ body: @escaping @Sendable (BackgroundTask) async throws -> Result,
-        onExpiration: (@Sendable (BackgroundTask, ExpirationReason) async -> Void)?, begun: (BackgroundTask) -> Void = { _ in }
+        _ name: String, _ file: StaticString, _ line: UInt,
+        _ body: @escaping @Sendable (BackgroundTask) async throws -> Result,
+        onExpiration: (@Sendable (BackgroundTask, ExpirationReason) async -> Void)?,
+        begun: (BackgroundTask) -> Void = { _ in }
     ) async throws -> Result {
         let scope = BackgroundScope()
         let task = begin(name, file, line, handler: .scope(scope))

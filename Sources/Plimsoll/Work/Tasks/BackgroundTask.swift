@@ -33,7 +33,9 @@ public final class BackgroundTask: Sendable {
     public var isActive: Bool { record.phase < .ended }
 
     /// The reason why the task was never active, and advice; `nil` if the task was active.
-    public var refusal: String? { record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.book).description } }
+    public var refusal: String? {
+        record.refusal.map { BackgroundTaskRefusal($0, of: name, by: record.shard.book).description }
+    }
 
     /// Time left for the task. During expiration, this is the rest of the grace; in the background, the rest of the
     /// unit's allowance. `nil` in the foreground, where no time is counted, and once the task has ended.
@@ -99,9 +101,12 @@ public struct BackgroundTaskRefusal: Error, Sendable, Hashable, CustomStringConv
         self.cause = cause
         let reason =
             switch cause {
-            case .shutdown: "it was begun after shutdown; begin nothing once `run()` has ended, and hand over or defer what is left"
-            case .suspended: "it was begun while its unit is suspended; begin it after the return to the foreground, or defer it"
-            case .expiring: "it was begun while tasks are being expired; begin it when they have ended, or defer it (`deferred.schedule`)"
+            case .shutdown:
+                "it was begun after shutdown; begin nothing once `run()` has ended, and hand over or defer what is left"
+            case .suspended:
+                "it was begun while its unit is suspended; begin it after the return to the foreground, or defer it"
+            case .expiring:
+                "it was begun while tasks are being expired; begin it when they have ended, or defer it (`deferred.schedule`)"
             case .allowanceSpent:
                 "the time its unit has in the background is spent; begin it after the return to the foreground, or defer it (`deferred.schedule`)"
             case .tooMany:

@@ -32,7 +32,10 @@ final class BackgroundTaskRecord: @unchecked Sendable {
     private let completed = Atomic<Int>(0)
     private let total = Atomic<Int>(0)
 
-    init(_ name: String, _ file: StaticString, _ line: UInt, begun: Duration, shard: BackgroundTaskShard, handler: Handler?) {
+    init(
+        _ name: String, _ file: StaticString, _ line: UInt, begun: Duration, shard: BackgroundTaskShard,
+        handler: Handler?
+    ) {
         self.name = name
         self.handler = handler
         self.file = file.utf8Start
@@ -98,8 +101,12 @@ struct BackgroundTaskList: @unchecked Sendable {
         }
     }
 
-    private func isFirst(_ record: BackgroundTaskRecord) -> Bool { oldest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
-    private func isLast(_ record: BackgroundTaskRecord) -> Bool { newest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque() }
+    private func isFirst(_ record: BackgroundTaskRecord) -> Bool {
+        oldest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque()
+    }
+    private func isLast(_ record: BackgroundTaskRecord) -> Bool {
+        newest?.toOpaque() == Unmanaged.passUnretained(record).toOpaque()
+    }
 
     /// Appends all records of `other`, and empties `other`.
     mutating func append(contentsOf other: inout BackgroundTaskList) {

@@ -71,7 +71,8 @@ extension BackgroundTaskRegistry {
                 gate.sweep = nil
                 decree(gate)
             }
-            let isIdle = gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
+            let isIdle =
+                gate.inBackgroundSince != nil && tally.count == 0 && gate.offers == 0 && gate.toldIdleAt != tally.ended
             if isIdle { gate.toldIdleAt = tally.ended }
             return (ended, isIdle, waiting)
         }
@@ -117,7 +118,8 @@ extension BackgroundTaskRegistry {
     }
 
     private func end(
-        _ sweep: TaskGate.Sweep, _ stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)], offers: Int
+        _ sweep: TaskGate.Sweep, _ stragglers: [(record: BackgroundTaskRecord, handler: BackgroundTaskRecord.Handler?)],
+        offers: Int
     ) -> [String] {
         let left = stragglers.compactMap(\.handler)
         if !left.isEmpty {
@@ -200,7 +202,9 @@ extension BackgroundTaskRegistry {
             guard !gate.isClosed else { return }
             gate.isClosed = true
             gate.ownEnd = TaskGate.OwnEnd(asksAt: running + patience, givesUpAt: running + grace)
-            if patience > .zero { gate.ownEnd?.alarm = alarms.set(.deadline, after: patience) { [self] in endOwnTime() } }
+            if patience > .zero {
+                gate.ownEnd?.alarm = alarms.set(.deadline, after: patience) { [self] in endOwnTime() }
+            }
             decree(gate)
         }
         if patience <= .zero { endOwnTime() }

@@ -51,7 +51,10 @@ final class BackgroundTaskRegistry: Sendable {
     /// - Parameters:
     ///   - handovers: destination of handed-over work; for scenes, that of the process.
     ///   - width: number of threads that may begin tasks without contention; a power of two.
-    init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(), handovers: HandoverDesk? = nil, width: Int = 16) {
+    init(
+        time: Timekeeper, alarms: Alarms, threads: HandlerThreads, limits: Limits = Limits(),
+        handovers: HandoverDesk? = nil, width: Int = 16
+    ) {
         self.time = time
         self.alarms = alarms
         self.threads = threads
@@ -79,7 +82,9 @@ final class BackgroundTaskRegistry: Sendable {
 
     func listen(_ change: (inout Listeners) -> Void) { listeners.withLock { change(&$0) } }
     func tell(_ whom: (Listeners) -> (@Sendable () -> Void)?) { listeners.withLock { whom($0) }?() }
-    func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) { listeners.withLock { $0.whenGivenUp }?(reason, names) }
+    func tellGivenUp(_ reason: ExpirationReason, _ names: [String]) {
+        listeners.withLock { $0.whenGivenUp }?(reason, names)
+    }
     func tellAsked(_ names: [String], _ count: Int) { listeners.withLock { $0.whenAsked }?(names, count) }
     var timeIsNeeded: (@Sendable (Duration) -> Void)? { listeners.withLock { $0.whenTimeIsNeeded } }
 
@@ -89,7 +94,9 @@ final class BackgroundTaskRegistry: Sendable {
 
     // MARK: One task
 
-    func begin(_ name: String, _ file: StaticString, _ line: UInt, handler: BackgroundTaskRecord.Handler?) -> BackgroundTask {
+    func begin(_ name: String, _ file: StaticString, _ line: UInt, handler: BackgroundTaskRecord.Handler?)
+        -> BackgroundTask
+    {
         let thread = plimsoll_thread_number()
         let shard = shards[Int(truncatingIfNeeded: thread >> 12 ^ thread >> 20) & (shards.count - 1)]
         let record = BackgroundTaskRecord(name, file, line, begun: time.elapsed(), shard: shard, handler: handler)

@@ -123,7 +123,8 @@ final class BackgroundTaskShard: Sendable {
     var tally: Tally {
         state.withLock { state in
             Tally(
-                count: state.count, expiring: state.expiringCount, ended: state.ended, expired: state.expired, givenUp: state.givenUp,
+                count: state.count, expiring: state.expiringCount, ended: state.ended, expired: state.expired,
+                givenUp: state.givenUp,
                 leaked: state.leaked, refused: state.refused)
         }
     }

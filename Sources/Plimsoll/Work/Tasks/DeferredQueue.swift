@@ -63,7 +63,8 @@ struct DeferredQueue {
             order += 1
             let left = min(max(.zero, ask.dueWall - wall), ask.delay)
             asks[ask.id] = Ask(
-                id: ask.id, order: order, due: now + left, dueWall: wall + left, delay: ask.delay, level: ask.level, attempts: ask.attempts)
+                id: ask.id, order: order, due: now + left, dueWall: wall + left, delay: ask.delay, level: ask.level,
+                attempts: ask.attempts)
         }
     }
 
@@ -91,7 +92,10 @@ struct DeferredQueue {
             guard let level = UInt8(exactly: try reader.number()).flatMap(PressureLevel.init(rawValue:)) else {
                 throw KeptBytes.Problem(reason: "it names an unknown level")
             }
-            asks.append(Ask(id: id, order: 0, due: .zero, dueWall: dueWall, delay: delay, level: level, attempts: Int(try reader.number())))
+            asks.append(
+                Ask(
+                    id: id, order: 0, due: .zero, dueWall: dueWall, delay: delay, level: level,
+                    attempts: Int(try reader.number())))
         }
         return asks
     }

@@ -141,7 +141,8 @@ public final class DeferredTasks: Sendable {
             var starting: [(ask: DeferredQueue.Ask, work: Work)] = []
             let free = (isInBackground ? state.most.background : state.most.foreground) - state.width
             if isOpen, free > 0 {
-                for ask in state.queue.inOrder where ask.due <= now && level <= ask.level && state.running[ask.id] == nil {
+                for ask in state.queue.inOrder
+                where ask.due <= now && level <= ask.level && state.running[ask.id] == nil {
                     guard starting.count < free else { break }
                     guard let work = state.works[ask.id] else { continue }
                     state.running[ask.id] = Run(order: ask.order)

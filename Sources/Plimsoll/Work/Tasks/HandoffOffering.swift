@@ -39,7 +39,8 @@ final class HandoffOffering: Sendable {
     func handOff(_ task: BackgroundTask, _ reason: ExpirationReason) async {
         if state.withLock({ $0.isFinished }) ?? false { return }
         let bytes = checkpoint.last ?? []
-        let offer = TaskHandoffOffer(name: checkpoint.name, checkpoint: bytes, reason: reason, attempts: checkpoint.attempt - 1)
+        let offer = TaskHandoffOffer(
+            name: checkpoint.name, checkpoint: bytes, reason: reason, attempts: checkpoint.attempt - 1)
         // The lease lasts as long as the body may still run, plus a little for the call that frees the work.
         let lease = (task.timeRemaining ?? .seconds(5)) + .seconds(2)
         do throws(TaskHandoffError) {
@@ -71,5 +72,6 @@ final class HandoffOffering: Sendable {
 /// The name of a replica in a hand-over store.
 public enum HandoffOwner {
     /// Name of this process: 128 random bits, constant while the process runs.
-    public static let own = String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
+    public static let own =
+        String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
 }

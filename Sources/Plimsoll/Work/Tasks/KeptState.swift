@@ -128,13 +128,19 @@ struct KeptBytes {
 
     /// Checks mark, version and checksum, so that the fields were written in this format.
     init(reading bytes: [UInt8], _ mark: String, version: UInt8) throws(Problem) {
-        guard bytes.count >= mark.utf8.count + 9, bytes.starts(with: mark.utf8) else { throw Problem(reason: "it is cut short or something else") }
+        guard bytes.count >= mark.utf8.count + 9, bytes.starts(with: mark.utf8) else {
+            throw Problem(reason: "it is cut short or something else")
+        }
         position = mark.utf8.count
-        guard bytes[position] == version else { throw Problem(reason: "it is of version \(bytes[position]), and this program knows \(version)") }
+        guard bytes[position] == version else {
+            throw Problem(reason: "it is of version \(bytes[position]), and this program knows \(version)")
+        }
         position += 1
         self.bytes = Array(bytes.dropLast(8))
         var sum = KeptBytes(end: Array(bytes.suffix(8)))
-        guard try UInt64(bitPattern: sum.number()) == Self.sum(self.bytes[...]) else { throw Problem(reason: "it is damaged") }
+        guard try UInt64(bitPattern: sum.number()) == Self.sum(self.bytes[...]) else {
+            throw Problem(reason: "it is damaged")
+        }
     }
 
     private init(end bytes: [UInt8]) { self.bytes = bytes }
@@ -149,7 +155,9 @@ struct KeptBytes {
 
     mutating func field() throws(Problem) -> [UInt8] {
         let count = try number()
-        guard count >= 0, count <= bytes.count - position else { throw Problem(reason: "it ends in the middle of a field") }
+        guard count >= 0, count <= bytes.count - position else {
+            throw Problem(reason: "it ends in the middle of a field")
+        }
         defer { position += Int(count) }
         return Array(bytes[position..<position + Int(count)])
     }

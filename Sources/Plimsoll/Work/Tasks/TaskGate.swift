@@ -95,7 +95,9 @@ struct TaskGate {
     /// own.
     ///
     /// - Returns: true if the deadline is new and needs an alarm.
-    mutating func sweep(_ reason: ExpirationReason, until deadline: Duration, done: (@Sendable ([String]) -> Void)?) -> Bool {
+    mutating func sweep(_ reason: ExpirationReason, until deadline: Duration, done: (@Sendable ([String]) -> Void)?)
+        -> Bool
+    {
         let isNew = sweep.map { deadline < $0.deadline } ?? true
         if var current = sweep {
             current.deadline = min(current.deadline, deadline)

@@ -20,7 +20,8 @@ public protocol TaskHandoff: Sendable {
 
     /// Puts work into the store, held by `owner` for `lease`; with a lease of zero, the work is free at once.
     /// Offering again under the same id has no effect.
-    func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError) -> TaskHandoffClaim
+    func offer(_ offer: TaskHandoffOffer, heldBy owner: String, for lease: Duration) async throws(TaskHandoffError)
+        -> TaskHandoffClaim
 
     /// Takes the oldest free work with one of `names`, for `lease`; `nil` if there is none. Work that has been
     /// taken `limits.attempts` times is set aside.
@@ -35,7 +36,8 @@ public protocol TaskHandoff: Sendable {
     func complete(_ claim: TaskHandoffClaim) async throws(TaskHandoffError)
 
     /// Gives the work back, with a newer checkpoint if given. Throws `lostClaim` like `renew`.
-    func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease) async throws(TaskHandoffError)
+    func release(_ claim: TaskHandoffClaim, checkpoint: [UInt8]?, _ release: TaskHandoffRelease)
+        async throws(TaskHandoffError)
 
     /// Returns the work that was set aside, oldest first; at most `most` pieces.
     func setAside(most: Int) async throws(TaskHandoffError) -> [SetAsideTask]
@@ -101,7 +103,9 @@ public struct TaskHandoffOffer: Sendable, Hashable {
 
     /// Creates an offer. The default id has 128 random bits.
     public init(name: String, checkpoint: [UInt8], reason: ExpirationReason, attempts: Int = 0, id: String? = nil) {
-        self.id = id ?? String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
+        self.id =
+            id ?? String(UInt64.random(in: .min ... .max), radix: 36)
+            + String(UInt64.random(in: .min ... .max), radix: 36)
         (self.name, self.checkpoint, self.reason, self.attempts) = (name, checkpoint, reason, attempts)
     }
 }
@@ -119,7 +123,9 @@ public struct TaskHandoffClaim: Sendable, Hashable {
     public var fence: Int64
 
     /// Creates a claim, as granted by a store.
-    public init(id: String, name: String, owner: String, fence: Int64) { (self.id, self.name, self.owner, self.fence) = (id, name, owner, fence) }
+    public init(id: String, name: String, owner: String, fence: Int64) {
+        (self.id, self.name, self.owner, self.fence) = (id, name, owner, fence)
+    }
 }
 
 /// Work that was taken.
@@ -177,7 +183,9 @@ public struct TaskHandoffCensus: Sendable, Hashable {
     public var setAside: Int
 
     /// Creates a census, as reported by a store.
-    public init(waiting: Int, held: Int, setAside: Int) { (self.waiting, self.held, self.setAside) = (waiting, held, setAside) }
+    public init(waiting: Int, held: Int, setAside: Int) {
+        (self.waiting, self.held, self.setAside) = (waiting, held, setAside)
+    }
 }
 
 /// The failure of a call to a hand-over store.

@@ -7,9 +7,11 @@ import PlimsollLinux
 struct IncidentBenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "incidents",
-        abstract: "Situations that controllers of memory pressure have failed at, on the kernel that runs: cgroup version 2.")
+        abstract:
+            "Situations that controllers of memory pressure have failed at, on the kernel that runs: cgroup version 2.")
 
-    @Option(help: "Which ones, with commas between.") var only = Incident.allCases.map(\.rawValue).joined(separator: ",")
+    @Option(help: "Which ones, with commas between.") var only = Incident.allCases.map(\.rawValue).joined(
+        separator: ",")
     @Option(help: "Limit of each group.") var limit = ByteCount.mebibytes(96)
     @Option(help: "A directory on a disk.", completion: .directory) var directory = "."
     @Option(help: "A directory on a tmpfs, mounted with nr_inodes=0.", completion: .directory) var held = "/dev/shm"
@@ -31,7 +33,8 @@ struct IncidentBenchCommand: ParsableCommand {
         var trials: [IncidentTrial] = []
         defer { for trial in trials { trial.cleanUp() } }
         for incident in incidents {
-            trials.append(try IncidentTrial(incident, limit: limit, directory: incident == .heldDentries ? held : directory))
+            trials.append(
+                try IncidentTrial(incident, limit: limit, directory: incident == .heldDentries ? held : directory))
         }
         var wrong: [String] = []
         for trial in trials {
@@ -63,13 +66,19 @@ private final class IncidentTrial {
         outer = try GroupMaker().make("incident-\(incident.rawValue)", limit: limit)
         var made: [LimitedGroup] = []
         do {
-            guard outer.version == .v2 else { throw Failure.unavailable("memory is on cgroup version 1 here; make vm runs it") }
-            let part = ["_incident", "--incident", incident.rawValue, "--limit", "\(limit.bytes)", "--directory", directory]
+            guard outer.version == .v2 else {
+                throw Failure.unavailable("memory is on cgroup version 1 here; make vm runs it")
+            }
+            let part = [
+                "_incident", "--incident", incident.rawValue, "--limit", "\(limit.bytes)", "--directory", directory,
+            ]
             if incident == .lowerFloor {
                 try ControlFile.write("+memory", to: outer.memory + "/cgroup.subtree_control")
                 for name in ["service", "neighbour"] {
                     let path = outer.memory + "/" + name
-                    guard mkdir(path, 0o755) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+                    guard mkdir(path, 0o755) == 0 else {
+                        throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+                    }
                     made.append(LimitedGroup(version: .v2, memory: path, stall: path))
                 }
                 try made[0].setLimit(limit * 2.67)
@@ -88,12 +97,16 @@ private final class IncidentTrial {
     func finish() throws -> (IncidentOutcome, names: Int) {
         let deadline = SteadyClock.now + IncidentLoad.stride * IncidentLoad.ticks * 4
         while service.poll() == nil {
-            guard SteadyClock.now < deadline else { throw Failure.failed("\(incident.rawValue) does not come to its end") }
+            guard SteadyClock.now < deadline else {
+                throw Failure.failed("\(incident.rawValue) does not come to its end")
+            }
             SteadyClock.sleep(.milliseconds(20))
         }
         var outcome = IncidentOutcome()
         outcome.survives = service.ending == .exited(0) && ([outer] + inner).allSatisfy { $0.kills == 0 }
-        let result = service.output?.lines().compactMap { try? JSONLine.decode(IncidentPartCommand.Result.self, from: $0) }.first
+        let result = service.output?.lines().compactMap {
+            try? JSONLine.decode(IncidentPartCommand.Result.self, from: $0)
+        }.first
         guard let result else { return (outcome, 0) }
         outcome.levels = result.levels.map { $0 == "0" ? .normal : $0 == "1" ? .warning : .critical }
         outcome.ends = result.ends
@@ -104,6 +117,8 @@ private final class IncidentTrial {
     func cleanUp() {
         service.end(within: .zero)
         neighbour?.end(within: .zero)
-        for group in inner + [outer] where !group.remove() { Output.error("plimsoll: \(group.memory) could not be removed") }
+        for group in inner + [outer] where !group.remove() {
+            Output.error("plimsoll: \(group.memory) could not be removed")
+        }
     }
 }

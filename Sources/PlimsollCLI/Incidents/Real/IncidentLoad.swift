@@ -38,10 +38,13 @@ final class IncidentLoad {
     ///   - limit: effective limit in bytes.
     ///   - directory: place for files: on a disk for `page-cache` and `dentries`, on a tmpfs for `held-dentries`.
     init(
-        _ incident: Incident, limit: Int, directory: String, level: @escaping () -> PressureLevel, cache: PurgeableCache<Int, [UInt8]>,
+        _ incident: Incident, limit: Int, directory: String, level: @escaping () -> PressureLevel,
+        cache: PurgeableCache<Int, [UInt8]>,
         shedder: RequestShedder
     ) throws {
-        (self.incident, self.limit, self.directory, self.level, self.cache, self.shedder) = (incident, limit, directory, level, cache, shedder)
+        (self.incident, self.limit, self.directory, self.level, self.cache, self.shedder) = (
+            incident, limit, directory, level, cache, shedder
+        )
         readers = try SlowReaders(size: limit / 1024)
     }
 
@@ -118,13 +121,17 @@ final class IncidentLoad {
         if file < 0 {
             let path = directory + "/read-\(getpid())"
             file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-            guard file >= 0, ftruncate(file, 4 * limit) == 0 else { throw Failure.failed("\(path): \(String(cString: strerror(errno)))") }
+            guard file >= 0, ftruncate(file, 4 * limit) == 0 else {
+                throw Failure.failed("\(path): \(String(cString: strerror(errno)))")
+            }
             // Unlinked from here on: no file is left behind, however this process ends.
             unlink(path)
         }
         var buffer = [UInt8](repeating: 0, count: 1 << 20)
         for _ in 0..<max(1, count >> 20) {
-            guard pread(file, &buffer, buffer.count, offset) >= 0 else { throw Failure.failed("a file could not be read") }
+            guard pread(file, &buffer, buffer.count, offset) >= 0 else {
+                throw Failure.failed("a file could not be read")
+            }
             offset = (offset + buffer.count) % (4 * limit)
         }
     }
@@ -151,7 +158,9 @@ final class IncidentLoad {
         }
         for _ in 0..<count {
             let name = name()
-            guard Glibc.link(target, name) == 0 else { throw Failure.failed("\(name): \(String(cString: strerror(errno)))") }
+            guard Glibc.link(target, name) == 0 else {
+                throw Failure.failed("\(name): \(String(cString: strerror(errno)))")
+            }
         }
     }
 }

@@ -8,7 +8,8 @@ import Synchronization
 /// Service of one incident, in a separate process and group: a real manager with the standard policy beside
 /// `IncidentLoad`.
 struct IncidentPartCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "_incident", abstract: "Part of `bench incidents`.", shouldDisplay: false)
+    static let configuration = CommandConfiguration(
+        commandName: "_incident", abstract: "Part of `bench incidents`.", shouldDisplay: false)
 
     @Option var incident: Incident
     @Option var limit: ByteCount
@@ -32,7 +33,8 @@ struct IncidentPartCommand: AsyncParsableCommand {
         let manager = ResourceManager(
             source: LinuxPressureSource(), time: SteadyClock.timekeeper,
             onTurn: { _, assessment in levels.withLock { $0.append(assessment.level) } })
-        let cache = PurgeableCache<Int, [UInt8]>("cache") { _, bytes in bytes.count }, shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
+        let cache = PurgeableCache<Int, [UInt8]>("cache") { _, bytes in bytes.count },
+            shedder = RequestShedder(policy: SheddingPolicy(seed: 1))
         manager.register(cache)
         let shedding = manager.lifecycle.pausables.add(shedder)
         let running = Task { try await manager.run() }
@@ -41,14 +43,16 @@ struct IncidentPartCommand: AsyncParsableCommand {
         let names = try await PlainThread.run {
             try reportingFailure {
                 let load = try IncidentLoad(
-                    incident, limit: limit, directory: directory, level: { levels.withLock { $0.last ?? .normal } }, cache: cache, shedder: shedder)
+                    incident, limit: limit, directory: directory, level: { levels.withLock { $0.last ?? .normal } },
+                    cache: cache, shedder: shedder)
                 try load.run()
                 return load.names
             }
         }
         let digits = levels.withLock { $0.map { $0 == .normal ? "0" : $0 == .warning ? "1" : "2" }.joined() }
         let ends = manager.reports.contains { if case .terminate = $0.action { true } else { false } }
-        Output.line(JSONLine.encode(Result(levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount, names: names)))
+        Output.line(
+            JSONLine.encode(Result(levels: digits, ends: ends, cacheBytes: cache.statistics.byteCount, names: names)))
         withExtendedLifetime(shedding) {}
     }
 

@@ -9,7 +9,9 @@ struct TouchedMemory {
     ///
     /// - Throws: `Failure` if the address space has run out; a limit of the group ends the process instead.
     init(_ size: Int) throws {
-        guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), start != MAP_FAILED else {
+        guard let start = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            start != MAP_FAILED
+        else {
             throw Failure.failed("mmap of \(size) bytes: \(String(cString: strerror(errno)))")
         }
         for offset in stride(from: 0, to: size, by: Int(sysconf(Int32(_SC_PAGESIZE)))) {

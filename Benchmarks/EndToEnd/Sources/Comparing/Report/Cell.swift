@@ -15,12 +15,16 @@ struct Cell {
         }
         return order.map { key in
             let records = groups[key]!
-            return Cell(limitBytes: records[0].limitBytes, load: records[0].load, runs: Dictionary(grouping: records) { $0.variant })
+            return Cell(
+                limitBytes: records[0].limitBytes, load: records[0].load,
+                runs: Dictionary(grouping: records) { $0.variant })
         }
     }
 
     /// Returns true for a variant whose bound was chosen by hand, without a manager.
-    static func isTuned(_ variant: String) -> Bool { ["fixed-", "nscache-", "jemalloc-"].contains { variant.hasPrefix($0) } }
+    static func isTuned(_ variant: String) -> Bool {
+        ["fixed-", "nscache-", "jemalloc-"].contains { variant.hasPrefix($0) }
+    }
 
     /// Median of good answers a second; runs in which the server died count what it served.
     func goodput(_ variant: String) -> Double? { median(variant) { $0.goodPerSecond } }
@@ -29,17 +33,23 @@ struct Cell {
     ///
     /// - Parameter allowed: the variants to choose from; `nil` for all.
     func bestTuned(among allowed: Set<String>? = nil) -> String? {
-        runs.keys.filter { Self.isTuned($0) && !isKilled($0) && allowed?.contains($0) != false }.sorted().max { goodput($0)! < goodput($1)! }
+        runs.keys.filter { Self.isTuned($0) && !isKilled($0) && allowed?.contains($0) != false }.sorted().max {
+            goodput($0)! < goodput($1)!
+        }
     }
 
     /// Returns true if a run of `variant` ended in a kill.
     func isKilled(_ variant: String) -> Bool { (runs[variant] ?? []).contains { $0.wasKilled } }
 
     /// The median over the runs of `variant` that have the value.
-    func median(_ variant: String, _ value: (RunRecord) -> Double?) -> Double? { Statistics.median((runs[variant] ?? []).compactMap(value)) }
+    func median(_ variant: String, _ value: (RunRecord) -> Double?) -> Double? {
+        Statistics.median((runs[variant] ?? []).compactMap(value))
+    }
 
     /// The smallest over the runs of `variant`.
-    func worst(_ variant: String, _ value: (RunRecord) -> Double?) -> Double? { (runs[variant] ?? []).compactMap(value).min() }
+    func worst(_ variant: String, _ value: (RunRecord) -> Double?) -> Double? {
+        (runs[variant] ?? []).compactMap(value).min()
+    }
 
     /// The sum over all runs of `variant` and over `routes`.
     func sum(_ variant: String, _ routes: [Route], _ value: (RouteResult) -> Int) -> Int {

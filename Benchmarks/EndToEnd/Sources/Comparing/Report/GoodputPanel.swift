@@ -14,7 +14,9 @@ public struct GoodputPanel: Codable, Equatable, Sendable {
     public var rows: [Row]
 
     /// Variants that have a bar beside the best tuned one, each with its name for readers.
-    private static let variants = [("plimsoll", "Plimsoll, nothing set"), ("fixed-40", "fixed at 40 %"), ("none", "no bound")]
+    private static let variants = [
+        ("plimsoll", "Plimsoll, nothing set"), ("fixed-40", "fixed at 40 %"), ("none", "no bound"),
+    ]
 
     init?(_ cell: Cell) {
         guard cell.runs["plimsoll"] != nil else { return nil }
@@ -31,8 +33,11 @@ public struct GoodputPanel: Codable, Equatable, Sendable {
 
 extension GoodputPanel.Row {
     init(_ cell: Cell, _ variant: String, _ name: String) {
-        let runs = cell.runs[variant] ?? [], killed = runs.count(where: \.wasKilled), goodput = cell.goodput(variant) ?? 0
+        let runs = cell.runs[variant] ?? [], killed = runs.count(where: \.wasKilled),
+            goodput = cell.goodput(variant) ?? 0
         let end = killed == 0 ? "" : ", killed \(killed) of \(runs.count)"
-        self.init(name: name, value: goodput, label: Figures.text(goodput, 0) + "/s" + end, isOurs: variant.hasPrefix("plimsoll"))
+        self.init(
+            name: name, value: goodput, label: Figures.text(goodput, 0) + "/s" + end,
+            isOurs: variant.hasPrefix("plimsoll"))
     }
 }

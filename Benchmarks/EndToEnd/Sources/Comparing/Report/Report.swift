@@ -38,7 +38,9 @@ public struct Report {
         figure("kills.\(variant)", Double(runs.count(where: \.wasKilled)), "of_\(runs.count)", decimals: 0)
         figure("refused.\(variant)", refused(variant, pairs.map(\.0), Route.allCases), "%", decimals: 2)
         figure("refused-uploads.\(variant)", refused(variant, pairs.map(\.0), [.upload]), "%", decimals: 2)
-        figure("p99.\(variant)-to-best-tuned", Statistics.median(pairs.compactMap { ratio($0, variant, $1) { $0.result?[.picture].p99 } }), "times")
+        figure(
+            "p99.\(variant)-to-best-tuned",
+            Statistics.median(pairs.compactMap { ratio($0, variant, $1) { $0.result?[.picture].p99 } }), "times")
         let hits = pairs.compactMap { ratio($0, variant, $1) { $0.result?[.session].hitRatio } }
         figure("expensive-hits.\(variant)-to-best-tuned", Statistics.median(hits), "times")
         let held = runs.compactMap { $0.server?.heldSeconds }, suffix = variant == "plimsoll" ? "" : ".\(variant)"
@@ -67,7 +69,8 @@ public struct Report {
     /// Goodput of `variant` over all cells together, as a ratio to that of the variants it is compared with: each limit and load weighs the same, and
     /// a run that died counts what it had served. `nil` without a cell.
     private func totalRatio(_ pairs: [(Cell, String)], _ variant: String) -> Double? {
-        let ours = pairs.reduce(0) { $0 + ($1.0.goodput(variant) ?? 0) }, theirs = pairs.reduce(0) { $0 + ($1.0.goodput($1.1) ?? 0) }
+        let ours = pairs.reduce(0) { $0 + ($1.0.goodput(variant) ?? 0) },
+            theirs = pairs.reduce(0) { $0 + ($1.0.goodput($1.1) ?? 0) }
         return theirs > 0 ? ours / theirs : nil
     }
 

@@ -8,7 +8,8 @@ extension RunRecord {
         let picture = result[.picture], session = result[.session]
         parts.append("\(Figures.text(goodPerSecond, 0)) good/s")
         if wasKilled { parts.append("KILLED after \(Figures.text(goneAfterSeconds ?? result.goneAtSeconds, 1)) s") }
-        parts.append("pictures \(picture.good) of \(picture.due), hits \(Figures.text(picture.hitRatio.map { $0 * 100 }, 1)) %")
+        parts.append(
+            "pictures \(picture.good) of \(picture.due), hits \(Figures.text(picture.hitRatio.map { $0 * 100 }, 1)) %")
         parts.append("p50 \(Figures.text(picture.p50, 1)) p99 \(Figures.text(picture.p99, 1)) ms")
         parts.append("sessions hits \(Figures.text(session.hitRatio.map { $0 * 100 }, 1)) %")
         parts.append("uploads \(result[.upload].good) of \(result[.upload].due)")
@@ -25,5 +26,7 @@ extension RunRecord {
 /// Numbers as text.
 public enum Figures {
     /// A number with so many decimals; a dash for none.
-    public static func text(_ value: Double?, _ decimals: Int) -> String { value.map { String(format: "%.\(decimals)f", $0) } ?? "-" }
+    public static func text(_ value: Double?, _ decimals: Int) -> String {
+        value.map { String(format: "%.\(decimals)f", $0) } ?? "-"
+    }
 }

@@ -9,7 +9,10 @@ public struct Comparison: Sendable {
     public var rate: Double
     public var seed: UInt64
 
-    public init(limits: [Int], loads: [String], variants: [String], runs: Int, seconds: Double, warmUp: Double, rate: Double, seed: UInt64) {
+    public init(
+        limits: [Int], loads: [String], variants: [String], runs: Int, seconds: Double, warmUp: Double, rate: Double,
+        seed: UInt64
+    ) {
         self.limits = limits
         self.loads = loads
         self.variants = variants
@@ -31,7 +34,8 @@ public struct Comparison: Sendable {
                         let variant = variants[(index + run - 1) % variants.count]
                         plans.append(
                             RunRecord(
-                                limitBytes: limit, load: load, variant: variant, run: run, seed: seed &+ UInt64(run), rate: rate, seconds: seconds,
+                                limitBytes: limit, load: load, variant: variant, run: run, seed: seed &+ UInt64(run),
+                                rate: rate, seconds: seconds,
                                 warmUp: warmUp))
                     }
                 }
@@ -41,5 +45,7 @@ public struct Comparison: Sendable {
     }
 
     /// Returns the runs that are still to be made where `done` have been.
-    public func plans(after done: [RunRecord]) -> [RunRecord] { plans.filter { plan in !done.contains { $0.isSamePlan(as: plan) } } }
+    public func plans(after done: [RunRecord]) -> [RunRecord] {
+        plans.filter { plan in !done.contains { $0.isSamePlan(as: plan) } }
+    }
 }

@@ -25,5 +25,7 @@ public enum Interruption {
     static var isAsked: Bool { number.load(ordering: .relaxed) != 0 }
 
     /// The signal that came and the process that sent it.
-    static var description: String { "signal \(number.load(ordering: .relaxed)) of process \(sender.load(ordering: .relaxed))" }
+    static var description: String {
+        "signal \(number.load(ordering: .relaxed)) of process \(sender.load(ordering: .relaxed))"
+    }
 }

@@ -32,7 +32,8 @@ public struct RunRecord: Codable, Sendable {
 
     /// Returns true if both are runs of one plan.
     func isSamePlan(as other: RunRecord) -> Bool {
-        limitBytes == other.limitBytes && load == other.load && variant == other.variant && run == other.run && seed == other.seed
+        limitBytes == other.limitBytes && load == other.load && variant == other.variant && run == other.run
+            && seed == other.seed
             && rate == other.rate
             && seconds == other.seconds && warmUp == other.warmUp
     }

@@ -22,7 +22,8 @@ public struct Runner {
         try inDirectory { directory in
             let child = try Child("check", [plimsoll, "run", "--memory-max", "64M", "--", "/bin/true"], in: directory)
             guard child.wait(seconds: Self.startTime), child.status == 0 else {
-                throw RunProblem("cannot compare because `\(plimsoll) run --memory-max 64M -- /bin/true` failed: \(child.errors)")
+                throw RunProblem(
+                    "cannot compare because `\(plimsoll) run --memory-max 64M -- /bin/true` failed: \(child.errors)")
             }
         }
     }
@@ -52,7 +53,8 @@ public struct Runner {
         if Interruption.isAsked {
             try end(server, id)
             throw RunProblem(
-                "interrupted by \(Interruption.description); the runs before are kept, and `compare` with the same options goes on from there")
+                "interrupted by \(Interruption.description); the runs before are kept, and `compare` with the same options goes on from there"
+            )
         }
         record.meanResidentBytes = watch.mean
         record.peakResidentBytes = watch.peak
@@ -61,7 +63,9 @@ public struct Runner {
         let passed = Date().timeIntervalSince(began)
         record.processors = watch.processorSeconds / passed
         record.neighbours = ProcessorTime.busy.flatMap { after in
-            busyBefore.map { max(0, (after - $0 - watch.processorSeconds - (record.result?.processorSeconds ?? 0)) / passed) }
+            busyBefore.map {
+                max(0, (after - $0 - watch.processorSeconds - (record.result?.processorSeconds ?? 0)) / passed)
+            }
         }
         if record.result == nil, record.problem == nil { record.problem = "the load said: \(load.errors.suffix(500))" }
 
@@ -76,7 +80,8 @@ public struct Runner {
 
     /// Gives `body` a directory for outputs, which is removed after.
     private func inDirectory<Result>(_ body: (URL) throws -> Result) throws -> Result {
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("e2e-\(getpid())-\(UInt32.random(in: 0 ... .max))")
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "e2e-\(getpid())-\(UInt32.random(in: 0 ... .max))")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
         return try body(directory)
@@ -86,7 +91,8 @@ public struct Runner {
         var command = [program, "serve", "--variant", plan.variant, "--limit", "\(plan.limitBytes)", "--port", "0"]
         if plan.variant.hasPrefix("jemalloc") {
             guard let jemalloc else {
-                throw RunProblem("cannot run \(plan.variant) because libjemalloc.so.2 is not installed; do: leave the variant out")
+                throw RunProblem(
+                    "cannot run \(plan.variant) because libjemalloc.so.2 is not installed; do: leave the variant out")
             }
             command = ["/usr/bin/env", "LD_PRELOAD=" + jemalloc] + command
         }
@@ -95,7 +101,8 @@ public struct Runner {
 
     private func loadCommand(_ plan: RunRecord, _ port: Int) -> [String] {
         [
-            program, "load", "--port", "\(port)", "--seed", "\(plan.seed)", "--seconds", "\(plan.seconds)", "--warm-up", "\(plan.warmUp)", "--limit",
+            program, "load", "--port", "\(port)", "--seed", "\(plan.seed)", "--seconds", "\(plan.seconds)", "--warm-up",
+            "\(plan.warmUp)", "--limit",
             "\(plan.limitBytes)",
             "--load", plan.load, "--rate", "\(plan.rate)",
         ]
@@ -106,7 +113,11 @@ public struct Runner {
         let end = Date().addingTimeInterval(Self.startTime)
         while server.isRunning, Date() < end, !Interruption.isAsked {
             let line = server.output.split(separator: "\n").first { $0.hasPrefix("listening ") }
-            if let words = line?.split(separator: " "), words.count == 3, let port = Int(words[1]), let id = Int32(words[2]) { return (port, id) }
+            if let words = line?.split(separator: " "), words.count == 3, let port = Int(words[1]),
+                let id = Int32(words[2])
+            {
+                return (port, id)
+            }
             Thread.sleep(forTimeInterval: 0.02)
         }
         return nil

@@ -17,7 +17,9 @@ struct Popularity {
 
     /// Gives the ranks to others.
     mutating func shift(using random: inout SeededRandom) {
-        for last in stride(from: ids.count - 1, to: 0, by: -1) { ids.swapAt(last, Int(random.next() % UInt64(last + 1))) }
+        for last in stride(from: ids.count - 1, to: 0, by: -1) {
+            ids.swapAt(last, Int(random.next() % UInt64(last + 1)))
+        }
     }
 
     /// Returns the next id that is asked for.

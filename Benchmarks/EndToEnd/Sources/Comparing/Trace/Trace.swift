@@ -47,12 +47,16 @@ public struct Trace: Sendable {
         }
         if kind.leaks {
             let bytes = Int(Double(limit) * Self.leakShare), most = Int(Double(limit) * Self.leakMost)
-            arrivals += stride(from: 0.5, to: seconds, by: 1).map { Arrival(at: $0, route: .leak, number: bytes, most: most) }
+            arrivals += stride(from: 0.5, to: seconds, by: 1).map {
+                Arrival(at: $0, route: .leak, number: bytes, most: most)
+            }
         }
         self.arrivals = arrivals.sorted { $0.at < $1.at }
     }
 
-    private static func lookUps(_ rate: Double, _ seconds: Double, _ warmUp: Double, _ random: SeededRandom) -> [Arrival] {
+    private static func lookUps(_ rate: Double, _ seconds: Double, _ warmUp: Double, _ random: SeededRandom)
+        -> [Arrival]
+    {
         var random = random, arrivals: [Arrival] = []
         var pictures = Popularity(count: pictures.count, skew: pictures.skew, using: &random)
         let sessions = Popularity(count: sessions.count, skew: sessions.skew, using: &random)
@@ -66,13 +70,17 @@ public struct Trace: Sendable {
             }
             let isPicture = random.share() < pictureShare
             arrivals.append(
-                Arrival(at: at, route: isPicture ? .picture : .session, number: (isPicture ? pictures : sessions).next(using: &random)))
+                Arrival(
+                    at: at, route: isPicture ? .picture : .session,
+                    number: (isPicture ? pictures : sessions).next(using: &random)))
         }
     }
 
     private static func uploads(_ limit: Int, _ seconds: Double, _ random: SeededRandom) -> [Arrival] {
         var random = random, arrivals: [Arrival] = []
-        func between(_ range: Range<Double>) -> Double { range.lowerBound + random.share() * (range.upperBound - range.lowerBound) }
+        func between(_ range: Range<Double>) -> Double {
+            range.lowerBound + random.share() * (range.upperBound - range.lowerBound)
+        }
         var at = between(0.5..<2)
         while at < seconds - uploadTime - 0.2 {
             arrivals.append(Arrival(at: at, route: .upload, number: Int(Double(limit) * between(uploadShare))))

@@ -40,7 +40,8 @@ struct Answer {
     private mutating func readHead(_ text: String) -> Int? {
         // As bytes: a carriage return and a line feed are one character.
         let lines = text.utf8.split(separator: 10).map { Substring($0.last == 13 ? $0.dropLast() : $0) }
-        guard let first = lines.first, first.hasPrefix("HTTP/1.1 "), let status = Int(first.dropFirst(9).prefix(3)) else { return nil }
+        guard let first = lines.first, first.hasPrefix("HTTP/1.1 "), let status = Int(first.dropFirst(9).prefix(3))
+        else { return nil }
         self.status = status
         var length: Int?
         for line in lines.dropFirst() {
@@ -58,7 +59,9 @@ struct Answer {
     private static func end(of bytes: [UInt8], from start: Int) -> Int? {
         guard bytes.count >= 4 else { return nil }
         for index in start...(bytes.count - 4)
-        where bytes[index] == 13 && bytes[index + 1] == 10 && bytes[index + 2] == 13 && bytes[index + 3] == 10 { return index + 4 }
+        where bytes[index] == 13 && bytes[index + 1] == 10 && bytes[index + 2] == 13 && bytes[index + 3] == 10 {
+            return index + 4
+        }
         return nil
     }
 }

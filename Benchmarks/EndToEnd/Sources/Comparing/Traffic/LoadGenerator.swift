@@ -49,7 +49,9 @@ public final class LoadGenerator {
     public func run() -> LoadResult {
         var next = 0, swept = -Double.infinity
         var keys = [UInt32](repeating: 0, count: 256)
-        while goneAt == nil, next < trace.arrivals.count || waitingFrom < waiting.count || idle.count < connections.count {
+        while goneAt == nil,
+            next < trace.arrivals.count || waitingFrom < waiting.count || idle.count < connections.count
+        {
             let now = now
             while next < trace.arrivals.count, trace.arrivals[next].at <= now {
                 worstWakeDelay = max(worstWakeDelay, now - trace.arrivals[next].at)
@@ -96,7 +98,9 @@ public final class LoadGenerator {
     private func send(_ request: Int, over index: Int, _ now: Double) {
         connections[index].request = request
         connections[index].sentAt = now
-        if connections[index].file < 0, connections[index].open(port: port, epoll: epoll, key: UInt32(index)) == .refused {
+        if connections[index].file < 0,
+            connections[index].open(port: port, epoll: epoll, key: UInt32(index)) == .refused
+        {
             return serverIsGone()
         }
         if connections[index].send(trace.arrivals[request].request) == .closed { fail(index) }
@@ -134,7 +138,9 @@ public final class LoadGenerator {
 
     private func giveUpLate(_ now: Double) {
         for index in connections.indices {
-            guard let request = connections[index].request, now - connections[index].sentAt > trace.arrivals[request].route.patience else { continue }
+            guard let request = connections[index].request,
+                now - connections[index].sentAt > trace.arrivals[request].route.patience
+            else { continue }
             tally.note(request, .late)
             connections[index].close()
             idle.append(index)

@@ -38,7 +38,9 @@ final class LevelSampler: Sendable {
     func stop() { hasEnded.store(true, ordering: .relaxed) }
 
     /// Longest time a level was held for nothing, and seconds at each level.
-    var result: (heldSeconds: Double, secondsAtLevel: [String: Double]) { seen.withLock { ($0.mostHeld, $0.secondsAtLevel) } }
+    var result: (heldSeconds: Double, secondsAtLevel: [String: Double]) {
+        seen.withLock { ($0.mostHeld, $0.secondsAtLevel) }
+    }
 
     private func run() {
         let clock = ContinuousClock()

@@ -16,7 +16,8 @@ import UnixSignals
 /// Serves on loopback until SIGTERM, then prints a summary.
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "serve", abstract: "Serve on loopback until SIGTERM; print `listening PORT PID`, and a line of JSON at the end.")
+        commandName: "serve",
+        abstract: "Serve on loopback until SIGTERM; print `listening PORT PID`, and a line of JSON at the end.")
 
     @Option(help: "How caches are bounded: \(Variant.names).") var variant: String
     @Option(help: "Memory limit that shares are of, in bytes.") var limit: Int
@@ -24,8 +25,12 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: "File for the manager's state 20 times a second, as lines of JSON.") var samples: String?
 
     func validate() throws {
-        guard Variant(variant) != nil else { throw ValidationError("--variant is \(variant); allowed is \(Variant.names).") }
-        guard limit >= 16 << 20 else { throw ValidationError("--limit is \(limit); allowed is \(16 << 20) bytes and more.") }
+        guard Variant(variant) != nil else {
+            throw ValidationError("--variant is \(variant); allowed is \(Variant.names).")
+        }
+        guard limit >= 16 << 20 else {
+            throw ValidationError("--limit is \(limit); allowed is \(16 << 20) bytes and more.")
+        }
         guard (0...65535).contains(port) else { throw ValidationError("--port is \(port); allowed is 0 to 65535.") }
     }
 
@@ -45,7 +50,9 @@ struct ServeCommand: AsyncParsableCommand {
 
         let sampler = site.manager.map { LevelSampler($0, site.work, limit: limit, samples: samples) }
         sampler?.start()
-        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in try ServiceSettings.fromEnvironment() }
+        let settings = ConfigurationProblem.orExit { () throws(ConfigurationProblem) in
+            try ServiceSettings.fromEnvironment()
+        }
         let plimsoll = site.manager.map { ResourceService($0, settings: settings, logger: logger) }
         let services: [any Service] = plimsoll.map { [$0, server, $0.shutdownBeacon] } ?? [server]
         let group = ServiceGroup(services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
@@ -55,17 +62,29 @@ struct ServeCommand: AsyncParsableCommand {
     }
 
     /// Makes the caches, and the manager with its middleware where the variant has them.
-    private func makeSite(_ variant: Variant, _ router: Router<BasicRequestContext>, _ logger: Logger) -> (Site, RequestShedder?) {
+    private func makeSite(_ variant: Variant, _ router: Router<BasicRequestContext>, _ logger: Logger) -> (
+        Site, RequestShedder?
+    ) {
         func share(_ percent: Int) -> ByteCount { ByteCount(limit / 100 * percent) }
-        func heap(_ name: String, _ limit: ByteCount?, _ cost: RebuildCost) -> HeapContents { HeapContents(name, limit: limit, rebuildCost: cost) }
+        func heap(_ name: String, _ limit: ByteCount?, _ cost: RebuildCost) -> HeapContents {
+            HeapContents(name, limit: limit, rebuildCost: cost)
+        }
         switch variant {
         case .unbounded:
-            return (Site(pictures: heap("pictures", nil, .cheap), sessions: heap("sessions", nil, .expensive), manager: nil), nil)
+            return (
+                Site(
+                    pictures: heap("pictures", nil, .cheap), sessions: heap("sessions", nil, .expensive), manager: nil),
+                nil
+            )
         case .fixed(let percent):
             let sessions = heap("sessions", share(2), .expensive)
             return (Site(pictures: heap("pictures", share(percent), .cheap), sessions: sessions, manager: nil), nil)
         case .nscache(let percent):
-            return (Site(pictures: FoundationContents(limit: share(percent)), sessions: FoundationContents(limit: share(2)), manager: nil), nil)
+            return (
+                Site(
+                    pictures: FoundationContents(limit: share(percent)), sessions: FoundationContents(limit: share(2)),
+                    manager: nil), nil
+            )
         case .plimsoll(let kind):
             let manager = ResourceManager(source: LinuxPressureSource())
             let sessions = heap("sessions", nil, .expensive)
@@ -82,7 +101,9 @@ struct ServeCommand: AsyncParsableCommand {
             }
             let site = Site(pictures: pictures, sessions: sessions, manager: manager)
             guard kind != .unshed else { return (site, nil) }
-            let shedding = LoadSheddingMiddleware<BasicRequestContext>(manager) { request, _ in Site.priority(request.uri.path) }
+            let shedding = LoadSheddingMiddleware<BasicRequestContext>(manager) { request, _ in
+                Site.priority(request.uri.path)
+            }
             router.add(middleware: shedding)
             return (site, shedding.shedder)
         }

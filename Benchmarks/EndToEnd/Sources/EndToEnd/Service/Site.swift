@@ -79,7 +79,9 @@ struct Site: Sendable {
 
     private static func number(_ text: String?, _ name: Substring, _ range: Range<Int>) throws -> Int {
         guard let text, let number = Int(text), range.contains(number) else {
-            throw HTTPError(.badRequest, message: "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound - 1)")
+            throw HTTPError(
+                .badRequest,
+                message: "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound - 1)")
         }
         return number
     }

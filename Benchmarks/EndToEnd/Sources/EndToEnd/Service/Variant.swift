@@ -33,5 +33,6 @@ enum Variant: Equatable {
     }
 
     /// Names for help texts and errors.
-    static let names = "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll, plimsoll-heap or plimsoll-unshed"
+    static let names =
+        "none, nscache-N, fixed-N, jemalloc-N (N percent of the limit for pictures), plimsoll, plimsoll-heap or plimsoll-unshed"
 }

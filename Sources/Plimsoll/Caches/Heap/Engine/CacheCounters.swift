@@ -37,7 +37,9 @@ struct CacheCounters: @unchecked Sendable {
     var bound: UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + 64) }
 
     /// A different start each time, so that small evictions do not always hit the same shard.
-    var nextStart: Int { CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8 }
+    var nextStart: Int {
+        CacheWords.atomic(Int.self, base + 80).pointee.wrappingAdd(0x9E37_79B1, ordering: .relaxed).oldValue >> 8
+    }
 
     /// Optional features, a byte each. A cache without a feature pays one check of that byte.
     @frozen @usableFromInline
@@ -55,9 +57,13 @@ struct CacheCounters: @unchecked Sendable {
     }
 
     @inlinable @inline(__always)
-    func has(_ feature: Feature) -> Bool { CacheWords.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0 }
+    func has(_ feature: Feature) -> Bool {
+        CacheWords.atomic(UInt8.self, base + (72 &+ feature.rawValue)).pointee.load(ordering: .acquiring) != 0
+    }
     /// Marks a feature as used. Released with the feature's state.
-    func use(_ feature: Feature) { CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing) }
+    func use(_ feature: Feature) {
+        CacheWords.atomic(UInt8.self, base + (72 + feature.rawValue)).pointee.store(1, ordering: .releasing)
+    }
 
     @usableFromInline enum Use: Int { case hit, miss, purge, expiry, replacement, rejection }
 
@@ -92,9 +98,13 @@ struct CacheCounters: @unchecked Sendable {
     }
 
     @inlinable @inline(__always)
-    func number(_ use: Use, _ lane: Int) -> UnsafeMutablePointer<Atomic<Int>> { CacheWords.atomic(Int.self, base + (lane &+ 8 &* use.rawValue)) }
+    func number(_ use: Use, _ lane: Int) -> UnsafeMutablePointer<Atomic<Int>> {
+        CacheWords.atomic(Int.self, base + (lane &+ 8 &* use.rawValue))
+    }
 
     func sum(_ use: Use) -> Int {
-        (0..<ThreadSeats.lanes + Self.sharedLanes).reduce(0) { $0 &+ number(use, Self.lane($1)).pointee.load(ordering: .relaxed) }
+        (0..<ThreadSeats.lanes + Self.sharedLanes).reduce(0) {
+            $0 &+ number(use, Self.lane($1)).pointee.load(ordering: .relaxed)
+        }
     }
 }

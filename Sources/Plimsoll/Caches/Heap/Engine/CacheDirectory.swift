@@ -29,7 +29,8 @@ struct CacheDirectory: @unchecked Sendable {
     @inlinable @inline(__always)
     func shard(at place: Int) -> CacheShard {
         // Acquires all contents that a new shard was filled with.
-        CacheShard(base: UnsafeMutableRawPointer(bitPattern: places[place].load(ordering: .acquiring)).unsafelyUnwrapped)
+        CacheShard(
+            base: UnsafeMutableRawPointer(bitPattern: places[place].load(ordering: .acquiring)).unsafelyUnwrapped)
     }
 
     @inlinable

@@ -16,7 +16,9 @@ struct CacheHash: Sendable {
         if Key.self == UInt64.self || Key.self == Int.self || Key.self == UInt.self || Key.self == Int64.self {
             return fold(unsafeBitCast(key, to: UInt64.self))
         }
-        if Key.self == UInt32.self || Key.self == Int32.self { return fold(UInt64(unsafeBitCast(key, to: UInt32.self))) }
+        if Key.self == UInt32.self || Key.self == Int32.self {
+            return fold(UInt64(unsafeBitCast(key, to: UInt32.self)))
+        }
         return UInt32(truncatingIfNeeded: key._rawHashValue(seed: Int(truncatingIfNeeded: seed)))
     }
 

@@ -36,7 +36,9 @@ struct CachePiece: @unchecked Sendable {
         guard isMapped else { return base.deallocate() }
         // In small steps: while the kernel takes pages back, any thread that maps memory or needs more for the heap
         // waits.
-        for start in stride(from: 0, to: byteCount, by: Self.step) { _ = plimsoll_drop(base + start, min(Self.step, byteCount - start)) }
+        for start in stride(from: 0, to: byteCount, by: Self.step) {
+            _ = plimsoll_drop(base + start, min(Self.step, byteCount - start))
+        }
         _ = plimsoll_unmap(base, byteCount)
     }
 

@@ -54,7 +54,9 @@ struct CacheShard {
     @inlinable @inline(__always)
     var indexWord: UnsafeMutablePointer<Atomic<UInt>> { CacheWords.atomic(UInt.self, base + 8) }
     @inlinable @inline(__always)
-    var lock: UnsafeMutablePointer<Mutex<CacheTable>> { (base + Self.front).assumingMemoryBound(to: Mutex<CacheTable>.self) }
+    var lock: UnsafeMutablePointer<Mutex<CacheTable>> {
+        (base + Self.front).assumingMemoryBound(to: Mutex<CacheTable>.self)
+    }
 
     @inlinable @inline(__always)
     var columns: UnsafeMutablePointer<SlotColumns> { (base + 16).assumingMemoryBound(to: SlotColumns.self) }

@@ -21,7 +21,9 @@ extension CacheTable {
         other.ghosts = ghosts.copy()
     }
 
-    private mutating func send(_ slot: UInt32, to other: inout CacheTable, _ place: SlotNode.Queue, _ move: (UInt32, UInt32) -> Void) {
+    private mutating func send(
+        _ slot: UInt32, to other: inout CacheTable, _ place: SlotNode.Queue, _ move: (UInt32, UInt32) -> Void
+    ) {
         let hash = node(slot).pointee.hash, cost = cost(of: slot), pin = pins[slot]
         let names = tagged.isUsed ? tags.names(tagged[slot]) : []
         guard let target = other.add(hash, cost: cost, to: place) else { return }

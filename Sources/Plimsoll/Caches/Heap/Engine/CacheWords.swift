@@ -16,58 +16,74 @@ enum CacheWords {
         }
         return withUnsafeTemporaryAllocation(of: type, capacity: 1) { room in
             let copy = room.baseAddress.unsafelyUnwrapped
-            read(MemoryLayout<Element>.size, MemoryLayout<Element>.alignment, from: source, to: UnsafeMutableRawPointer(copy))
+            read(
+                MemoryLayout<Element>.size, MemoryLayout<Element>.alignment, from: source,
+                to: UnsafeMutableRawPointer(copy))
             return copy.pointee
         }
     }
 
     /// Copies `size` bytes out of memory that may be written meanwhile.
     @inlinable @inline(__always)
-    static func read(_ size: Int, _ alignment: Int, from source: UnsafeMutableRawPointer, to target: UnsafeMutableRawPointer) {
+    static func read(
+        _ size: Int, _ alignment: Int, from source: UnsafeMutableRawPointer, to target: UnsafeMutableRawPointer
+    ) {
         // Size and alignment are constants when specialized, so that a word is one move.
         var offset = 0
         if alignment >= 8 {
             while offset &+ 8 <= size {
-                target.storeBytes(of: atomic(UInt64.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset, as: UInt64.self)
+                target.storeBytes(
+                    of: atomic(UInt64.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset,
+                    as: UInt64.self)
                 offset &+= 8
             }
         }
         if alignment >= 4 {
             while offset &+ 4 <= size {
-                target.storeBytes(of: atomic(UInt32.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset, as: UInt32.self)
+                target.storeBytes(
+                    of: atomic(UInt32.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset,
+                    as: UInt32.self)
                 offset &+= 4
             }
         }
         while offset < size {
-            target.storeBytes(of: atomic(UInt8.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset, as: UInt8.self)
+            target.storeBytes(
+                of: atomic(UInt8.self, source + offset).pointee.load(ordering: .relaxed), toByteOffset: offset,
+                as: UInt8.self)
             offset &+= 1
         }
     }
 
     /// Copies `size` bytes into memory that may be read meanwhile.
     @inlinable @inline(__always)
-    static func write(_ size: Int, _ alignment: Int, from source: UnsafeRawPointer, to target: UnsafeMutableRawPointer) {
+    static func write(_ size: Int, _ alignment: Int, from source: UnsafeRawPointer, to target: UnsafeMutableRawPointer)
+    {
         var offset = 0
         if alignment >= 8 {
             while offset &+ 8 <= size {
-                atomic(UInt64.self, target + offset).pointee.store(source.loadUnaligned(fromByteOffset: offset, as: UInt64.self), ordering: .relaxed)
+                atomic(UInt64.self, target + offset).pointee.store(
+                    source.loadUnaligned(fromByteOffset: offset, as: UInt64.self), ordering: .relaxed)
                 offset &+= 8
             }
         }
         if alignment >= 4 {
             while offset &+ 4 <= size {
-                atomic(UInt32.self, target + offset).pointee.store(source.loadUnaligned(fromByteOffset: offset, as: UInt32.self), ordering: .relaxed)
+                atomic(UInt32.self, target + offset).pointee.store(
+                    source.loadUnaligned(fromByteOffset: offset, as: UInt32.self), ordering: .relaxed)
                 offset &+= 4
             }
         }
         while offset < size {
-            atomic(UInt8.self, target + offset).pointee.store(source.loadUnaligned(fromByteOffset: offset, as: UInt8.self), ordering: .relaxed)
+            atomic(UInt8.self, target + offset).pointee.store(
+                source.loadUnaligned(fromByteOffset: offset, as: UInt8.self), ordering: .relaxed)
             offset &+= 1
         }
     }
 
     @inlinable @inline(__always)
-    static func atomic<Word: AtomicRepresentable>(_ type: Word.Type, _ address: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Atomic<Word>> {
+    static func atomic<Word: AtomicRepresentable>(_ type: Word.Type, _ address: UnsafeMutableRawPointer)
+        -> UnsafeMutablePointer<Atomic<Word>>
+    {
         // An atomic has the layout of its word.
         address.assumingMemoryBound(to: Atomic<Word>.self)
     }

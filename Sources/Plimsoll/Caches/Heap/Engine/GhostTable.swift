@@ -52,7 +52,8 @@ struct GhostTable: ~Copyable {
         guard let buckets else { return false }
         let bucket = UnsafeMutableRawPointer(buckets + bucket(hash))
         // Shift all hashes one place back.
-        let first = bucket.loadUnaligned(as: SIMD8<UInt16>.self), second = bucket.loadUnaligned(fromByteOffset: 14, as: SIMD8<UInt16>.self)
+        let first = bucket.loadUnaligned(as: SIMD8<UInt16>.self),
+            second = bucket.loadUnaligned(fromByteOffset: 14, as: SIMD8<UInt16>.self)
         bucket.storeBytes(of: first, toByteOffset: 2, as: SIMD8<UInt16>.self)
         bucket.storeBytes(of: second, toByteOffset: 16, as: SIMD8<UInt16>.self)
         bucket.storeBytes(of: mark(hash), as: UInt16.self)

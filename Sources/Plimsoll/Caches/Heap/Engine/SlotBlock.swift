@@ -52,7 +52,8 @@ struct SlotBlock {
         new = min(new, Self.most)
         let old = piece, next = CachePiece(new * (pairSize + SlotNode.byteCount + 1), leastMapped: leastMapped)
         if let old {
-            (next.base + new * pairSize).copyMemory(from: old.base + room * pairSize, byteCount: used * SlotNode.byteCount)
+            (next.base + new * pairSize).copyMemory(
+                from: old.base + room * pairSize, byteCount: used * SlotNode.byteCount)
             // One by one, because readers may be counting uses there. A lost use does no harm.
             let marks = (next.base + new * (pairSize + SlotNode.byteCount)).assumingMemoryBound(to: UInt8.self)
             for slot in 0..<used { marks[slot] = place(UInt32(slot)).mark.pointee.load(ordering: .relaxed) }

@@ -5,7 +5,8 @@ extension SlotLayout {
     /// True if a value may be borrowed by its bits: they fit into a reader slot and are valid at any address.
     @inlinable @inline(__always)
     static var isLendable: Bool {
-        !isTrivial && _isBitwiseTakable(Value.self) && MemoryLayout<Value>.size <= ThreadSeat.roomSize && MemoryLayout<Value>.alignment <= 16
+        !isTrivial && _isBitwiseTakable(Value.self) && MemoryLayout<Value>.size <= ThreadSeat.roomSize
+            && MemoryLayout<Value>.alignment <= 16
     }
 
     /// Closes `shard`, which must be locked: no thread reads without the lock from now on, until the shard opens
@@ -24,20 +25,25 @@ extension SlotLayout {
             let lent = seat.lent.pointee.load(ordering: .acquiring)
             guard seat.lender.pointee.load(ordering: .relaxed) == UInt(bitPattern: shard.base) else { return }
             // The thread borrowed before the shard was last closed, and was given a reference then.
-            guard seat.given.pointee.load(ordering: .relaxed) != lent, let value = UnsafeMutablePointer<Value>(bitPattern: lent) else { return }
+            guard seat.given.pointee.load(ordering: .relaxed) != lent,
+                let value = UnsafeMutablePointer<Value>(bitPattern: lent)
+            else { return }
             retain(value)
             #if DEBUG
             LendingPoint.retained.pass()
             #endif
             // Another giver's reference may be there, which came too late and is about to be taken back.
-            while !seat.given.pointee.compareExchange(expected: 0, desired: lent, ordering: .releasing).exchanged { plimsoll_nap(50_000) }
+            while !seat.given.pointee.compareExchange(expected: 0, desired: lent, ordering: .releasing).exchanged {
+                plimsoll_nap(50_000)
+            }
             // Now the borrower sees the reference when its borrow ends, or this thread sees that the borrow has
             // ended.
             #if DEBUG
             LendingPoint.given.pass()
             #endif
             ThreadSeats.barrier()
-            guard seat.lender.pointee.load(ordering: .acquiring) != UInt(bitPattern: shard.base), seat.takeGiven(lent) else { return }
+            guard seat.lender.pointee.load(ordering: .acquiring) != UInt(bitPattern: shard.base), seat.takeGiven(lent)
+            else { return }
             release(value)
         }
     }

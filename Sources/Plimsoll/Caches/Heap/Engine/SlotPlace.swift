@@ -14,7 +14,8 @@ struct SlotColumns: ~Copyable {
     ///
     /// - Parameter base: the address of a block with `room` slots.
     func set(_ base: UnsafeMutableRawPointer, room: Int, _ pairSize: Int) {
-        let start = UInt(bitPattern: base), nodesBegin = start &+ UInt(room * pairSize), marksBegin = nodesBegin &+ UInt(room * SlotNode.byteCount)
+        let start = UInt(bitPattern: base), nodesBegin = start &+ UInt(room * pairSize),
+            marksBegin = nodesBegin &+ UInt(room * SlotNode.byteCount)
         nodes.store(nodesBegin &- UInt(SlotNode.byteCount), ordering: .relaxed)
         marks.store(marksBegin &- 1, ordering: .relaxed)
         // Released with the contents that are there already.
@@ -53,12 +54,15 @@ struct SlotPlace {
     @inlinable @inline(__always)
     var pair: UnsafeMutableRawPointer {
         // Acquires the contents that were there when the shard got the block.
-        UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ mention &* pairSize).unsafelyUnwrapped
+        UnsafeMutableRawPointer(bitPattern: columns.pointee.pairs.load(ordering: .acquiring) &+ mention &* pairSize)
+            .unsafelyUnwrapped
     }
 
     @inline(__always)
     var node: UnsafeMutablePointer<SlotNode> {
-        UnsafeMutablePointer(bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ mention &* UInt(SlotNode.byteCount)).unsafelyUnwrapped
+        UnsafeMutablePointer(
+            bitPattern: columns.pointee.nodes.load(ordering: .relaxed) &+ mention &* UInt(SlotNode.byteCount)
+        ).unsafelyUnwrapped
     }
 
     /// Number of uses since the slot entered its queue, at most 3. Lock-free readers set the mark. A use that is
@@ -110,5 +114,7 @@ struct SlotNode {
     /// Writes all links at once. A word that is written in parts and then read makes the processor wait until the
     /// parts have reached its cache (measured: 6 ns each time).
     @inline(__always)
-    mutating func link(in queue: Queue, older: UInt32, newer: UInt32) { links = (older | UInt32(queue.rawValue) << 24, newer) }
+    mutating func link(in queue: Queue, older: UInt32, newer: UInt32) {
+        links = (older | UInt32(queue.rawValue) << 24, newer)
+    }
 }

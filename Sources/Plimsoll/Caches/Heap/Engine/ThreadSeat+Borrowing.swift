@@ -75,5 +75,7 @@ extension ThreadSeat {
     }
 
     /// Takes the given reference. Returns true if the reference was still there.
-    func takeGiven(_ value: UInt) -> Bool { given.pointee.compareExchange(expected: value, desired: 0, ordering: .acquiring).exchanged }
+    func takeGiven(_ value: UInt) -> Bool {
+        given.pointee.compareExchange(expected: value, desired: 0, ordering: .acquiring).exchanged
+    }
 }

@@ -90,7 +90,9 @@ enum ThreadSeats {
     /// 4.14).
     static var areThere: Bool { memory != nil }
 
-    private static func seat(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ThreadSeat { ThreadSeat(base: memory + number * seatBytes) }
+    private static func seat(_ number: Int, _ memory: UnsafeMutableRawPointer) -> ThreadSeat {
+        ThreadSeat(base: memory + number * seatBytes)
+    }
 
     /// Gives the calling thread a reader slot if it has none.
     @usableFromInline
@@ -100,7 +102,9 @@ enum ThreadSeats {
         for number in 0..<capacity {
             let seat = seat(number, memory), lane = number < lanes ? CacheCounters.lane(number) : -1
             // Acquires the counts of the previous owner.
-            guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else { continue }
+            guard seat.lane.pointee.compareExchange(expected: 0, desired: lane, ordering: .acquiring).exchanged else {
+                continue
+            }
             seat.visited.pointee.store(ThreadSeat.idle, ordering: .relaxed)
             // A writer sees this and our first word, or this thread sees its closing: see `ThreadSeat.enter`.
             used.max(number + 1, ordering: .sequentiallyConsistent)
