@@ -14,8 +14,7 @@ import Foundation
     init(_ value: Value, cost: Int) {
         self.value = value
         self.cost = CacheBooks.counted(cost)
-        // Checked once, since the check costs more than a look-up. Checks the type, since a cast of the value would
-        // bridge.
+        // Check once: the check costs more than a look-up. Compare the type: a cast of the value would bridge.
         isDiscardable = type(of: value as Any) is any DiscardableContent.Type
     }
 

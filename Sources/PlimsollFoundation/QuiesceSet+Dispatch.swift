@@ -2,8 +2,8 @@ public import Dispatch
 public import Plimsoll
 import Synchronization
 
-/// Behaviour in the background, and while the pressure ladder quiesces, of an object that can only run or be
-/// suspended.
+/// Behaviour of an object that can only run or be suspended. Applies in the background, and while the pressure ladder
+/// quiesces.
 public enum QuietBehaviour: Sendable, Hashable {
     /// Suspended.
     case suspended
@@ -15,8 +15,8 @@ extension QuiesceSet {
     /// Suspends `queue` when the set pauses, and resumes the queue after the pause. Running work finishes; new work
     /// is kept.
     ///
-    /// Suspensions are balanced with those of other code: the queue runs when all have resumed it. The set retains
-    /// the queue until the registration is cancelled, which resumes the queue if necessary.
+    /// Suspensions count together with those of other code: the queue runs when each suspension has been resumed.
+    /// The set retains the queue until the registration is cancelled, which resumes the queue if necessary.
     ///
     /// - Parameters:
     ///   - queue: a queue of the application. Callers that wait for its blocks (`sync`) wait while the queue is
@@ -46,7 +46,7 @@ extension QuiesceSet {
     /// Suspends a timer or another dispatch source when the set pauses, and resumes the source after the pause. A
     /// timer then fires once, regardless of the number of missed events, and keeps its phase.
     ///
-    /// Suspensions are balanced, and the source is retained, as for a queue.
+    /// Suspensions count together with those of other code, and the set retains the source, as for a queue.
     ///
     /// - Parameters:
     ///   - source: an activated source.

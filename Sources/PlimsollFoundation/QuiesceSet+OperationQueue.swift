@@ -49,8 +49,8 @@ private final class QuiescedOperationQueue: Quiescable {
         self.workClass = workClass
     }
 
-    // Calls are serial, so decisions made under the lock stay valid after unlocking. The queue is set outside the
-    // lock because it asks operations, which run client code.
+    // Calls are serial, so decisions made under the lock stay valid after unlocking. The settings of the queue change
+    // outside the lock, because the queue then queries operations, which run client code.
     func quiesce(to extent: QuiesceExtent) {
         let found = (isSuspended: queue.isSuspended, limit: queue.maxConcurrentOperationCount)
         let (limit, isSuspended): (Int?, Bool?) = state.withLock { state in

@@ -9,9 +9,9 @@ import Synchronization
 /// manager.register(cache)
 /// ```
 ///
-/// A plain `URLCache` crashes when it evicts after the same request has been stored twice
+/// A plain `URLCache` crashes on an eviction after the same request has been stored twice
 /// (`evictFromMemoryCacheAssumingLockHeld` in swift-corelibs-foundation, read and tested in Swift 6.3). The list of
-/// oldest entries then has the request twice, the table once. This class removes a response before replacing it.
+/// oldest entries then contains the request twice, the table once. This class removes a response before replacing it.
 // Unchecked: URLCache is Sendable, and this class adds only a mutex.
 public final class PurgeableURLCache: URLCache, @unchecked Sendable {
     /// Held from the removal to the storing, so that no request is ever listed twice, and while `memoryCapacity` is

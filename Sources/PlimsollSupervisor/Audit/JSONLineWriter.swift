@@ -1,4 +1,4 @@
-/// Appends a flat JSON object of strings, integers and booleans to a byte buffer, without a copy of its own.
+/// A writer that appends a flat JSON object of strings, integers and booleans to a byte buffer, without a copy.
 struct JSONLineWriter {
     private var isFirst = true
 

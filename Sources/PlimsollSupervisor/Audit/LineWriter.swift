@@ -3,7 +3,8 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Writes lines to a file on a separate thread. A full pipe or a disk that doesn't answer blocks only that thread.
+/// A writer of lines to a file, on a separate thread. A full pipe or a disk that doesn't answer blocks only that
+/// thread.
 ///
 /// Lines that find the queue full are dropped and counted. The count is reported once lines are written again.
 package final class LineWriter: Sendable {

@@ -1,13 +1,13 @@
-/// Bounds how many lines are told of a unit: the first few of each kind, and then the number of the rest once in a while. What a unit's processes do must
-/// neither fill a disk nor bury what matters.
+/// A limiter for the log lines about a unit. The first few of each kind are reported, and then the number of the rest
+/// once per window. The behaviour of a unit's processes must neither fill a disk nor bury important lines.
 struct ComplaintPacer {
-    /// Lines of a kind in a window.
+    /// The maximum number of lines per kind and window.
     static let burst = 5
     static let window = Duration.seconds(30)
-    /// Kinds at once; any more count as one.
+    /// The maximum number of kinds tracked at once; all further kinds count as one.
     static let mostKinds = 1024
 
-    /// A unit, and a line of its without the numbers in it.
+    /// A unit, and one of its lines with the digits removed.
     private struct Kind: Hashable {
         let unit: String
         let text: String
@@ -25,7 +25,7 @@ struct ComplaintPacer {
     /// The end of the first window in which lines were withheld; `nil` if none were.
     private(set) var nextDue: Duration?
 
-    /// Whether to tell `line` of `unit` now; if not, it is counted.
+    /// Returns true if `line` of `unit` is to be reported now. Otherwise counts the line.
     mutating func admits(_ line: String, of unit: String, at now: Duration) -> Bool {
         var kind = Kind(unit: unit, text: String(line.prefix(200).filter { !$0.isNumber }))
         if tallies[kind] == nil, tallies.count >= Self.mostKinds { kind = Kind(unit: "", text: "") }
@@ -43,7 +43,7 @@ struct ComplaintPacer {
         return false
     }
 
-    /// What is to be told of lines that were withheld in windows that have ended; of all with `isOver`.
+    /// Returns summaries of the lines withheld in windows that have ended. Includes open windows if `isOver` is true.
     mutating func overdue(at now: Duration, isOver: Bool = false) -> [String] {
         guard isOver || nextDue.map({ now >= $0 }) ?? false else { return [] }
         var lines: [String] = []

@@ -3,34 +3,35 @@ import Glibc
 import Plimsoll
 import Synchronization
 
-/// Files that are waited for, all at once: five hundred units have some two thousand, of which hardly any is ready, so the kernel keeps the list (epoll(7)).
+/// A queue of events from many files. Five hundred units have some two thousand files, of which hardly any is ready, so
+/// the kernel keeps the list (epoll(7)).
 ///
-/// One thread waits; any thread may ring.
+/// One thread waits; any thread may send a wake-up.
 final class EventQueue: Sendable {
-    /// What a file belongs to: a number that its owner chose.
+    /// Identifies the owner of a file, by a number that the owner chose.
     typealias Token = UInt64
 
     enum Readiness {
-        /// There is something to read, somebody to accept, or the process has ended.
+        /// Data to read, a connection to accept, or the end of a process.
         case readable
-        /// A file of the kernel's says something else (POLLPRI).
+        /// A change in a kernel file (POLLPRI).
         case changed
     }
 
     private let queue: Int32
     private let bell: Int32
-    /// What the kernel has not taken yet, and is asked to take again.
+    /// Files that the kernel has not accepted yet; each is retried.
     private let unwatched = Mutex(Unwatched())
     private static let bellToken = Token.max
 
-    /// - Throws: if the process may open no more files.
+    /// - Throws: an error if the process may open no more files.
     init() throws(SupervisorError) {
         queue = plimsoll_queue()
         bell = plimsoll_bell()
         guard queue >= 0, bell >= 0 else {
             throw SupervisorError("no event queue: \(String(cString: strerror(-min(queue, bell))))")
         }
-        // Without it nobody could stop what waits here.
+        // Without the wake-up file, no thread could stop a waiting one.
         let result = plimsoll_queue_watch(queue, bell, plimsoll_readable.rawValue, Self.bellToken)
         guard result == 0 else { throw SupervisorError("no event queue: \(String(cString: strerror(-result)))") }
     }
@@ -40,22 +41,24 @@ final class EventQueue: Sendable {
         close(bell)
     }
 
-    /// From now on `wait` tells of `file` by `token`: if the kernel can't watch it now, for want of memory or of watches, as soon as it can.
+    /// Reports `file` by `token` from `wait` from now on. If the kernel can't watch the file for lack of memory or
+    /// watches, retries until the watch succeeds.
     func watch(_ file: Int32, for readiness: Readiness, _ token: Token) {
         unwatched.withLock { $0.files[file] = (readiness, token) }
         watchRest()
     }
 
-    /// Not any more. Before it is closed: a duplicate of it elsewhere would keep it in the list.
+    /// Stops watching `file`. Call this before the file is closed: a duplicate elsewhere would keep the file in the
+    /// list.
     func unwatch(_ file: Int32) {
         forget(file)
         _ = plimsoll_queue_unwatch(queue, file)
     }
 
-    /// `file` was closed elsewhere, so its number may be another's.
+    /// Drops `file`, which was closed elsewhere, so another file may have the same number by now.
     func forget(_ file: Int32) { unwatched.withLock { $0.files[file] = nil } }
 
-    /// That a file can't be watched, and why, once for each such time.
+    /// Returns a message that a file can't be watched, and the reason, once for each series of failures.
     func takeTrouble() -> String? {
         unwatched.withLock { unwatched in
             defer { unwatched.trouble = nil }
@@ -63,7 +66,7 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Whether the kernel is to be asked again. For tests.
+    /// True if some files are still to be retried. For tests.
     var hasUnwatched: Bool { unwatched.withLock { !$0.files.isEmpty } }
 
     private struct Unwatched {
@@ -72,17 +75,17 @@ final class EventQueue: Sendable {
         var trouble: String?
     }
 
-    /// How long until the kernel is asked again.
+    /// Time until the next retry.
     private static let restTime = Duration.milliseconds(100)
 
-    /// - Returns: whether some files are not watched still.
+    /// - Returns: true if some files are still unwatched.
     @discardableResult
     private func watchRest() -> Bool {
         unwatched.withLock { unwatched in
             for (file, (readiness, token)) in unwatched.files {
                 let result = plimsoll_queue_watch(
                     queue, file, readiness == .readable ? plimsoll_readable.rawValue : plimsoll_urgent.rawValue, token)
-                // These say that such a file can't be watched at all (epoll_ctl(2)).
+                // These errors mean that such a file can't be watched at all (epoll_ctl(2)).
                 let mayPass = result != 0 && ![EPERM, EBADF, EINVAL].contains(-result)
                 if !mayPass { unwatched.files[file] = nil }
                 if result != 0, !unwatched.isTroubled {
@@ -96,19 +99,20 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Ends a wait, the present one or else the next.
+    /// Sends a wake-up that ends the current wait, or else the next.
     func ring() {
         var one: UInt64 = 1
         _ = write(bell, &one, 8)
     }
 
-    /// Blocks until a file is ready, somebody rings, or `limit` has passed; then calls `body` with the tokens of what is ready.
+    /// Blocks until a file is ready, a wake-up arrives, or `limit` has passed. Then calls `body` with the tokens of the
+    /// ready files.
     ///
-    /// - Returns: whether somebody rang.
+    /// - Returns: true if a wake-up arrived.
     @discardableResult
     func wait(atMost limit: Duration?, _ body: (Token) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(of: Token.self, capacity: 64) { tokens in
-            // Rounded up: a moment too early would be a second look for nothing.
+            // Rounded up: an early wake-up would cause a needless second evaluation.
             let limit = watchRest() ? min(limit ?? Self.restTime, Self.restTime) : limit
             let milliseconds = limit.map { Int32(clamping: max(0, ($0.inNanoseconds + 999_999) / 1_000_000)) } ?? -1
             let count = plimsoll_queue_wait(queue, tokens.baseAddress, Int32(tokens.count), milliseconds)

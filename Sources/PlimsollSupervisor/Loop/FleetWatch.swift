@@ -3,14 +3,15 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// The supervisor's eyes: how short memory is where all units are. The same manager that services have, with nothing registered and nothing it may do.
+/// The monitor of memory pressure on the system that all units share. Uses the same manager as services, with nothing
+/// registered and no permitted actions.
 final class FleetWatch: Sendable {
     struct View: Sendable, Equatable {
         var at = Duration.zero
         var level = PressureLevel.normal
         var shortfall = ByteCount.zero
         var room: ByteCount?
-        /// Until nothing is left if it goes on like this.
+        /// Time until memory is exhausted at the current growth.
         var timeLeft: Duration?
     }
 
@@ -20,12 +21,13 @@ final class FleetWatch: Sendable {
 
     var current: View { view.withLock { $0 } }
 
-    /// Begins to look.
+    /// Starts measuring.
     ///
     /// - Parameters:
-    ///   - time: of its views.
-    ///   - onChange: called on the looking thread after each look that matters: while memory is short, and when it no longer is.
-    ///   - onEnd: called if it can't look any more.
+    ///   - time: the clock of the views.
+    ///   - onChange: called on the measuring thread after each relevant measurement: while memory is short, and when
+    ///     the shortage ends.
+    ///   - onEnd: called if measuring is no longer possible.
     func start(
         _ source: any PressureSource, thresholds: PressureThresholds, time: Timekeeper,
         onChange: @escaping @Sendable () -> Void,
@@ -35,11 +37,11 @@ final class FleetWatch: Sendable {
             source: source, policy: PressurePolicy(ladder: .none, thresholds: thresholds), time: time,
             onTurn: { [weak self] reading, assessment in
                 self?.hurry()
-                // By what is seen now, not by the level that is held: a victim's memory that has come back ends the shortage.
+                // Uses the present level, not the held one: a victim's memory that has been freed ends the shortage.
                 let new = View(
                     at: reading.at, level: assessment.present, shortfall: assessment.shortfall, room: assessment.room,
                     timeLeft: assessment.timeLeft)
-                // Idle, the supervisor's own thread is left alone.
+                // While memory is not short, the supervisor's own thread is left alone.
                 if self?.replace(new) ?? .normal > .normal || new.level > .normal { onChange() }
             })
         running.withLock {
@@ -49,15 +51,15 @@ final class FleetWatch: Sendable {
         }
     }
 
-    /// The looking thread is none that the supervisor's has started, so it is as urgent by its own doing.
+    /// The supervisor did not start the measuring thread, so that thread must raise its own priority.
     private func hurry() {
-        // Relaxed: one thread looks.
+        // Relaxed: only one thread measures.
         if !isHurried.exchange(true, ordering: .relaxed) { _ = plimsoll_hurry(SelfProtection.Options().nice) }
     }
 
     func stop() { running.withLock { $0?.cancel() } }
 
-    /// The level before.
+    /// Replaces the view and returns the previous level.
     private func replace(_ new: View) -> PressureLevel {
         view.withLock { view in
             defer { view = new }

@@ -1,13 +1,14 @@
 import Plimsoll
 import Synchronization
 
-/// A thread for what the kernel takes its time over: memory that is pushed out. Everything else the supervisor does itself, at once.
+/// A worker thread for slow kernel operations, such as memory reclaim. The supervisor does all other work itself, at
+/// once.
 final class Hands: Sendable {
     private let jobs = Mutex<[@Sendable () -> Void]>([])
     private let isOver = Mutex(false)
     private let parker = Parker()
 
-    /// - Throws: if no thread can be started.
+    /// - Throws: an error if no thread can be started.
     init() throws(SupervisorError) {
         guard
             Thread.start(
@@ -30,7 +31,7 @@ final class Hands: Sendable {
         parker.unpark()
     }
 
-    /// The next job; an empty one if there is none, nothing when it is over.
+    /// Returns the next job: an inner `nil` if the queue is empty, an outer `nil` after `stop()`.
     @Sendable
     private func take() -> (@Sendable () -> Void)?? {
         if isOver.withLock({ $0 }) { return nil }

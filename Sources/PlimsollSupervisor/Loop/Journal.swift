@@ -1,19 +1,21 @@
 import Glibc
 import Plimsoll
 
-/// Where every decision is written down, a line each, by a thread of its own: a disk that does not answer stops no decision.
+/// The log of all decisions, one line each, written on a separate thread. A disk that doesn't answer delays no
+/// decision.
 final class Journal {
     private let writer: LineWriter?
 
     /// - Parameters:
-    ///   - path: `nil` for nowhere.
-    ///   - tell: called on the writing thread when records can't be written, once until one can, and with how many were dropped.
+    ///   - path: the file of the journal; `nil` for no journal.
+    ///   - tell: called on the writing thread when records can't be written, once until a write succeeds, and with the
+    ///     number of dropped records.
     init(_ path: String?, tell: @escaping @Sendable (String) -> Void = { _ in }) throws(SupervisorError) {
         guard let path else {
             writer = nil
             return
         }
-        // Without waiting for the reader of a FIFO; the writing thread waits until the file takes bytes.
+        // Opens without waiting for the reader of a FIFO; the writing thread waits until the file accepts bytes.
         let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
         guard file >= 0 else {
             let advice = errno == ENXIO ? "; a FIFO needs its reader first" : ""
@@ -46,10 +48,10 @@ final class Journal {
         writer.write(line)
     }
 
-    /// Writes what is left, if that takes no longer than `limit`.
+    /// Writes the remaining records, for at most `limit`.
     func finish(within limit: Duration) { writer?.finish(within: limit) }
 
-    /// Whether a former writer was killed in the middle of its last line.
+    /// Returns true if a previous writer was killed in the middle of its last line.
     private static func isTorn(_ path: String) -> Bool {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard file >= 0 else { return false }

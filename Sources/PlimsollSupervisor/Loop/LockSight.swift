@@ -1,46 +1,47 @@
-/// Knowledge of the file locks of a unit that is on its way to standing still.
+/// The known state of the file locks of a unit that is about to be frozen.
 struct LockSight: Equatable {
-    /// True if the unit holds locks; `nil` while no look has told.
+    /// True if the unit holds locks; `nil` before the first check.
     private(set) var areHeld: Bool?
-    /// When the last look began, and whether its answer is still to come.
+    /// Start of the last check. `isLooking` is true while the answer is pending.
     private var asked: Duration?
     private var isLooking = false
-    /// When the unit said that it is ready.
+    /// Time at which the unit reported to be ready.
     private var readyAt: Duration?
 
-    /// Time between looks at a unit that holds locks.
+    /// Time between checks of a unit that holds locks.
     static let interval = Duration.seconds(1)
 
-    /// The unit is on its way since now: nothing is known of it.
+    /// Starts over when the unit changes state: nothing is known about its locks.
     mutating func begin() { (areHeld, asked, readyAt) = (nil, nil, nil) }
 
-    /// The unit says that it is ready to stand still. A lock that was seen before may have been one that it saved under, so
-    /// it is looked for again at once. Only the first time on a way out, so that a unit that goes to and fro costs no more.
+    /// Records that the unit reports ready to be frozen. A lock seen before may only have protected the save, so the
+    /// check repeats at once. Applies only to the first report on a way out, so that a unit that changes its mind costs
+    /// no more.
     mutating func becameReady(at now: Duration) {
         guard readyAt == nil else { return }
         readyAt = now
         if areHeld == true { (areHeld, asked) = (nil, nil) }
     }
 
-    /// Returns true if a thread of its own is to look now: once, and again for as long as locks are held.
+    /// Returns true if another thread is to check now: once, and again for as long as locks are held.
     func isDue(at now: Duration) -> Bool {
         !isLooking && areHeld != false && asked.map { now - $0 >= Self.interval } ?? true
     }
 
-    /// Another thread looks from now on.
+    /// Records that another thread checks from now on.
     mutating func look(at now: Duration) { (isLooking, asked) = (true, now) }
 
-    /// The look that began at `asked` has ended.
+    /// Records the result of the check that began at `asked`.
     ///
-    /// - Parameter counts: whether the unit is still on the way on which it was then.
+    /// - Parameter counts: true if the unit has not changed state since the check began.
     mutating func answer(_ areHeld: Bool, asked: Duration, counts: Bool) {
         isLooking = false
         guard counts else { return }
-        // Seen before the unit was ready: see `becameReady(at:)`.
+        // The check began before the unit was ready: see `becameReady(at:)`.
         if areHeld, let readyAt, asked < readyAt { return }
         self.areHeld = areHeld
     }
 
-    /// A look on the supervisor's own thread has told.
+    /// Records the result of a check on the supervisor's own thread.
     mutating func saw(_ areHeld: Bool, at now: Duration) { (self.areHeld, asked) = (areHeld, now) }
 }

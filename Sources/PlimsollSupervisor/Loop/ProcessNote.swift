@@ -1,26 +1,27 @@
 import Glibc
 
-/// What the supervisor after this one has to know of a unit: which process is its first, by its number and when it was started, lest another has that number by
-/// then; and which groups were made for it, by what no later group has.
+/// The facts about a unit that the next supervisor needs. The first process is identified by number and start time, in
+/// case the number has been reused. The groups made for the unit are identified by properties that no later group
+/// shares.
 struct ProcessNote {
     private let path: String
     private static let suffix = ".process"
 
     init(_ directory: String, _ unit: String) { path = "\(directory)/\(unit)\(Self.suffix)" }
 
-    /// The units that there are notes of.
+    /// Returns the names of units with a note in `directory`.
     static func units(in directory: String) -> [String] {
         GroupText.names(in: directory).filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.filter(
             GroupRoot.isName)
     }
 
-    /// Replaces the note as a whole: whoever is killed meanwhile leaves the former one.
+    /// Replaces the note atomically: if this process is killed meanwhile, the previous note remains.
     ///
     /// - Parameters:
-    ///   - child: `nil` while none runs.
-    ///   - group: `nil` for what the next one is not to end.
-    ///   - limits: what the next one has to lift.
-    /// - Returns: why it could not be written; `nil` if it was.
+    ///   - child: the first process; `nil` while none runs.
+    ///   - group: the unit's group; `nil` if the next supervisor is not to end the unit.
+    ///   - limits: the limits that the next supervisor must lift.
+    /// - Returns: the reason for a failed write; `nil` on success.
     func write(_ child: Child?, _ group: UnitGroup?, _ limits: [LiftedLimit] = []) -> String? {
         var text = child.flatMap { child in child.started.map { "\(child.pid) \($0)\n" } } ?? "-\n"
         for directory in group?.directories ?? [] where directory.isOurs {
@@ -47,7 +48,7 @@ struct ProcessNote {
     }
 
     private static func replace(_ path: String, by temporary: String, with bytes: [UInt8]) -> Int32? {
-        // What a killed supervisor left half written.
+        // Removes a partial file left by a killed supervisor.
         unlink(temporary)
         let file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard file >= 0 else { return errno }
@@ -59,7 +60,7 @@ struct ProcessNote {
 
     private var lines: [Substring] { (try? openLines()) ?? [] }
 
-    /// - Throws: if there may be some that can't be read now.
+    /// - Throws: an error if there may be lines that can't be read now.
     private func openLines() throws(GroupError) -> [Substring] {
         switch GroupText.read(path) {
         case .success(let text): return String(decoding: text, as: UTF8.self).split(separator: "\n")
@@ -70,7 +71,8 @@ struct ProcessNote {
         }
     }
 
-    /// `nil` if there is none that makes sense: then its group still says who runs.
+    /// Returns the noted process; `nil` without a valid entry. The group still shows the running processes in that
+    /// case.
     func read() -> (pid: Int32, started: UInt64)? { Self.process(in: lines) }
 
     private static func process(in lines: [Substring]) -> (pid: Int32, started: UInt64)? {
@@ -81,9 +83,9 @@ struct ProcessNote {
         return (pid, started)
     }
 
-    /// Its process, if that runs still.
+    /// Returns the noted process if that process still runs.
     ///
-    /// - Throws: if that can't be found out now.
+    /// - Throws: an error if the state can't be determined now.
     func process() throws -> Child? {
         guard let (pid, started) = Self.process(in: try openLines()) else { return nil }
         do throws(ChildError) { return try Child.adopt(pid, started: started) } catch {
@@ -92,14 +94,14 @@ struct ProcessNote {
         }
     }
 
-    /// Its groups, as far as they are the same still: whatever else has their paths by now is somebody's own (K38).
+    /// The noted groups that still are the same. Any other group at such a path belongs to another owner (K38).
     ///
-    /// - Throws: if that can't be found out now.
+    /// - Throws: an error if the state can't be determined now.
     var groups: [GroupDirectory] {
         get throws(GroupError) { try openGroups() }
     }
 
-    /// Any other error says that it is not there.
+    /// Errors that may pass. Any other error means that the file is absent.
     private static let shortages: [GroupError.Reason] = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN].map { .kernel($0) }
 
     private func openGroups() throws(GroupError) -> [GroupDirectory] {
@@ -119,7 +121,7 @@ struct ProcessNote {
         return groups
     }
 
-    /// What is to be lifted, of groups that are the same still.
+    /// The limits to lift, of groups that still are the same.
     var limits: [LiftedLimit] {
         lines.dropFirst().compactMap { line in
             let fields = line.split(separator: "\t", maxSplits: 7, omittingEmptySubsequences: false).map(String.init)

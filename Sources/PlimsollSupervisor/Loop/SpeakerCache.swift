@@ -1,12 +1,14 @@
 import CPlimsollSupervisor
 import Glibc
 
-/// Which unit each speaking process belongs to, and which users the process has, so that a flood of words reads /proc once a second and not for each word.
+/// A cache of the unit and the users of each sending process. A flood of messages then reads /proc once a second and
+/// not for each message.
 ///
-/// A number is the same process as long as a pidfd of that process says that it lives, so a later process of that number is looked for anew (K38).
+/// An entry is valid as long as a pidfd shows that the process lives. A later process with the same number is looked up
+/// again (K38).
 final class SpeakerCache {
     struct Speaker {
-        /// The number of its unit's run; `nil` for a stranger.
+        /// The ID of the unit's run; `nil` for a process of no unit.
         let run: UInt64?
         let users: Set<UInt32>
     }
@@ -24,19 +26,21 @@ final class SpeakerCache {
         var isAlive: Bool { plimsoll_ready(descriptor, POLLIN, 0) == 0 }
     }
 
-    /// Processes that are remembered; each costs a descriptor.
+    /// The maximum number of cached processes; each costs a descriptor.
     static let most = 128
-    /// A process may join a unit's group, or change its user.
+    /// Lifetime of an entry, bounded since a process may join a unit's group or change its user.
     static let lifetime = Duration.seconds(1)
-    /// How often a process was looked up.
+    /// Number of lookups so far.
     private(set) var lookups = 0
     private var entries: [Int32: Entry] = [:]
 
-    /// Returns what is known of `process`, or what `find` finds.
+    /// Returns the cached entry of `process`, or the result of `find`.
     ///
     /// - Parameters:
-    ///   - user: as which the process has spoken. What is remembered holds for a unit's process only if that user is among the remembered.
-    ///   - isKnown: whether the process is known to belong to a unit, so that no stranger is remembered in its place.
+    ///   - user: the user as which the process has sent. An entry for a unit's process applies only if `user` is among
+    ///     the cached users.
+    ///   - isKnown: true if the process is known to belong to a unit, so an entry for an unknown process does not
+    ///     apply.
     func speaker(_ process: Int32, as user: UInt32, isKnown: Bool, at now: Duration, find: () -> Speaker) -> Speaker {
         if let entry = entries[process] {
             let isFresh = now >= entry.at && now - entry.at < Self.lifetime
@@ -45,7 +49,8 @@ final class SpeakerCache {
             entries[process] = nil
         }
         lookups += 1
-        // Opened before the look: what is found then is of this process, or the descriptor says that it has ended.
+        // Opened before the lookup: the result then belongs to this process, or the descriptor shows that the process
+        // has ended.
         let descriptor = plimsoll_pidfd_open(process)
         let speaker = find()
         if descriptor >= 0 {

@@ -3,50 +3,55 @@ public import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// Runs units, and when memory is short has them give way in order: what stands still first, then those that can be warned, then what nobody waits for, and what
-/// somebody waits for last. Whoever is ended has said before that nothing would be lost, or was asked and given time.
+/// A supervisor that runs units and relieves memory pressure in a fixed order. Frozen units give first, then units that
+/// can be warned, then background units, and foreground units last. A unit is ended only if it has reported that
+/// nothing would be lost, or was asked and given time.
 ///
-///     let supervisor = try Supervisor(UnitsFile(path: "UNITS.yaml").units, Supervisor.Options(directory: "/run/plimsoll"))
-///     try supervisor.run()                       // until somebody calls stop()
+///     let units = try UnitsFile(path: "UNITS.yaml").units
+///     let supervisor = try Supervisor(units, Supervisor.Options(directory: "/run/plimsoll"))
+///     try supervisor.run()                       // until stop() is called
 ///
-/// Units live in control groups of their own, below the supervisor's. Whatever becomes of it, none stays frozen: a guard sees it end and sets all free, and the
-/// next supervisor takes over what runs.
+/// Units live in control groups of their own, below the supervisor's. No unit stays frozen after the supervisor ends
+/// for any reason: a guard process detects the end and thaws all units. The next supervisor takes over the running
+/// units.
 public final class Supervisor: Sendable {
-    /// How it works.
+    /// The settings of a supervisor.
     public struct Options: Sendable {
-        /// For its sockets, and for what the next one has to know. Must exist; others may pass through it, as units may run as other
-        /// users, and write nothing there (0711).
+        /// The directory for the sockets, and for the notes to the next supervisor. Must exist. Other users may pass
+        /// through the directory, as units may run as other users, but must not write there (0711).
         public var directory: String
         public var policy = SupervisorPolicy.standard
-        /// When memory counts as short where all units are.
+        /// The thresholds of memory pressure on the system that all units share.
         public var thresholds = PressureThresholds.standard
-        /// What its groups' names begin with; another supervisor beside it needs another.
+        /// The prefix of group names. A second supervisor on the same system needs another prefix.
         public var prefix = "plimsoll"
-        /// Every decision and what came of it is appended here, a JSON line each; `nil` for nowhere.
+        /// The file to which each decision and outcome is appended, one JSON line each; `nil` for none.
         public var audit: String?
-        /// Whether units run on when it stops, for the next supervisor.
+        /// True if units keep running when the supervisor stops, for the next supervisor.
         public var leavesUnits = false
-        /// Whether to move into a group of its own where only that lets units have theirs; in delegated groups only (`Delegate=yes`).
+        /// True to move the supervisor into a leaf group where units can't have groups otherwise. Applies to delegated
+        /// groups only (`Delegate=yes`).
         public var makesLeaf = false
 
         public init(directory: String) { self.directory = directory }
     }
 
     public let options: Options
-    /// Which facilities there are for what is done to units, and why others are not; once it runs, also what it did to be neither killed nor kept waiting itself.
+    /// The facilities available for actions on units, and the reasons for missing ones. During `run()`, also includes
+    /// the measures that protect the supervisor itself from being killed or delayed.
     public var capabilities: Capabilities {
         protection.withLock { $0 }.reduce(root.capabilities) {
             $0.adding(.init($1.name, isLive: $1.isDone, $1.sentence))
         }
     }
 
-    /// What others ask of its thread.
+    /// Requests from other threads to the supervisor's thread.
     enum Request: Sendable {
         case stop
         case units([ServiceUnit])
-        /// Of the run with that id, what was under way by that number.
+        /// The result of an operation: the ID of the run, and the number of the operation.
         case outcome(UInt64, UInt64, failure: String?)
-        /// Whether the run with that id, on its way out since then, held locks when that was asked.
+        /// The result of a lock check: true in `areHeld` if the run, leaving since `since`, held locks at `asked`.
         case locks(UInt64, since: Duration, asked: Duration, areHeld: Bool)
     }
 
@@ -58,32 +63,33 @@ public final class Supervisor: Sendable {
     let complaints = Mutex<[@Sendable (String) -> Void]>([])
     let published = Mutex<[UnitReport]>([])
     let protection = Mutex<[SelfProtection.Outcome]>([])
-    /// As long as it may run, and until it has.
+    /// The claim, held until the supervisor has run.
     let claim: Mutex<SupervisorClaim?>
     private let first: [ServiceUnit]
     private let hasRun = Atomic(false)
-    /// How often its thread has turned; a test sees by it that nothing is looked at for no reason.
+    /// Number of turns of the supervisor's thread. Tests use this to detect needless evaluations.
     let turns = Atomic(0)
-    /// How often it has looked at all units.
+    /// Number of evaluations of all units.
     let looks = Atomic(0)
 
-    /// Looks at what there is; starts nothing. From then on until `run()` has ended, no other supervisor has its directory, nor its prefix where its groups are.
+    /// Examines the system and starts nothing. Until `run()` has ended, no other supervisor can use the same directory,
+    /// or the same prefix in the same groups.
     ///
-    /// - Throws: if another supervisor has them, with the number of its process.
+    /// - Throws: an error if another supervisor has them, with the number of its process.
     public convenience init(_ units: [ServiceUnit], _ options: Options) throws {
         try self.init(units, options, source: LinuxPressureSource(options: .init(thresholds: options.thresholds)))
     }
 
     /// - Parameters:
-    ///   - source: what says how short memory is where all units are.
-    ///   - root: where groups are made; `nil` for wherever they can be.
+    ///   - source: the source of memory pressure of the system that all units share.
+    ///   - root: the place where groups are made; `nil` for any possible place.
     package init(_ units: [ServiceUnit], _ options: Options, source: any PressureSource, root: GroupRoot? = nil) throws
     {
         (first, self.options, self.source) = (units, options, source)
-        // Before anything is looked at that another may have. A dry run has nothing to itself, and takes nothing.
+        // Claim before examining anything that another supervisor may own. A dry run owns nothing and claims nothing.
         let isDryRun = options.policy.isDryRun
         let claim = isDryRun ? nil : try SupervisorClaim(directory: options.directory)
-        // What a dry run starts is in groups of its own.
+        // A dry run puts started units into groups of its own.
         let prefix = isDryRun ? "\(options.prefix).dry-run-\(getpid())" : options.prefix
         self.root = root ?? GroupRoot(prefix: prefix, makesLeaf: options.makesLeaf && !isDryRun)
         try claim?.claim(options.prefix, in: self.root.parents.values)
@@ -91,11 +97,11 @@ public final class Supervisor: Sendable {
         queue = try EventQueue()
     }
 
-    /// Starts the units and looks after them until `stop()`; on the calling thread.
+    /// Starts the units and supervises them until `stop()`, on the calling thread.
     ///
-    /// - Throws: if it has run before, or what it works with can't be made.
+    /// - Throws: an error if called before, or if a required resource can't be made.
     public func run() throws {
-        // Relaxed: one caller wins; nothing else hangs on it.
+        // Relaxed: one caller wins; no other memory depends on this flag.
         guard !hasRun.exchange(true, ordering: .relaxed) else {
             throw SupervisorError("this Supervisor has run already; make another to run again")
         }
@@ -103,21 +109,23 @@ public final class Supervisor: Sendable {
         try SupervisorLoop(self).run(first)
     }
 
-    /// Ends all units that it started, each after those that need it, lets go of those that ran before, and then ends `run()`. From any thread.
+    /// Ends all units that this supervisor started, each after the units that depend on that one. Releases units that
+    /// ran before, and then ends `run()`. Callable from any thread.
     ///
-    /// All of it takes `SupervisorPolicy.grace`; whoever is left then is killed.
+    /// All of this takes at most `SupervisorPolicy.grace`; remaining units are then killed.
     public func stop() { ask(.stop) }
 
-    /// From now on these are the units: new ones are started, others ended or let go of, and what can be changed while they run is. From any thread.
+    /// Replaces the set of units. New units are started, and removed units are ended or released. Other changes apply
+    /// while the units run. Callable from any thread.
     public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
 
-    /// What was known of each unit at the last look.
+    /// The report of each unit at the last evaluation.
     public var reports: [UnitReport] { published.withLock { $0 } }
 
-    /// Calls `body` with each decision and each outcome, on the supervisor's thread, which it must not keep.
+    /// Calls `body` with each decision and each outcome, on the supervisor's thread. `body` must not block.
     public func onRecord(_ body: @escaping @Sendable (AuditRecord) -> Void) { listeners.withLock { $0.append(body) } }
 
-    /// Calls `body` with what went wrong outside of decisions: a unit that can't be started, a group that can't be removed.
+    /// Calls `body` with problems outside of decisions: a unit that can't be started, a group that can't be removed.
     public func onProblem(_ body: @escaping @Sendable (String) -> Void) { complaints.withLock { $0.append(body) } }
 
     func tell(_ problem: String) { for listener in complaints.withLock({ $0 }) { listener(problem) } }

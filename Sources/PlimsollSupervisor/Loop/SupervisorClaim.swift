@@ -3,28 +3,30 @@ import Glibc
 import PlimsollLinux
 import Synchronization
 
-/// What makes a supervisor the only one that uses its directory, and the only one of its prefix where its groups are: a lock (flock(2)) on a file of the
-/// directory, and one on a group `PREFIX.lock` of each hierarchy.
+/// The exclusive claim of a supervisor on its directory, and on its prefix where the groups are. Uses a lock (flock(2))
+/// on a file of the directory, and one on a group `PREFIX.lock` of each hierarchy.
 ///
-/// The guard keeps copies of the files. When the supervisor is killed, the next one waits until the guard has set free what it held, and cannot have the guard
-/// thaw what is frozen since. Strangers cannot take these locks: only the owner may open the files.
+/// The guard keeps copies of the files. When the supervisor is killed, the next one waits until the guard has thawed
+/// the frozen units. So the guard can't thaw units that were frozen later. Other users can't take these locks: only the
+/// owner may open the files.
 final class SupervisorClaim: Sendable {
     private struct State {
         var file: Int32 = -1
-        /// Locked files of groups, and the directories of those.
+        /// Locked files of groups, and their paths.
         var groups: [(file: Int32, path: String)] = []
     }
 
     private let state = Mutex(State())
     private let directory: String
-    /// The groups that supervisors of this process have locked: the kernel's table names the process for those too whose guard alone is left.
+    /// The groups locked by supervisors of this process. The kernel's table also names this process when only the guard
+    /// is left.
     private static let held = Mutex<Set<String>>([])
-    /// How long the guard of a supervisor that is gone may take to finish.
+    /// The time limit for the guard of an ended supervisor to finish.
     private static let patience: Duration = .seconds(5)
 
-    /// Claims a directory, before anything in it is touched.
+    /// Claims a directory before anything in there is touched.
     ///
-    /// - Throws: an error that names the process which has it.
+    /// - Throws: an error that names the process with the claim.
     init(directory: String) throws(SupervisorError) {
         self.directory = directory
         let path = "\(directory)/supervisor.lock"
@@ -46,7 +48,7 @@ final class SupervisorClaim: Sendable {
 
     /// Claims a prefix where groups are made.
     ///
-    /// - Throws: an error that names the process which has it.
+    /// - Throws: an error that names the process with the claim.
     func claim(_ prefix: String, in parents: some Collection<String>) throws(SupervisorError) {
         for parent in Set(parents).sorted() {
             let path = "\(parent)/\(prefix).lock"
@@ -57,7 +59,7 @@ final class SupervisorClaim: Sendable {
                     throw SupervisorError("the group \(path) can't be made: \(String(cString: strerror(errno)))")
                 }
                 let file = open("\(path)/cgroup.procs", O_WRONLY | O_CLOEXEC)
-                // Removed by its owner at this moment.
+                // The owner removed the group at this moment.
                 if file < 0, errno == ENOENT { return nil }
                 guard file >= 0 else {
                     throw SupervisorError("\(path)/cgroup.procs can't be opened: \(String(cString: strerror(errno)))")
@@ -69,7 +71,7 @@ final class SupervisorClaim: Sendable {
         }
     }
 
-    /// The descriptors that hold the locks; the guard keeps copies of them.
+    /// The descriptors that hold the locks. The guard keeps copies.
     var descriptors: [Int32] { state.withLock { [$0.file] + $0.groups.map(\.file) } }
 
     deinit {
@@ -80,7 +82,7 @@ final class SupervisorClaim: Sendable {
                 close(group.file)
             }
             guard state.file >= 0 else { return }
-            // Nobody has it by name any more; locked it stays until the guard has done its work.
+            // Clears the name of the holder. The file stays locked until the guard has finished.
             ftruncate(state.file, 0)
             close(state.file)
         }
@@ -88,7 +90,7 @@ final class SupervisorClaim: Sendable {
 
     // MARK: - Locking
 
-    /// Locks what `open` opens, once it is sure that its path still leads there.
+    /// Locks the file from `open`, and verifies that the path still leads to the same file.
     private static func lock(
         _ what: String, holder: (Int32) -> Holder, _ open: () throws(SupervisorError) -> (file: Int32, path: String)?
     ) throws(SupervisorError) -> Int32 {
@@ -121,7 +123,7 @@ final class SupervisorClaim: Sendable {
         }
     }
 
-    /// Whether a supervisor has that directory now.
+    /// Returns true if a supervisor holds the claim on that directory now.
     static func isHeld(_ directory: String) -> Bool {
         let file = open("\(directory)/supervisor.lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { return false }
@@ -132,7 +134,7 @@ final class SupervisorClaim: Sendable {
 
     private enum Holder {
         case alive(Int32)
-        /// It has ended, or is about to: its guard is at work still.
+        /// The holder has ended or is about to; the guard is still at work.
         case gone
     }
 
@@ -148,7 +150,7 @@ final class SupervisorClaim: Sendable {
         return .alive(pid)
     }
 
-    /// A group's file says nothing of who has locked it; the kernel's table does.
+    /// A group's file doesn't name the holder of the lock, so this function searches the kernel's table.
     private static func holder(inTableOf file: Int32, _ path: String) -> Holder {
         if held.withLock({ $0.contains(path) }) { return .alive(getpid()) }
         var status = stat()
@@ -163,14 +165,14 @@ final class SupervisorClaim: Sendable {
             }
             return words[2] == "\(inode)" && number(major, minor) == device
         }
-        // This process: one of its supervisors that has just ended, whose guard has not.
+        // This process: one of its supervisors has just ended, and the guard has not.
         guard let pid = holders.first?.pid, pid != getpid(), let stat = ProcessTable.stat(of: pid), !stat.isOver else {
             return .gone
         }
         return .alive(pid)
     }
 
-    /// A device's number as `stat` has it (makedev(3)).
+    /// Returns a device number as in `stat` (makedev(3)).
     private static func number(_ major: UInt64, _ minor: UInt64) -> UInt64 {
         (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
     }

@@ -3,7 +3,7 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-// What is decided is done.
+// Carries out decisions.
 extension SupervisorLoop {
     func carryOut(_ decision: Decision, _ fleet: Fleet) {
         write(AuditRecord(decision, level: fleet.level, shortfall: fleet.shortfall))
@@ -13,7 +13,7 @@ extension SupervisorLoop {
         }
         switch decision.action {
         case .warn, .release: break
-        // Each decision has one outcome: what it replaces has come to nothing.
+        // Each decision has one outcome, so the replaced action counts as failed.
         default:
             settle(
                 run,
@@ -30,7 +30,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// - Returns: whether it is done already.
+    /// - Returns: true if the action is already complete.
     private func act(_ decision: Decision, on run: UnitRun, _ number: UInt64) throws -> Bool {
         switch decision.action {
         case .warn(let level):
@@ -47,12 +47,13 @@ extension SupervisorLoop {
             if eyes.current.level == .critical { contain(run, isEnding: false) }
             if let peer = run.peer { channel.send(.background(deadline: options.policy.leaveTime), to: peer) }
         case .suspend:
-            // Whoever stands still must be set free whatever becomes of this process (T32).
+            // A frozen unit must be thawed even if this process ends for any reason (T32).
             guard warden.isAlive else {
                 throw SupervisorError("there is no guard that would let it run again if this process were killed")
             }
             run.enter(.suspending, at: now)
-            // Told anew: what is stopped by signals has no group that would say who is in it, and a group that was refused is not held yet.
+            // Update the guard: a unit stopped by signals has no group that lists the processes, and a rejected group
+            // is not yet held.
             if run.group.suspension == .stop || !warden.isHolding(run.group) { try warden.watch(run.group) }
             try run.group.freeze()
             if run.group.suspension == .stop { try warden.watch(run.group) }
@@ -93,7 +94,7 @@ extension SupervisorLoop {
         switch reason {
         case .keepAlive: run.lastWoken = now
         case .room, .asked:
-            // It says anew when it is ready.
+            // The unit reports anew when ready.
             run.isReady = false
             if let peer = run.peer { channel.send(.resume, to: peer) }
             if run.unit.role == .foreground { run.backgroundSince = nil }
@@ -101,12 +102,12 @@ extension SupervisorLoop {
         }
     }
 
-    /// Asks it to end, and kills it later if it hasn't.
+    /// Asks the unit to end, and kills the unit later if still running.
     func askToEnd(_ run: UnitRun, _ grace: Duration) {
         guard run.isAlive, !run.isObserved else { return }
         run.isEndedByUs = true
         run.enter(.ending, at: now)
-        // Asked twice, it has no more time for that.
+        // A second request gives no more time.
         run.killAt = min(run.killAt ?? now + grace, now + grace)
         if eyes.current.level == .critical { contain(run, isEnding: true) }
         try? run.group.thaw()
@@ -114,25 +115,25 @@ extension SupervisorLoop {
         if let child = run.child { child.signal(SIGTERM) } else { try? run.group.send(SIGTERM) }
     }
 
-    /// What it takes from now on is its own loss and nobody else's: on version 2 it is slowed down when it takes more than it has; when it is to end, the kernel
-    /// kills there, and nowhere else, if it takes much more.
+    /// Contains further growth at the unit's own expense. On version 2, memory.high throttling slows the unit above the
+    /// current charge. For an ending unit, the kernel's OOM killer acts in that group only, if usage grows much more.
     private func contain(_ run: UnitRun, isEnding: Bool) {
         guard let charge = run.group.charge else { return }
-        // Another's group has its owner's limits.
+        // A group of another owner has that owner's limits.
         if case .group = run.unit.origin { return }
         let most = charge + .mebibytes(16),
             limit = isEnding ? min(run.unit.memoryLimit ?? .max, most) : run.unit.memoryLimit
-        // Not without somebody who takes it back, should this process be killed.
+        // Requires a guard that undoes the limits if this process is killed.
         guard (try? warden.watch(run.group.ownLimits(run.unit.memoryLimit), .containment, of: run.group)) != nil else {
             return
         }
         run.isContained = true
-        // Without a brake or a limit it is as before.
+        // Without memory.high or a limit, nothing changes.
         _ = try? run.group.setLimits(
             request: run.shares == nil ? run.unit.memoryRequest : nil, limit: limit, high: charge)
     }
 
-    /// The end of that: it runs on, or its group has another process.
+    /// Ends the containment, because the unit continues to run or the group has another process.
     func letGrow(_ run: UnitRun) {
         guard run.isContained else { return }
         run.isContained = false
@@ -144,14 +145,15 @@ extension SupervisorLoop {
         let throttle = run.group.throttle(keepsOwn: run.unit.origin.isGroup)
         guard !throttle.set.isEmpty else { throw SupervisorError(run.group.whyNotThrottled) }
         run.throttle = throttle.lift
-        // Both before it is slow: neither the guard nor the next supervisor is to leave it so.
+        // Register both before the unit is slow: after a crash, the guard or the next supervisor must lift the
+        // throttle.
         try warden.watch(throttle.lift, .throttle, of: run.group)
         note(run)
         try run.group.apply(throttle)
         run.throttledSince = now
     }
 
-    /// Takes its throttle away.
+    /// Removes the throttle of the unit.
     func letLoose(_ run: UnitRun) {
         for limit in run.throttle { limit.lift() }
         (run.throttle, run.throttledSince) = ([], nil)
@@ -159,7 +161,8 @@ extension SupervisorLoop {
         note(run)
     }
 
-    /// Kills it as it stands, and again as long as it is there: where the kernel has no `cgroup.kill`, a signal may not have reached everybody.
+    /// Kills all processes of the unit, and repeats while some remain. Without `cgroup.kill` in the kernel, a signal
+    /// may miss some of them.
     func kill(_ run: UnitRun) {
         run.killAt = nil
         guard run.isAlive, !run.isObserved else { return }
@@ -169,16 +172,16 @@ extension SupervisorLoop {
             try run.group.killAll()
             run.isKillBlocked = false
         } catch {
-            // Its first process is known by a descriptor, whatever has become of its group.
+            // The first process has a descriptor in any state of the group.
             run.child?.signal(SIGKILL)
             if !run.isKillBlocked { report(run.unit, "\(error)") }
             run.isKillBlocked = true
         }
     }
 
-    // MARK: - What comes of it
+    // MARK: - Outcomes
 
-    /// What was under way has come to its end.
+    /// Completes the operation in progress.
     func settle(_ run: UnitRun, failure: String?) {
         guard let (_, decision, before) = run.underWay else { return }
         run.underWay = nil

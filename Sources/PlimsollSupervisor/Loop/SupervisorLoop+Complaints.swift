@@ -1,13 +1,13 @@
 import Plimsoll
 
-// Lines for people, as many as people can read.
+// Rate-limited messages for people.
 extension SupervisorLoop {
-    /// Tells `line` of a unit; counts it instead where the unit has caused many of that kind.
+    /// Reports `line` about a unit. Counts the line instead if the unit caused many of that kind.
     func report(_ unit: ServiceUnit, _ line: String) {
         if complaints.admits(line, of: unit.name, at: now) { supervisor.tell("\(unit.name): \(line)") }
     }
 
-    /// Tells of lines that were withheld long enough.
+    /// Reports the summaries of withheld lines whose window has ended.
     func tellWithheld(isOver: Bool = false) {
         for line in complaints.overdue(at: now, isOver: isOver) { supervisor.tell(line) }
     }
@@ -30,8 +30,9 @@ extension SupervisorLoop {
                 + "all units \(DescriptorStore.mostOfAll) with \(DescriptorStore.mostBytesOfAll)")
     }
 
-    /// What is kept for a unit that does not run is nobody's charge: as much of it as a unit may have is weighed with the unit, and at `critical`, before a unit is
-    /// ended for memory, none of it stays.
+    /// Limits the memory of descriptors kept for stopped units, which the kernel charges to no unit. Memory up to a
+    /// unit's quota counts as the unit's own. At `critical`, all kept descriptors are closed before a unit is ended for
+    /// memory.
     func shrinkStores(_ level: PressureLevel) {
         guard !options.policy.isDryRun else { return }
         for run in runs.values where run.state == .stopped && !run.store.kept.isEmpty {

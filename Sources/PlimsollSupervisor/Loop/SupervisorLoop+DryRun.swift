@@ -1,18 +1,20 @@
 import Glibc
 import Plimsoll
 
-// A dry run looks at what runs, and leaves everything as it is.
+// A dry run observes running units and changes nothing.
 extension SupervisorLoop {
     var isDryRun: Bool { options.policy.isDryRun }
 
-    /// Whether a dry run may start a unit: no other supervisor has it. A second one of it might do everything twice.
+    /// Returns true if a dry run may start a unit: no other supervisor has the unit. A second instance might do
+    /// everything twice.
     func startsItself(_ unit: ServiceUnit) -> Bool {
         guard case .command = unit.origin else { return false }
         return !SupervisorClaim.isHeld(options.directory)
             && !ProcessNote.units(in: options.directory).contains(unit.name)
     }
 
-    /// Looks at a unit where it runs: as its origin says or, if it has a command, where the supervisor with the same directory has it, by that one's note.
+    /// Observes a unit in place. The origin gives the place. For a command, the note of the supervisor with the same
+    /// directory gives the place.
     func observe(_ unit: ServiceUnit) throws {
         var group: UnitGroup, child: Child?
         switch unit.origin {
@@ -37,7 +39,7 @@ extension SupervisorLoop {
         seeStandstill(run)
     }
 
-    /// Another supervisor has had it stand still, or has let it go.
+    /// Records that another supervisor has frozen or thawed the unit.
     func seeStandstill(_ run: UnitRun) {
         guard run.isObserved, run.state == .running || run.state == .suspended else { return }
         run.enter(run.group.isFrozen ? .suspended : .running, at: now)
@@ -54,7 +56,7 @@ extension SupervisorLoop {
         return path
     }
 
-    /// Its sockets and notes go with it.
+    /// Removes the directory together with its sockets and notes.
     func removeScratchDirectory() {
         for name in GroupText.names(in: directory) { unlink("\(directory)/\(name)") }
         rmdir(directory)

@@ -2,9 +2,9 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-// Units end and go.
+// The end and removal of units.
 extension SupervisorLoop {
-    /// It is not wanted any more. What ran before goes on, as nobody asked for its end.
+    /// Removes a unit. A unit that ran before the supervisor keeps running, since its end was not requested.
     func dismiss(_ run: UnitRun, within grace: Duration) {
         run.isLeaving = true
         run.startAt = nil
@@ -25,24 +25,24 @@ extension SupervisorLoop {
         stopNext()
     }
 
-    /// Asks those to end whom nobody needs any more.
+    /// Asks units to end that no other living unit depends on.
     func stopNext() {
         let next = StopOrder.next(living)
         for run in runs.values where !run.isLeaving && next.contains(run.unit.name) { dismiss(run, within: stopTurn) }
     }
 
-    /// What they depend on, by name.
+    /// The living units by name, each with its dependencies.
     private var living: [String: [String]] {
         Dictionary(runs.values.lazy.filter(\.isAlive).map { ($0.unit.name, $0.unit.dependencies) }) { first, _ in first
         }
     }
 
-    /// Gone for good, with all that was made for it.
+    /// Removes the unit for good, with everything made for it.
     func forget(_ run: UnitRun) {
         settle(run, failure: "it is no unit any more")
         setFree(run)
         letGo(run)
-        // One that runs on keeps the group that it was put into.
+        // A unit that runs on keeps the group it was put into.
         var isGone = true
         if run.isOurs || run.group.isEmpty {
             do { try run.group.remove() } catch {
@@ -50,13 +50,13 @@ extension SupervisorLoop {
                 isGone = !run.isOurs
             }
         }
-        // Last: a supervisor that is killed before has its successor know of the groups that are left.
+        // Last: if this supervisor is killed before, the note tells the next one about the remaining groups.
         if isGone { ProcessNote(directory, run.unit.name).remove() }
-        // Once nothing of this one is there any more: both have the same paths.
+        // After all traces of this unit are gone: both have the same paths.
         if let successor = run.successor { arrivals.append(successor) }
     }
 
-    /// It is none of the units any more; its group, and what runs there, stay as they are.
+    /// Stops tracking the unit. The group and its processes stay as they are.
     func letGo(_ run: UnitRun) {
         unwatch(run)
         if !run.isObserved { warden.forget(run.group) }
@@ -64,11 +64,11 @@ extension SupervisorLoop {
         if byName[run.unit.name] === run { byName[run.unit.name] = nil }
     }
 
-    /// Takes back what keeps it from running as it likes.
+    /// Undoes all restrictions on the unit.
     func setFree(_ run: UnitRun) {
         guard !run.isObserved else { return }
         try? run.group.thaw()
-        // The group outlives its processes: the next would be slow for no reason.
+        // The group outlives the processes: the next process would be slow for no reason.
         if run.throttledSince != nil { letLoose(run) }
     }
 
@@ -82,7 +82,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// Not even SIGKILL has ended these: they wait for a disk that does not answer.
+    /// Gives up on units that survive even SIGKILL, for example because of a disk that doesn't answer.
     func abandon() {
         stopBy = nil
         for run in runs.values {

@@ -2,7 +2,7 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-// What units, the kernel and the guard say.
+// Messages from units, the kernel and the guard.
 extension SupervisorLoop {
     func hear(_ token: EventQueue.Token) {
         switch token {
@@ -22,14 +22,16 @@ extension SupervisorLoop {
         }
     }
 
-    /// Who may hear what a unit is told: its own processes, and who could as well ask the supervisor.
+    /// Returns true if a process may receive notices for a unit. These are the unit's own processes, and processes that
+    /// could ask the supervisor anyway.
     func hears(_ process: Int32, _ user: UInt32, of unit: String) -> Bool {
         user == 0 || user == geteuid() || self.unit(of: process, user: user)?.unit.name == unit
     }
 
     // MARK: - Units
 
-    /// Whether its word that nothing would be lost is its last one: whoever stands still says nothing more, and is killed for it only once all was heard.
+    /// Returns true if the unit's last message says that nothing would be lost. A frozen unit sends nothing more, and
+    /// is killed on that word only after all pending messages are read.
     func isSaved(_ run: UnitRun) -> Bool {
         guard run.isSaved, let peer = run.peer else { return false }
         guard channel.hasUnheard(peer) else { return true }
@@ -41,14 +43,14 @@ extension SupervisorLoop {
         switch event {
         case .opened(let peer):
             guard let run = byName[peer.unit], peer.id > run.speech.peersBefore else { return }
-            // A newer link speaks for the unit when the older one has closed, and not before.
+            // A newer link represents the unit only after the older one has closed.
             run.speech.add(peer.id)
             if run.peer == nil { heedNextLink(of: run) }
         case .closed(let peer, _):
             guard let run = byName[peer.unit] else { return }
             run.speech.remove(peer.id)
             guard run.peer == peer.id else { return }
-            // What it has said may not be so any more.
+            // The statements of a closed link may no longer be true.
             (run.peer, run.tokens, run.tokensEnd, run.isReady, run.isSaved, run.saysLocks) = (
                 nil, 0, nil, false, false, false
             )
@@ -58,19 +60,19 @@ extension SupervisorLoop {
             guard let run = byName[peer.unit], run.isAlive, peer.id > run.speech.peersBefore else { return }
             if run.peer == peer.id { return take(message, of: run, number) }
             guard run.speech.note(message, number, of: peer.id) else { return }
-            // An answer can't wait for another process to end.
+            // This request needs an answer now and can't wait for another process to end.
             if case .keepAlive = message { channel.send(.keepAlive(answerTo: number, accepted: false), to: peer.id) }
         }
     }
 
-    /// The link that has waited longest speaks for the unit from now on; what it has said before holds.
+    /// Makes the longest-waiting link represent the unit. Messages sent before stay valid.
     private func heedNextLink(of run: UnitRun) {
         guard let (peer, words) = run.speech.takeNext() else { return }
         run.peer = peer
         if run.told > .normal { channel.send(.level(run.told), to: peer) }
         guard run.isAlive else { return }
         for (message, number) in words {
-            // Answered already.
+            // Already answered.
             if case .keepAlive = message { continue }
             take(message, of: run, number)
         }
@@ -83,7 +85,7 @@ extension SupervisorLoop {
             if state == .suspendedReady, !run.isReady { run.locks.becameReady(at: now) }
             run.isReady = state == .suspendedReady
             run.backgroundSince = state == .foreground ? nil : run.backgroundSince ?? now
-            // It has come back by itself.
+            // The unit returned to the foreground by itself.
             if state == .foreground, run.state == .leaving {
                 letGrow(run)
                 run.lastAlive = now
@@ -94,7 +96,7 @@ extension SupervisorLoop {
         case .saved(let isSaved): run.isSaved = isSaved
         case .locks(let areHeld): run.saysLocks = areHeld
         case .keepAlive(let interval):
-            // Its owner says how often at most; a unit whose owner says nothing is not woken (C33).
+            // The owner sets the minimum interval. Without a setting from the owner, a unit is not woken (C33).
             let isGranted =
                 interval == .zero
                 || (run.unit.keepAlive.map { interval >= $0 } ?? false) && interval >= options.policy.keepAliveInterval
@@ -103,35 +105,35 @@ extension SupervisorLoop {
         }
     }
 
-    // MARK: - The kernel
+    // MARK: - Kernel events
 
     private func childEnded(_ run: UnitRun) {
-        // What it said before it ended may still lie there: that another is the main one now.
+        // Messages sent before the end may still be unread, such as one that names another main process.
         hearOut(run)
         dropFormers(of: run)
         guard let child = run.child, let ending = child.ending else { return }
         supervisor.queue.unwatch(child.descriptor)
         byProcess[child.pid] = nil
         run.child = nil
-        // Of one that was taken over it isn't known: rather once too often than a service that is missing.
+        // The exit status of an adopted process is unknown: better one restart too many than a missing service.
         if !run.isEndedByUs { planRestart(run, isFailure: ending != .exited(0)) }
-        // What its first process leaves behind ends with it.
+        // Processes left behind by the main process end with that process.
         if !run.group.isEmpty { kill(run) }
         groupChanged(run)
     }
 
-    /// It stands still, or nobody is left in it.
+    /// Handles a change of the group: frozen, or no process left.
     func groupChanged(_ run: UnitRun) {
-        // Read in any case: the file stays ready until it is.
+        // Always read: the file stays ready until read.
         let isEmpty = run.group.isEmpty
         if !run.isGroupGone, (try? run.group.check(for: .thaw)) == nil {
-            // A removed group's file is ready for ever.
+            // The file of a removed group is ready for ever.
             run.isGroupGone = true
             if run.group.eventsFile >= 0 { supervisor.queue.unwatch(run.group.eventsFile) }
             report(run.unit, "its group is not there any more, or another has its place")
         }
         if run.child == nil, run.isAlive, isEmpty { return ended(run) }
-        // Somebody else started it again.
+        // Another party started the unit again.
         if !run.isOurs, run.state == .stopped, !isEmpty, !run.isLeaving, !isStopping { return began(run) }
         if run.isObserved { return seeStandstill(run) }
         guard run.state == .suspending, run.group.isFrozen else { return }
@@ -140,7 +142,7 @@ extension SupervisorLoop {
         settle(run, failure: nil)
     }
 
-    /// Nothing of it runs any more.
+    /// Handles the end of the unit's last process.
     private func ended(_ run: UnitRun) {
         dropFormers(of: run)
         setFree(run)
@@ -150,7 +152,7 @@ extension SupervisorLoop {
         run.weigh()
         run.forgetWords()
         run.speech.forget(upTo: channel.lastID)
-        // Whoever comes next hears of a level when it is told.
+        // The next process learns of a level by a new notice.
         _ = run.pressure.announce(.normal)
         settle(run, failure: run.underWay?.decision.action == .suspend ? "it has ended" : nil)
         let stops = isStopping && !options.leavesUnits
@@ -160,7 +162,8 @@ extension SupervisorLoop {
 
     func replaceWarden() {
         if warden.descriptor >= 0 { supervisor.queue.unwatch(warden.descriptor) }
-        // Without one, units would stay frozen if this process were killed; it is made anew at once, or else as soon as that works.
+        // Without a guard, units would stay frozen if this process were killed. The guard is restarted at once, or as
+        // soon as possible.
         do {
             try warden.restart()
             wardenDue = nil
@@ -174,10 +177,10 @@ extension SupervisorLoop {
         watchWarden()
     }
 
-    /// A guard that did not answer has been replaced by another.
+    /// Watches a guard that replaced an unresponsive one.
     func watchWarden() {
         guard watchedWarden.pid != warden.pid, warden.descriptor >= 0 else { return }
-        // The former one's is closed.
+        // The former guard's descriptor is closed.
         supervisor.queue.forget(watchedWarden.file)
         watchedWarden = (warden.pid, warden.descriptor)
         supervisor.queue.watch(watchedWarden.file, for: .readable, Token.warden)

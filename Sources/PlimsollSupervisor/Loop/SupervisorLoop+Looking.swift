@@ -2,21 +2,21 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-// What is known now.
+// The current state of all units.
 extension SupervisorLoop {
-    /// All is started, and nothing is due: what only that took is let go of.
+    /// Releases memory that was needed only for the start, once all units are started and nothing is due.
     func settleDown() {
         isFresh = false
         CleanPages.release()
-        // What deciding takes is in memory before there is none: the pages that this reads stay.
+        // The pages used by a decision are read now, and stay resident for the time when memory is short.
         var rehearsal = engine
         var fleet = Fleet(at: now, level: .critical, shortfall: .gibibytes(1), units: runs.values.map { $0.report() })
         fleet.timeLeft = .zero
         _ = rehearsal.decide(fleet)
     }
 
-    /// Has another thread look whether a unit that leaves holds locks: its tables may be long. Once, and again as long as it does. When the answer is needed
-    /// and isn't there, it is looked for here, among few descriptors.
+    /// Schedules a lock check for a leaving unit on another thread, since the unit's tables may be long. Repeats while
+    /// the unit holds locks. If the answer is needed and missing, checks here among a limited number of descriptors.
     func lookForLocks(of run: UnitRun) {
         let isNeeded = run.isReady || now >= run.since + options.policy.leaveTime || eyes.current.timeLeft != nil
         if run.locks.areHeld == nil, isNeeded {
@@ -32,7 +32,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// All units as they are now.
+    /// Returns the current state of all units.
     func look() -> Fleet {
         let view = eyes.current
         let isShort = view.level > .normal || runs.values.contains { $0.underWay != nil }

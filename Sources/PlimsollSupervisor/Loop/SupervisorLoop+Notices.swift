@@ -1,7 +1,7 @@
 import Glibc
 import Plimsoll
 
-// What units say by sd_notify(3).
+// Messages from units by sd_notify(3).
 extension SupervisorLoop {
     func take(_ notice: NotifySocket.Notice, of run: UnitRun) {
         let message = notice.message, sender = notice.sender
@@ -9,7 +9,7 @@ extension SupervisorLoop {
             return refuse(sender.process, sender.user, of: run, "what is said")
         }
         learnUser(sender.user, of: sender.process, run)
-        // Before anything is made of its end or its start: of the process that it means.
+        // First, so that the end or start is applied to the right process.
         if let process = message.mainProcess { follow(process, of: run) }
         if message.isReady, !run.isUp {
             run.isUp = true
@@ -25,29 +25,31 @@ extension SupervisorLoop {
         if message.isStopping { stops(run) }
         guard let extra = message.timeoutExtension else { return }
         if run.state == .starting, let startBy = run.startBy { run.startBy = max(startBy, now + extra) }
-        // As long as it says that it gets on, but not for ever.
+        // The unit may extend the time while it reports progress, up to a limit.
         if let killAt = run.killAt {
             run.killAt = max(killAt, min(now + extra, run.since + options.policy.grace + options.policy.graceExtension))
         }
     }
 
-    /// It ends by itself, and has the time for it that it would have if it had been asked: its memory is counted on.
+    /// Handles a unit that ends by itself. The unit gets the same time as after a request, and its memory counts as
+    /// expected relief.
     private func stops(_ run: UnitRun) {
         guard run.isOurs, [.starting, .running, .leaving].contains(run.state) else { return }
         run.enter(.ending, at: now)
         run.killAt = run.killAt ?? now + options.policy.grace
     }
 
-    // MARK: - Another main process
+    // MARK: - Change of the main process
 
-    /// From now on the unit lasts as long as that process, if it is one of its own.
+    /// Ties the unit's lifetime to `process`, if the process belongs to the unit.
     private func follow(_ process: Int32, of run: UnitRun) {
         guard let child = run.child, child.pid != process, run.state != .ending else { return }
         let next: Child
         if let index = run.formers.firstIndex(where: { $0.pid == process }) {
             next = run.formers.remove(at: index)
         } else {
-            // Held first, and looked for afterwards: so it is that process which is in the group, and none that had its number before (K38).
+            // Open the descriptor first and look up the group afterwards. So the process in the group is this one, not
+            // one with a reused number (K38).
             guard run.formers.count < Self.mostFormers, let found = try? Child.adopt(process),
                 run.group.processes.contains(process)
             else {
@@ -57,16 +59,16 @@ extension SupervisorLoop {
             supervisor.queue.watch(next.descriptor, for: .readable, Token.of(run.id, Token.child))
             byProcess[process] = run
         }
-        // Still ours to be waited for.
+        // The supervisor must still wait for the former process.
         run.formers.append(child)
         run.child = next
         if run.isOurs { note(run) }
     }
 
-    /// A program that goes on naming others is not followed any further.
+    /// The maximum number of former processes. A program that names more main processes is not followed further.
     private static let mostFormers = 8
 
-    /// Those that have ended are waited for and forgotten.
+    /// Reaps former processes that have ended.
     func dropFormers(of run: UnitRun) {
         run.formers.removeAll { former in
             guard former.ending != nil else { return false }

@@ -1,27 +1,27 @@
 import Glibc
 import Plimsoll
 
-/// A unit that could not be taken up: too few descriptors, a path in use, no room for another group.
+/// A unit whose setup failed for now: too few descriptors, a path in use, no capacity for another group.
 struct PostponedUnit {
     let unit: ServiceUnit
-    /// A former supervisor has left it, and it is to end.
+    /// True if a former supervisor left the unit, and the unit is to end.
     let isLeftover: Bool
     var tries = 0
     var due = Duration.zero
-    /// What was told of it: the same is not told again.
+    /// The last message about the unit; the same message is not repeated.
     var told = ""
 }
 
-// What can't be done now may be done later.
+// Retries of operations that failed for now.
 extension SupervisorLoop {
-    /// How long is waited after so many tries: longer each time.
+    /// Returns the exponential back-off after the given number of tries.
     static func pause(after tries: Int) -> Duration {
         min(.milliseconds(100) * (1 << min(max(0, tries - 1), 9)), .seconds(30))
     }
 
-    /// Tells why a unit could not be taken up and, if that may change, has it tried again; what depends on it waits meanwhile.
+    /// Reports a failed setup and schedules a retry if the failure may pass. Dependent units wait meanwhile.
     ///
-    /// - Returns: whether it is tried again.
+    /// - Returns: true if a retry is scheduled.
     @discardableResult
     func postpone(_ unit: ServiceUnit, isLeftover: Bool = false, for error: any Error) -> Bool {
         var later = postponed[unit.name] ?? PostponedUnit(unit: unit, isLeftover: isLeftover)
@@ -37,7 +37,7 @@ extension SupervisorLoop {
         return true
     }
 
-    /// A process that has ended does not come back, and its number may be another's by then (K38).
+    /// An ended process does not return, and its number may be reused by then (K38).
     private static func mayPass(_ error: any Error, _ unit: ServiceUnit) -> Bool {
         guard case .process = unit.origin else { return true }
         switch error {
@@ -55,7 +55,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// The units file was read anew: what it names is tried at once, and what it does not name no more.
+    /// Applies a new units file. Units in the file are tried at once; others are not retried.
     func forgetPostponed(_ units: [ServiceUnit]) {
         let named = Set(units.map(\.name))
         postponed = postponed.filter { $0.value.isLeftover && !named.contains($0.key) }

@@ -2,19 +2,20 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-// The sockets that units speak by, and the processes that may speak for them.
+// The sockets for messages from units, and the processes that may send for them.
 extension SupervisorLoop {
     // MARK: - Sockets
 
-    /// The users that reach a unit's sockets from its start on.
+    /// Returns the users that may reach a unit's sockets from the start.
     private func access(of unit: ServiceUnit) -> SocketAccess {
         if let owner = unit.socketOwner { return .user(owner) }
-        // What root starts may become any user before it speaks.
+        // A process started by root may become any user before the first message.
         return geteuid() == 0 ? .everyone : .user(geteuid())
     }
 
-    /// Gives a unit that the supervisor starts sockets of its own, so that no other unit's words stand before its own. Their paths are the same in each
-    /// supervisor of this directory, so what a former one has started finds them.
+    /// Opens separate sockets for a unit that the supervisor starts, so messages of other units can't delay this one's.
+    /// The paths are the same in each supervisor of this directory, so processes from a former supervisor find the
+    /// sockets.
     func openSockets(of run: UnitRun) throws {
         guard run.isOurs, !run.isObserved else { return }
         let name = run.unit.name, access = access(of: run.unit)
@@ -34,7 +35,7 @@ extension SupervisorLoop {
         for part in [Token.speech, Token.pressure] { resting[Token.of(run.id, part)] = nil }
     }
 
-    /// A new process speaks as any user until it is known which.
+    /// Opens the sockets to any user until the user of the new process is known.
     func readmit(_ run: UnitRun) { admit(access(of: run.unit), to: run) }
 
     private func admit(_ access: SocketAccess, to run: UnitRun) {
@@ -43,7 +44,8 @@ extension SupervisorLoop {
         if run.unit.socketOwner != nil { run.pressure.admit(access) }
     }
 
-    /// A process that is not root stays the user that it is, so its unit's sockets need not be open to others any more.
+    /// Restricts the sockets to the main process's user. A process that isn't root can't change its user, so no other
+    /// user needs access.
     func learnUser(_ user: UInt32, of process: Int32, _ run: UnitRun) {
         guard user != 0, process == run.child?.pid, run.unit.socketOwner == nil, run.unit.notifyAccess == .main,
             geteuid() == 0
@@ -51,7 +53,7 @@ extension SupervisorLoop {
         admit(.user(user), to: run)
     }
 
-    /// Strangers have sent so many descriptors that can't be closed that open sockets are closed to them.
+    /// Closes open sockets to other users once these have sent too many descriptors that can't be closed.
     private func shutOut(_ run: UnitRun) {
         guard run.unit.socketOwner == nil, let socket = run.speech.notices, socket.access == .everyone,
             ForeignCloser.shared.isFull("")
@@ -66,14 +68,15 @@ extension SupervisorLoop {
         admit(.user(user), to: run)
     }
 
-    /// Names a unit's own sockets to its processes.
+    /// Returns the variables that name the unit's sockets to its processes.
     func speechEnvironment(of run: UnitRun) -> [String: String] {
         (run.speech.notices?.environment ?? notices.environment).merging(channel.environment(of: run.unit.name)) { $1 }
     }
 
-    // MARK: - Speakers
+    // MARK: - Senders
 
-    /// The unit that a process belongs to which the kernel names, with its user, as having spoken. Every process on the machine may: it must cost little.
+    /// Returns the unit of a process that the kernel names, with its user, as a sender. Every process on the machine
+    /// may send, so this must be cheap.
     func unit(of process: Int32, user: UInt32) -> UnitRun? {
         let main = byProcess[process]
         let speaker = speakers.speaker(process, as: user, isKnown: main != nil, at: now) {
@@ -81,7 +84,8 @@ extension SupervisorLoop {
             return .init(run: run.id, users: ProcessTable.users(of: process))
         }
         guard let run = main ?? speaker.run.flatMap({ runs[$0] }), main != nil || run.isAlive else { return nil }
-        // The speaker may have gone, and a unit's process have its number (K38): another user's has not said it. This supervisor's own user needs no such tricks.
+        // The sender may have ended, and a unit's process may have the reused number (K38). A process with another user
+        // did not send the message. The supervisor's own user is exempt.
         return user == geteuid() || speaker.users.contains(user) ? run : nil
     }
 
@@ -89,22 +93,22 @@ extension SupervisorLoop {
         for name in ProcessTable.units(of: process, prefix: supervisor.root.prefix) {
             if let run = byName[name], run.isAlive, run.group.processes.contains(process) { return run }
         }
-        // Groups that others have made, and units without any: few.
+        // Groups made by others, and units without any: few.
         return runs.values.first {
             $0.isAlive && !$0.group.directories.contains(where: \.isOurs) && $0.group.processes.contains(process)
         }
     }
 
-    /// Whether a process of the unit may speak for it, as `notifyAccess` has it.
+    /// Returns true if a process of the unit may send for the unit, under `notifyAccess`.
     func maySpeak(_ process: Int32, user: UInt32, for run: UnitRun) -> Bool {
         switch run.unit.notifyAccess {
         case .none: return false
         case .all: return true
         case .main:
-            // A group has no main process that would be known here.
+            // A group has no known main process.
             if case .group = run.unit.origin { return true }
             if user == 0 || process == run.child?.pid { return true }
-            // Another process of the main one's user could as well make that one say it.
+            // Another process of the main process's user could make the main process send the same.
             guard let main = run.child else { return user == geteuid() }
             return speakers.speaker(main.pid, as: user, isKnown: true, at: now) {
                 .init(run: run.id, users: ProcessTable.users(of: main.pid))
@@ -113,7 +117,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// The unit that a link may speak for.
+    /// Returns the unit that a link may represent.
     func linkUnit(_ process: Int32, _ user: UInt32) -> String? {
         guard let run = unit(of: process, user: user) else { return nil }
         guard maySpeak(process, user: user, for: run) else {
@@ -133,9 +137,10 @@ extension SupervisorLoop {
         )
     }
 
-    // MARK: - Hearing
+    // MARK: - Receiving
 
-    /// Takes what lies at a unit's socket, or at the one for units that the supervisor did not start. What is left keeps the socket readable.
+    /// Reads messages from a unit's socket, or from the one for units that the supervisor did not start. Unread
+    /// messages keep the socket readable.
     func hearNotices(of run: UnitRun? = nil) {
         let token = run.map { Token.of($0.id, Token.speech) } ?? Token.notices
         guard resting[token] == nil, let socket = run.map(\.speech.notices) ?? notices else { return }
@@ -147,17 +152,17 @@ extension SupervisorLoop {
         }
     }
 
-    /// Takes all that lies there, before something is done to the unit because of what it has not said.
+    /// Reads all pending messages before an action on a unit for a missing message.
     func hearOut(_ run: UnitRun) {
         for socket in [run.speech.notices, notices] {
             for _ in 0..<Self.mostAtOnce { guard let socket, take(socket.receiveOne()) else { break } }
         }
     }
 
-    /// Datagrams in a turn, so that no unit holds the thread by saying much.
+    /// The maximum number of datagrams per turn, so that no unit monopolises the thread.
     private static let mostAtOnce = 64
 
-    /// - Returns: whether there may be more.
+    /// - Returns: true if there may be more.
     private func take(_ arrival: NotifySocket.Arrival) -> Bool {
         switch arrival {
         case .nothing: return false
@@ -168,9 +173,9 @@ extension SupervisorLoop {
         }
     }
 
-    // MARK: - Resting
+    // MARK: - Pauses
 
-    /// For a while what is said there is not read: its senders wait, and no other unit does.
+    /// Stops reading a socket for a while. Only the senders on that socket wait, and no other unit does.
     func rest(_ token: EventQueue.Token, _ file: Int32) {
         supervisor.queue.unwatch(file)
         resting[token] = (file, now + Self.restTime)

@@ -1,12 +1,13 @@
 import Glibc
 import Plimsoll
 
-// What runs already.
+// Takeover of running units.
 extension SupervisorLoop {
-    /// Units that a former supervisor started and the units file names no more end, as they would have if that one had lived to read it. They are known by the
-    /// notes in its directory alone: no group is taken for one by its name.
+    /// Ends units that a former supervisor started and the units file no longer names. The former supervisor would have
+    /// ended them, had that one lived to read the file. Such units are identified by the notes in the directory alone,
+    /// never by a group's name.
     ///
-    /// - Parameter units: those that the file names.
+    /// - Parameter units: the units in the file.
     func endLeftovers(beside units: [ServiceUnit]) {
         let named = Set(units.map(\.name))
         for name in ProcessNote.units(in: options.directory) where !named.contains(name) {
@@ -40,14 +41,15 @@ extension SupervisorLoop {
         }
     }
 
-    /// Limits that a former supervisor has set for a while and could not lift, as its guard was killed with it.
+    /// Lifts temporary limits of a former supervisor that was killed together with its guard.
     func liftLeftovers() {
         for name in ProcessNote.units(in: directory) {
             for limit in ProcessNote(directory, name).limits { limit.lift() }
         }
     }
 
-    /// What runs already: as its origin says, or left by the supervisor before this one, which may have left it frozen.
+    /// Takes over a running unit: an origin outside the supervisor, or a unit of the previous supervisor. That
+    /// supervisor may have left the unit frozen.
     func takeOver(_ run: UnitRun) throws {
         try run.group.thaw()
         if case .process(let pid) = run.unit.origin {
@@ -57,9 +59,10 @@ extension SupervisorLoop {
             return began(run)
         }
         let noted = run.isOurs ? try ProcessNote(directory, run.unit.name).process() : nil
-        // Where there are no groups, only the note says who it is.
+        // Without groups, only the note identifies the process.
         if let noted { run.group.note(noted.pid) }
-        // So that the end of a former supervisor's throttling is not missed where that one was killed; whoever comes next would be slow as well.
+        // A killed supervisor may have left a throttle. Lift the throttle, since the next process would be slow as
+        // well.
         if run.isOurs { for limit in run.group.throttle().lift { limit.lift() } }
         if run.group.isEmpty { return }
         if run.isOurs { run.child = noted }

@@ -2,9 +2,9 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-// Units come, start, end and go.
+// The addition, start, end and removal of units.
 extension SupervisorLoop {
-    /// These are the units from now on.
+    /// Replaces the set of units.
     func take(_ units: [ServiceUnit]) {
         arrivals = []
         forgetPostponed(units)
@@ -14,7 +14,7 @@ extension SupervisorLoop {
         for unit in change.added { add(unit) }
         for changed in change.inPlace + change.restarting {
             guard let run = byName[changed.to.name] else { continue }
-            // A command is another start; a process or a group is another unit.
+            // A changed command needs a restart; a changed process or group makes a new unit.
             guard case .command = changed.to.origin, run.isOurs else {
                 if changed.to.origin != changed.from.origin {
                     run.successor = changed.to
@@ -43,7 +43,7 @@ extension SupervisorLoop {
     }
 
     func add(_ unit: ServiceUnit) {
-        // One of that name may still be on its way out.
+        // A unit of that name may still be ending.
         if let old = byName[unit.name] {
             if old.isLeaving {
                 old.successor = unit
@@ -69,7 +69,7 @@ extension SupervisorLoop {
                 shape(kept)
                 try takeOver(kept)
                 if kept.isOurs, !kept.isAlive {
-                    // Also of one that does not run: its group is there.
+                    // A note is needed even while the unit does not run: its group exists.
                     note(kept)
                     kept.startAt = now
                 }
@@ -78,24 +78,24 @@ extension SupervisorLoop {
         } catch {
             guard postpone(unit, for: error) else { return }
             if let run { letGo(run) }
-            // Nothing is left of the attempt. What runs there is found again.
+            // Nothing remains of the attempt. Processes that run there are found again.
             if let made, made.isEmpty { try? made.remove() }
         }
     }
 
-    /// A group for a unit. Where one of its name is there already, it is taken if a note says that a supervisor with this directory made it, and made anew if
-    /// nobody is in it; any other is somebody's own.
+    /// Makes a group for a unit. An existing group of the same name is reused if a note shows that a supervisor with
+    /// this directory made the group. An empty group is made anew. Any other group belongs to another owner.
     private func makeGroup(_ unit: ServiceUnit) throws(GroupError) -> UnitGroup {
         var known = Set(try ProcessNote(directory, unit.name).groups.map(\.identity))
         if let run = byName[unit.name] { known.formUnion(run.group.directories.map(\.identity)) }
-        // One that ran before keeps the group that it was put into when it was let go of.
+        // A unit that ran before keeps the group it was put into when released.
         var process: Int32?
         if case .process(let pid) = unit.origin { process = pid }
         try supervisor.root.clear(unit.name, sparing: known, of: process)
         return try supervisor.root.make(unit.name)
     }
 
-    /// Somebody has removed its group, which only works when nobody is in it.
+    /// Replaces a group that another party removed. Only a group without processes can be removed.
     private func makeGroupAgain(_ run: UnitRun) throws {
         do throws(GroupError) { try run.group.check(for: .enter) } catch {
             guard error.reason == .replaced else { throw error }
@@ -112,7 +112,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// From now on it is one of the units.
+    /// Registers the unit.
     func keep(_ unit: ServiceUnit, _ group: UnitGroup, isObserved: Bool = false) throws -> UnitRun {
         let pressure = try PressureSocket(directory: directory, unit: unit.name) { [unowned self] in
             hears($0, $1, of: unit.name)
@@ -121,7 +121,7 @@ extension SupervisorLoop {
         try openSockets(of: run)
         runs[run.id] = run
         byName[unit.name] = run
-        // Remembered: the next guard is told.
+        // The group is remembered in any case, and the next guard process is told.
         if !isObserved { do { try warden.watch(group) } catch { report(unit, "\(error)") } }
         supervisor.queue.watch(run.pressure.file, for: .readable, Token.of(run.id, Token.pressure))
         if group.eventsFile >= 0 {
@@ -130,7 +130,7 @@ extension SupervisorLoop {
         return run
     }
 
-    /// - Parameter isUp: whether it counts as started.
+    /// - Parameter isUp: true if the unit counts as started.
     func began(_ run: UnitRun, isUp: Bool = true) {
         if let child = run.child {
             byProcess[child.pid] = run
@@ -146,26 +146,26 @@ extension SupervisorLoop {
         run.weigh()
     }
 
-    /// For the supervisor after this one.
+    /// Writes the note for the next supervisor.
     func note(_ run: UnitRun) {
         let note = ProcessNote(directory, run.unit.name)
-        // Of what ran before only that is noted which has to be taken back: the next supervisor is not to end it.
+        // For units that ran before, the note holds only changes to undo: the next supervisor must not end such units.
         run.noteDue = nil
         if !run.isOurs, run.throttle.isEmpty { return note.remove() }
         let isUnknown = run.isOurs && run.child != nil && run.child?.started == nil
         let problem = run.isOurs ? note.write(run.child, run.group, run.throttle) : note.write(nil, nil, run.throttle)
         if let problem { report(run.unit, problem) }
-        // A supervisor after this one has to know it.
+        // The next supervisor needs a complete note, so retry.
         if problem != nil || isUnknown { run.noteDue = now + .seconds(1) }
     }
 
-    /// Limits and shares, where they are for us to set.
+    /// Sets limits and weights, where the supervisor may set them.
     func shape(_ run: UnitRun) {
         guard !run.isObserved else { return }
         do {
             let unit = run.unit, group = run.group
             if case .group = unit.origin {
-                // Its owner's: only what is asked for is set, and the rest is left as it is.
+                // The group of another owner: set only the requested values and leave the rest.
                 guard unit.memoryRequest != nil || unit.memoryLimit != nil else { return }
                 func present(_ file: String) -> ByteCount? { group.memory?.number(file).map { ByteCount($0) } }
                 for problem in try group.setLimits(
@@ -175,17 +175,18 @@ extension SupervisorLoop {
                 { report(unit, problem) }
                 return
             }
-            // What of it is protected are pages that somebody waits for.
+            // The request protects only pages of units in the foreground.
             let request = run.shares == nil ? unit.memoryRequest : nil
             for problem in try group.setLimits(request: request, limit: unit.memoryLimit) { report(unit, problem) }
-            // What of it can't be set is the same for all units, and told in `capabilities`.
+            // Weights that can't be set are the same for all units, and are reported in `capabilities`.
             _ = try group.setWeights(for: run.shares ?? unit.role)
         } catch {
             report(run.unit, "\(error)")
         }
     }
 
-    /// Its shares are those of its role, and in the background no more than what is there has (C37).
+    /// Sets the unit's shares by role. A foreground unit in the background has at most the shares of background units
+    /// (C37).
     func followState(_ run: UnitRun) {
         if case .group = run.unit.origin { return }
         let isBehind = run.unit.role == .foreground && run.backgroundSince != nil && run.isAlive
@@ -206,7 +207,7 @@ extension SupervisorLoop {
 
     // MARK: - Starting
 
-    /// Starts what is due and whose dependencies run.
+    /// Starts units that are due and whose dependencies run.
     func startWaiting() {
         guard !isStopping else { return }
         var hasStarted = true
@@ -247,7 +248,7 @@ extension SupervisorLoop {
         }
     }
 
-    /// After it ended by itself: sooner the first time, later each time it does so again.
+    /// Schedules a restart after the unit ended by itself. The delay grows with each repeated failure (back-off).
     func planRestart(_ run: UnitRun, isFailure: Bool) {
         guard !run.isLeaving, !isStopping, run.isOurs,
             run.unit.restart == .always || run.unit.restart == .onFailure && isFailure
@@ -266,7 +267,7 @@ extension SupervisorLoop {
             }
             entry += 1
         }
-        // What our own supervisor told us is not for them.
+        // Variables from our own supervisor are not meant for the units.
         for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
             variables[name] = nil
         }

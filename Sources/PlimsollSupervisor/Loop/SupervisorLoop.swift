@@ -3,26 +3,26 @@ import Plimsoll
 import PlimsollLinux
 import Synchronization
 
-/// Hear, look, decide, act, wait. One thread owns all of it.
+/// The main loop: read events, check, decide, act, wait. One thread owns all state.
 ///
 /// Start reading at `turn`.
 final class SupervisorLoop {
     let supervisor: Supervisor
     let options: Supervisor.Options
-    /// For its sockets, and for what the next one has to know. A dry run has one of its own.
+    /// The directory for sockets and notes to the next supervisor. A dry run has a separate one.
     let directory: String
     let journal: Journal
     let hands: Hands
-    /// For what takes its time to read.
+    /// A worker for slow reads.
     let lookout: Hands
     let warden: Guard
-    /// For units that the supervisor did not start; each of the others has one of its own.
+    /// The socket of units that the supervisor did not start. Each other unit has a separate socket.
     var notices: NotifySocket!
     var channel: ChannelServer!
     let speakers = SpeakerCache()
-    /// Words at `notices`, of all units that have no socket of their own.
+    /// The rate limit of messages at `notices`, for all units without a socket of their own.
     var commonAllowance = Allowance(rate: 1000, burst: 512, at: .zero)
-    /// Sockets that are not read for a while, and until when.
+    /// Sockets that are paused, with the time until which they are not read.
     var resting: [EventQueue.Token: (file: Int32, until: Duration)] = [:]
     var complaints = ComplaintPacer()
     let eyes = FleetWatch()
@@ -33,31 +33,31 @@ final class SupervisorLoop {
     var lastID: UInt64 = 0
     var isStopping = false
     var stopBy: Duration?
-    /// What each has to end that is asked meanwhile.
+    /// Time that each unit gets to end, if asked during the stop.
     var stopTurn = Duration.zero
-    /// Units that come as soon as the former ones of their names are gone.
+    /// Units that start as soon as the former units of the same names are gone.
     var arrivals: [ServiceUnit] = []
-    /// Units that could not be taken up, by name.
+    /// Units whose setup failed for now, by name.
     var postponed: [String: PostponedUnit] = [:]
-    /// What is left after `stopBy` was killed.
+    /// True once the units remaining after `stopBy` were killed.
     private var hasKilledAll = false
-    /// When a guard is to be made again.
+    /// Time of the next attempt to restart the guard.
     var wardenDue: Duration?
-    /// The guard that the queue tells of.
+    /// The guard that the queue watches.
     var watchedWarden: (pid: Int32, file: Int32) = (0, -1)
-    /// So that records can be put beside others'.
+    /// The machine's clock, so that records can be compared with those of other processes.
     let time = Timekeeper.machine
     var now = Duration.zero
-    /// Units were taken up, and what that took is still mapped in.
+    /// True if units were set up recently and the memory for that is still mapped.
     var isFresh = true
 
-    /// Which file of which unit: the low bits say what, the others whose.
+    /// Encodes a file and its unit: the low bits give the kind of file, the others the unit.
     enum Token {
         static let notices: EventQueue.Token = 0, channel: EventQueue.Token = 1, warden: EventQueue.Token = 2
         static let child: EventQueue.Token = 0, events: EventQueue.Token = 1, pressure: EventQueue.Token = 2,
             speech: EventQueue.Token = 3
         static func of(_ id: UInt64, _ part: EventQueue.Token) -> EventQueue.Token { id << 2 | part }
-        /// Of a socket that any process may write to as often as it likes.
+        /// Returns true for a socket that any process may write to without limit.
         static func isSpeech(_ token: EventQueue.Token) -> Bool {
             token == notices || token == channel || token > warden && (token & 3 == speech || token & 3 == pressure)
         }
@@ -66,10 +66,10 @@ final class SupervisorLoop {
     init(_ supervisor: Supervisor) throws {
         self.supervisor = supervisor
         var options = supervisor.options
-        // Nobody takes over what a dry run has started.
+        // No other supervisor takes over the units of a dry run.
         if options.policy.isDryRun { options.leavesUnits = false }
         self.options = options
-        // First, as long as there is little to share.
+        // First, while there is little memory to share.
         warden = try Guard(keeping: supervisor.claim.withLock { $0?.descriptors ?? [] })
         guard ForeignCloser.shared.prepare() else {
             throw SupervisorError(
@@ -101,7 +101,7 @@ final class SupervisorLoop {
     func run(_ units: [ServiceUnit]) throws {
         defer { end() }
         now = time.elapsed()
-        // A dry run is not missed.
+        // A dry run needs no protection.
         if !isDryRun {
             let protection = SelfProtection(own: supervisor.root.own)
             supervisor.protection.withLock { $0 = protection.outcomes }
@@ -109,7 +109,7 @@ final class SupervisorLoop {
         if !isDryRun { liftLeftovers() }
         take(units)
         endLeftovers(beside: units)
-        // Not only once something happens.
+        // Evaluate now, without waiting for an event.
         next = now
         eyes.start(
             supervisor.source, thresholds: options.thresholds, time: time,
@@ -123,7 +123,7 @@ final class SupervisorLoop {
         if isFresh, wait.map({ $0 > .seconds(1) }) ?? true, eyes.current.level == .normal { settleDown() }
         var heard: [EventQueue.Token] = []
         let isRung = supervisor.queue.wait(atMost: wait) { heard.append($0) }
-        // Relaxed: a number to look at.
+        // Relaxed: a statistic.
         supervisor.turns.add(1, ordering: .relaxed)
         now = time.elapsed()
         for token in heard { hear(token) }
@@ -133,33 +133,33 @@ final class SupervisorLoop {
         keepTime()
         if inheritsChildren { Orphans.reap() }
         for run in runs.values { followState(run) }
-        // Words alone, however many come, have all units looked at and decided on once a tick.
+        // Messages alone, in any number, cause at most one evaluation per tick.
         let isSpeech = !isRung && !heard.isEmpty && heard.allSatisfy(Token.isSpeech) && next.map { $0 > now } ?? true
         if isSpeech, !isStopping, now - lastLook < Self.tick {
             next = min(next ?? .seconds(Int64.max / 4), lastLook + Self.tick)
             return
         }
         lastLook = now
-        // Relaxed: a number to look at.
+        // Relaxed: a statistic.
         supervisor.looks.add(1, ordering: .relaxed)
         let fleet = look()
-        // Whoever is ending needs no more decisions, and what is left to the next supervisor is that one's to decide on.
+        // An ending supervisor needs no more decisions. Units left running are the next supervisor's to decide on.
         guard !isStopping else { return next = nil }
         hasLearned = false
         shrinkStores(fleet.level)
         for decision in engine.decide(fleet) { carryOut(decision, fleet) }
         next = engine.nextLook(after: fleet).map { now + $0 }
-        // What came of it may ask for more, as a freeze that failed does to be taken back.
+        // The outcome may need another decision: a failed freeze must be rolled back.
         if hasLearned { next = min(next ?? .seconds(Int64.max / 4), now + SupervisorEngine.leastWait) }
     }
 
-    /// Whether it waits for processes that units have left behind.
+    /// True if this process must wait for orphans of the units.
     private let inheritsChildren = Orphans.areOurs
-    /// Outcomes were told since the last look.
+    /// True if outcomes arrived since the last evaluation.
     var hasLearned = false
     private var lastLook = Duration.zero - .seconds(1)
     private static let tick = Duration.milliseconds(20)
-    /// When something is due without anybody saying so.
+    /// Time of the next evaluation without an event.
     private var next: Duration?
 
     private func wait() -> Duration? {
@@ -167,13 +167,13 @@ final class SupervisorLoop {
             .compactMap { $0 }
         for rest in resting.values { due.append(rest.until) }
         for later in postponed.values { due.append(later.due) }
-        // Nobody says when an orphan ends.
+        // No event signals the end of an orphan.
         if inheritsChildren { due.append(now + .seconds(2)) }
         for run in runs.values {
             if let killAt = run.killAt { due.append(killAt) }
             if let noteDue = run.noteDue { due.append(noteDue) }
             if run.state == .starting, let startBy = run.startBy { due.append(startBy) }
-            // One whose dependencies don't run waits for them, not for the clock.
+            // A unit whose dependencies don't run waits for these, not for the clock.
             if let startAt = run.startAt, !isStopping, canStart(run) { due.append(startAt) }
             if let pause = pollPause(run) { due.append(now + pause) }
             if let watchdog = run.watchdog, run.state == .running { due.append(run.lastAlive + watchdog) }
@@ -181,7 +181,7 @@ final class SupervisorLoop {
         return due.min().map { max(.zero, $0 - now) }
     }
 
-    /// What is due by the clock.
+    /// Handles everything that is due by time.
     private func keepTime() {
         let arrived = arrivals
         arrivals = []
@@ -189,14 +189,14 @@ final class SupervisorLoop {
         tryPostponed()
         wakeRested()
         tellWithheld()
-        // Connections that had said too much are read again.
+        // Read connections again after a pause.
         if let next = channel.nextTurn, now >= next { hear(Token.channel) }
         if let wardenDue, now >= wardenDue { replaceWarden() }
         for run in runs.values {
             if pollPause(run) != nil { groupChanged(run) }
             if let killAt = run.killAt, now >= killAt { kill(run) }
             if let noteDue = run.noteDue, now >= noteDue { note(run) }
-            // Its word may lie unread at a socket that rests.
+            // The message may be unread at a paused socket.
             if isOverdue(run) { hearOut(run) }
             if run.state == .starting, let startBy = run.startBy, now >= startBy {
                 run.startBy = nil
@@ -212,7 +212,7 @@ final class SupervisorLoop {
         if let stopBy, now >= stopBy {
             if hasKilledAll { return abandon() }
             hasKilledAll = true
-            // Even the killed take a while: their memory is given back first.
+            // Even killed processes take a while to end: the kernel frees their memory first.
             self.stopBy = now + .seconds(10)
             for run in runs.values { kill(run) }
         }
@@ -236,7 +236,7 @@ final class SupervisorLoop {
                 if !isStopping { take(units) }
                 isFresh = true
             case .outcome(let id, let number, let failure):
-                // Of one that was replaced it has been told already.
+                // The outcome of a replaced operation was reported before.
                 if let run = runs[id], run.underWay?.number == number { settle(run, failure: failure) }
             case .locks(let id, let since, let asked, let areHeld):
                 guard let run = runs[id] else { continue }
@@ -245,7 +245,8 @@ final class SupervisorLoop {
         }
     }
 
-    /// How soon to look whether a group stands still or is empty, where the kernel doesn't tell; `nil` where it does, or nothing hangs on it.
+    /// Returns the interval for polling whether a group is frozen or empty. Returns `nil` if the kernel sends events,
+    /// or if nothing depends on the state.
     private func pollPause(_ run: UnitRun) -> Duration? {
         guard run.group.eventsFile < 0, run.isAlive else { return nil }
         if run.state == .suspending || run.state == .ending { return .milliseconds(20) }
@@ -257,13 +258,13 @@ final class SupervisorLoop {
         hands.stop()
         lookout.stop()
         for run in runs.values {
-            // Nobody is left behind standing still, or slowed down.
+            // No unit is left frozen or throttled.
             settle(run, failure: "the supervisor has stopped")
             setFree(run)
             unwatch(run)
         }
         tellWithheld(isOver: true)
-        // A disk that does not answer keeps no supervisor from its end.
+        // A disk that doesn't answer must not prevent the end of the supervisor.
         journal.finish(within: .seconds(2))
     }
 

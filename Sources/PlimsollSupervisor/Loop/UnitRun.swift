@@ -2,21 +2,22 @@ import Glibc
 import Plimsoll
 import PlimsollLinux
 
-/// A unit as it runs: its group, its first process, what it has said, and what is under way with it. The supervisor's thread alone uses it.
+/// A unit at run time: group, first process, messages received, and operation in progress. Used only on the
+/// supervisor's thread.
 final class UnitRun {
     let id: UInt64
     var unit: ServiceUnit
     private(set) var group: UnitGroup
     let pressure: PressureSocket
     var child: Child?
-    /// Those that were its first before it named another (`MAINPID`), until they have ended.
+    /// The first processes before the unit named another (`MAINPID`), until they end.
     var formers: [Child] = []
-    /// What it has given to be kept for its next start.
+    /// Descriptors that the unit stores for the next start.
     var store = DescriptorStore()
     private(set) var state = UnitState.stopped
     private(set) var since = Duration.zero
 
-    // What it has said.
+    // Received from the unit.
     var speech = UnitSpeech()
     var peer: UInt64?
     var tokens = 0
@@ -24,16 +25,17 @@ final class UnitRun {
     var isReady = false
     var isSaved = false
     var saysLocks = false
-    /// What is known of its file locks while it is on its way out.
+    /// The known state of the unit's file locks while leaving.
     var locks = LockSight()
     var asksToStandSince: Duration?
     var status: String?
-    /// How often it says that it is alive, and when it last did; measured while it runs (K35).
+    /// The interval of the unit's watchdog messages. `lastAlive` is the time of the last one, measured while the unit
+    /// runs (K35).
     var watchdog: Duration?
     var lastAlive = Duration.zero
     var keepAlive: Duration?
 
-    // What it was told and what was done to it.
+    // Sent to the unit, and actions on the unit.
     var told = PressureLevel.normal
     var toldAt: Duration?
     var backgroundSince: Duration?
@@ -41,36 +43,37 @@ final class UnitRun {
     var lastWoken: Duration?
     var lastEnded: Duration?
     var relaunchGap: Duration?
-    /// What was decided and has not come to its end, and the charge at that time. Numbered, as another's end may be told late.
+    /// The operation in progress, and the charge at its start. Numbered, since the end of an earlier operation may be
+    /// reported late.
     var underWay: (number: UInt64, decision: Decision, charge: ByteCount)?
-    /// When it is killed, having been asked to end.
+    /// Time at which the unit is killed after a request to end.
     var killAt: Duration?
-    /// Its limits are those of somebody on the way out, and to be put back before it goes on.
+    /// True if the limits are those of a leaving unit, to be restored before the unit continues.
     var isContained = false
-    /// The role whose shares it has, if they are not those of its own.
+    /// The role whose shares apply, if different from the unit's own.
     var shares: ServiceUnit.Role?
-    /// What takes its throttle away again.
+    /// The limits that remove the throttle again.
     var throttle: [LiftedLimit] = []
-    /// The supervisor ended it, so its end is no failure.
+    /// True if the supervisor ended the unit, so that the end is no failure.
     var isEndedByUs = false
-    /// When it is started again, after it ended by itself.
+    /// Time of the next start, after the unit ended by itself.
     var startAt: Duration?
     var restarts = 0
-    /// It has said that it has started, or says nothing of the kind.
+    /// True if the unit has reported its start, or sends no such message.
     var isUp = true
-    /// When it counts as failed if it has not said so.
+    /// Time at which the start counts as failed without that report.
     var startBy: Duration?
-    /// When its first process was started or taken over; `nil` if that failed.
+    /// Time at which the first process was started or taken over; `nil` if that failed.
     var startedAt: Duration?
-    /// When its note is written again, as that has failed.
+    /// Time of the next attempt to write the note after a failure.
     var noteDue: Duration?
-    /// That it can't be killed was told.
+    /// True if a failed kill was already reported.
     var isKillBlocked = false
-    /// Its group was removed by somebody else, and is not watched any more.
+    /// True if another party removed the group. The group is then no longer watched.
     var isGroupGone = false
-    /// It is not wanted any more: gone for good once it has ended.
+    /// True if the unit is to be removed for good once ended.
     var isLeaving = false
-    /// The unit of that name that comes when this one has gone.
+    /// The unit of the same name that replaces this one after removal.
     var successor: ServiceUnit?
     var charge = ByteCount.zero
     var reclaimable = ByteCount.zero
@@ -88,29 +91,30 @@ final class UnitRun {
 
     var isAlive: Bool { state != .stopped }
 
-    /// From now on it is in another group: somebody has removed its own.
+    /// Moves the unit to another group, because another party removed the former one.
     func move(to group: UnitGroup) {
         self.group = group
         (isGroupGone, isContained, throttledSince, throttle, shares) = (false, false, nil, [], nil)
     }
 
-    /// It runs, or goes on with its start.
+    /// Marks the unit as running, or as still starting.
     func goOn(at now: Duration) {
         enter(isUp ? .running : .starting, at: now)
         startBy = isUp ? nil : now + (unit.startTime ?? Self.startTime)
     }
 
-    /// As systemd has it (`DefaultTimeoutStartSec`).
+    /// The default of systemd (`DefaultTimeoutStartSec`).
     private static let startTime = Duration.seconds(90)
-    /// The supervisor starts it, and so ends it as well. Others ran before, and run on when they are let go of.
+    /// True if the supervisor starts the unit, and so also ends it. Other units ran before, and continue after their
+    /// release.
     var isOurs: Bool { if case .command = unit.origin { !isObserved } else { false } }
-    /// A dry run looks at it, and changes nothing about it.
+    /// True if a dry run observes the unit and changes nothing.
     let isObserved: Bool
     var suspension: ServiceUnit.Suspension { unit.suspension == .never ? .never : group.suspension }
 
-    /// Reads what the kernel charges it.
+    /// Reads the charge of the unit from the kernel.
     func weigh() {
-        // What is kept for its next start is its memory still.
+        // Descriptors kept for the next start still count as memory of the unit.
         guard isAlive else { return (charge, reclaimable) = (store.memory, .zero) }
         charge = group.charge ?? .zero
         if state == .suspended { reclaimable = group.reclaimable }
@@ -130,12 +134,12 @@ final class UnitRun {
         )
         (report.keepAlive, report.lastWoken, report.restart) = (keepAlive, lastWoken, unit.restart)
         (report.lastEnded, report.relaunchGap, report.dependencies) = (lastEnded, relaunchGap, unit.dependencies)
-        // As long as nobody knows, it may.
+        // While unknown, assume that the unit holds locks.
         report.holdsLocks = saysLocks || state == .leaving && (locks.areHeld ?? true)
         return report
     }
 
-    /// What a process said ends with it.
+    /// Discards the messages of an ended process.
     func forgetWords() {
         (peer, tokens, tokensEnd, isReady, isSaved, saysLocks, status, watchdog) = (
             nil, 0, nil, false, false, false, nil, nil

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// Raises the importance of dependencies. A unit inherits the importance of the most important foreground unit that
+/// The importance of dependencies. A unit inherits the importance of the most important foreground unit that
 /// depends on this one, directly or through others. A foreground service gets no answers from a frozen database.
 enum Dependants {
     /// Traverses from the most important foreground unit downwards and visits each unit once, so cycles terminate.

@@ -1,7 +1,7 @@
 import Plimsoll
 
-/// Paces pressure notices. Units are notified one at a time, and the same level is repeated only after a rest. A lower
-/// level is announced only when it lasts (C77).
+/// The pacing of pressure notices. Units are notified one at a time, and the same level is repeated only after a rest.
+/// A lower level is announced only once that level has lasted (C77).
 struct NoticePacer: Sendable, Hashable {
     private var last: Duration?
     /// For each level, the time since which the current level has been no higher.

@@ -1,6 +1,6 @@
 import Plimsoll
 
-/// Enforces one victim at a time. After a step, the supervisor waits for the relief before it takes the next step.
+/// The wait that enforces one victim at a time. After a step, the supervisor waits for the relief before the next step.
 /// Memory takes a while to be freed after a process ends (K39), and two kills for one shortage do harm.
 struct ReliefWait: Sendable, Hashable {
     var unit: String

@@ -126,7 +126,7 @@ extension SupervisorEngine {
         } ?? false
     }
 
-    /// Notifies the unit of the level and asks for a share of the shortfall in proportion to its size.
+    /// Notifies the unit of the level and asks for a share of the shortfall in proportion to the charge.
     private mutating func tell(_ index: Int, _ look: inout Look, hearing: ByteCount, mayWarn: Bool) {
         guard isDue(look.units[index], look, mayWarn: mayWarn) else { return }
         let unit = look.units[index], before = unit.memory.told(unit.report).level

@@ -1,7 +1,7 @@
 import Plimsoll
 
-/// Decides which action to take on which unit, from the state of all units. A value type: no clock, no kernel calls, no
-/// access to units.
+/// The engine that decides which action to take on which unit, from the state of all units. A value type: no clock, no
+/// kernel calls, no access to units.
 ///
 /// The order follows phones (C75, C77, C90). Frozen units give first, then running units are warned. Then background
 /// units are frozen or ended, and foreground units come last. There is one victim at a time: after each, the engine

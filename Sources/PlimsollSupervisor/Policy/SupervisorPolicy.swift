@@ -28,7 +28,7 @@ public struct SupervisorPolicy: Sendable, Hashable {
     public var graceExtension = Duration.seconds(25)
     /// Time that memory must have been critical without interruption before a foreground unit is ended.
     public var foregroundPatience = Duration.seconds(10)
-    /// Time that a throttled unit has before it may be ended (C36).
+    /// Time that a throttled unit has before its end (C36).
     public var throttleGrace = Duration.seconds(30)
 
     /// Time that a unit runs on each keep-alive wake (C33; iOS gives 10 s).
@@ -37,7 +37,7 @@ public struct SupervisorPolicy: Sendable, Hashable {
     public var keepAliveInterval = Duration.seconds(600)
 
     /// A unit that relaunches within this time after its end counts as coming straight back, and ending such a unit
-    /// does harm (T33). The supervisor also waits this long before it restarts a unit that was ended.
+    /// does harm (T33). The supervisor also waits this long before restarting such a unit.
     public var relaunchGap = Duration.seconds(30)
     /// Time that level `normal` must last, with no shortfall, before units are resumed and started.
     public var roomHold = Duration.seconds(10)

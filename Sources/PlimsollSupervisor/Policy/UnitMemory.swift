@@ -22,7 +22,7 @@ struct UnitMemory: Sendable, Hashable {
     private(set) var end: End?
     /// True if memory won't last until the unit ends. Its charge no longer counts as expected relief.
     var isGivenUp = false
-    /// True if the unit's freeze was not confirmed, so it must be thawed (T32).
+    /// True if the unit's freeze was not confirmed and must be undone (T32).
     var needsRollback = false
     /// Failed steps, each with the time until which there is no retry.
     private var failed: [Failure] = []

@@ -10,7 +10,7 @@ package struct SupervisorSimulation: Sendable {
     /// True if fleets report the time until memory is exhausted at the current growth of the units.
     package var tellsTimeLeft = false
     package private(set) var now = Duration.zero
-    /// All decisions, in order, with the fleet that each was made from.
+    /// All decisions, in order, with the fleet.
     package private(set) var decisions: [Decision] = []
     package private(set) var journal: [AuditRecord] = []
     private var events: [Event] = []
@@ -167,7 +167,7 @@ package struct SupervisorSimulation: Sendable {
             units[index].pushedOut += lost
             learn(decision, relief: lost)
         case .killed(let decision):
-            // The unit was asked first, and killed before its time was over: it has already ended.
+            // The unit was asked first, and killed early, so the end has already happened.
             let isAsked = if case .end(.ask) = decision.action { true } else { false }
             if isAsked, units[index].report.state != .ending || units[index].report.since != decision.at { return }
             units[index].enter(.ending, at: now)

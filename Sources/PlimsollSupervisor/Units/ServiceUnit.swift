@@ -4,7 +4,7 @@ public import Plimsoll
 public struct ServiceUnit: Sendable, Hashable {
     /// The initial processes of a unit.
     public enum Origin: Sendable, Hashable {
-        /// A program to start, with its arguments; the first is its path.
+        /// A program to start, with its arguments; the first is the path.
         case command([String])
         /// A process that already runs, together with its descendants.
         case process(Int32)
@@ -75,13 +75,13 @@ public struct ServiceUnit: Sendable, Hashable {
     public var exitsOnSuspend = false
     /// Time between keep-alive wakes while frozen, at least 600 s (C33). `nil` for no wakes.
     public var keepAlive: Duration?
-    /// Time that the unit may use processor and disk freely in the background, before it is throttled and then ended
+    /// Time that the unit may use processor and disk freely in the background, before being throttled and then ended
     /// (C36). `nil` for no limit.
     public var allowance: Duration?
     public var restart: Restart = .onFailure
     /// True if the unit reports `READY=1` after its start (sd_notify(3)). Dependent units wait for that message.
     public var notify = false
-    /// Time limit for that message, after which the start counts as failed. `nil` for 90 s.
+    /// Time limit for `READY=1`, after which the start counts as failed. `nil` for 90 s.
     public var startTime: Duration?
     /// The processes that may send messages for the unit.
     public var notifyAccess = NotifyAccess.main

@@ -1,4 +1,4 @@
-/// Why the supervisor can't do what was asked.
+/// The error for a request that the supervisor can't fulfil.
 public struct SupervisorError: Error, Sendable, Hashable, CustomStringConvertible {
     public var description: String
 

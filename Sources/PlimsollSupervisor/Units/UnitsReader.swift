@@ -1,7 +1,7 @@
 import Plimsoll
 import Yams
 
-/// Reads the nodes of a units file and collects the problems.
+/// A reader for the nodes of a units file that collects the problems.
 struct UnitsReader {
     let file: String
     var problems: [UnitsFileError.Problem] = []

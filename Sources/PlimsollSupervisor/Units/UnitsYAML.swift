@@ -1,6 +1,6 @@
 import Yams
 
-/// Composes YAML nodes with their positions, and rejects the dangerous features of YAML. These are tags, and aliases,
+/// A composer of YAML nodes with their positions. Rejects the dangerous features of YAML. These are tags, and aliases,
 /// by which a small text can expand to an enormous one.
 enum UnitsYAML {
     /// The maximum number of words in a text that may be aliases. A text with more is rejected unparsed, since key
