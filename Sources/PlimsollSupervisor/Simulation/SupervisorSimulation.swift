@@ -10,7 +10,7 @@ package struct SupervisorSimulation: Sendable {
     /// True if fleets report the time until memory is exhausted at the current growth of the units.
     package var tellsTimeLeft = false
     package private(set) var now = Duration.zero
-    /// All decisions, in order, with the fleet.
+    /// All decisions, in order.
     package private(set) var decisions: [Decision] = []
     package private(set) var journal: [AuditRecord] = []
     private var events: [Event] = []
