@@ -48,7 +48,9 @@ import Testing
         let text = Floors.File(path: "Cellar/Rack.swift", text: "let rack = \"\\(Roof.self)\"")
         #expect(module.problems(in: [attic, text]).count == 1, "an interpolation is code")
         #expect(
-            module.problems(in: [.init(path: "Hall/Door.swift", text: "")]) == ["House/Hall is on no floor: docs/ARCHITECTURE.md does not name the room"])
+            module.problems(in: [.init(path: "Hall/Door.swift", text: "")]) == [
+                "House/Hall is on no floor: docs/ARCHITECTURE.md does not name the room"
+            ])
     }
 
     @Test func `the list is read from the picture`() {

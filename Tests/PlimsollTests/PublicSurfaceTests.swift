@@ -8,7 +8,8 @@ import Testing
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct PublicSurfaceTests {
     private static let folder = TidyTests.root.appendingPathComponent("docs/surface")
     private static let products = [
-        "Plimsoll", "PlimsollLinux", "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollJemalloc", "PlimsollService", "PlimsollSupervisor",
+        "Plimsoll", "PlimsollLinux", "PlimsollFoundation", "PlimsollFoundationNetworking", "PlimsollJemalloc", "PlimsollService",
+        "PlimsollSupervisor",
         "PlimsollTesting", "PlimsollHummingbird", "PlimsollNIO", "PlimsollGRDB", "PlimsollPostgreSQL", "PlimsollSpill",
     ]
 
@@ -55,10 +56,12 @@ import Testing
             extension Cellar { public func drink() {} }
             """
         #expect(
-            PublicSurface([source]).lines == [
-                "Door: protocol Door", "Door: var isOpen: Bool { get }", "House.Kind: enum Kind { case small, large }", "House: func open() -> Bool",
-                "House: init(rooms: Int, floors: Int = 2)", "House: struct House: Sendable", "House: var rooms: Int",
-            ].sorted())
+            PublicSurface([source]).lines
+                == [
+                    "Door: protocol Door", "Door: var isOpen: Bool { get }", "House.Kind: enum Kind { case small, large }",
+                    "House: func open() -> Bool",
+                    "House: init(rooms: Int, floors: Int = 2)", "House: struct House: Sendable", "House: var rooms: Int",
+                ].sorted())
         #expect(PublicSurface([source]).types == ["Door", "House", "House.Kind"])
     }
 }
@@ -123,7 +126,9 @@ struct PublicSurface {
             let isImplied = around.map { $0.opensMembers && !text.hasPrefix("@") || $0.opensCases && text.hasPrefix("case ") } ?? false
             let place = scopes.map(\.name).joined(separator: ".")
             if let kind = words.firstIndex(where: { ["struct", "class", "enum", "protocol", "actor", "extension"].contains($0) }), kind < 4,
-                words[..<kind].allSatisfy({ $0.hasPrefix("@") || ["public", "final", "package", "private", "fileprivate", "indirect", "open"].contains($0) }),
+                words[..<kind].allSatisfy({
+                    $0.hasPrefix("@") || ["public", "final", "package", "private", "fileprivate", "indirect", "open"].contains($0)
+                }),
                 kind + 1 < words.count
             {
                 let name = String(words[kind + 1].prefix { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." })

@@ -66,7 +66,8 @@ public struct NotifyMessage: Sendable, Hashable {
         case "WATCHDOG": if value == "trigger" { triggersWatchdog = true } else { set(\.isAlive, line, value) }
         case "STATUS": status = String(value.prefix(1024).map { $0.isASCII && $0.asciiValue! < 0x20 ? " " : $0 })
         case "ERRNO": number(line, value, 0...4095) { $0.errorNumber = Int32($1) }
-        case "MAINPID": number(line, value, 1...4_194_304) { $0.mainProcess = Int32($1) }  // PID_MAX_LIMIT of a 64-bit kernel
+        // At most PID_MAX_LIMIT of a 64-bit kernel.
+        case "MAINPID": number(line, value, 1...4_194_304) { $0.mainProcess = Int32($1) }
         case "WATCHDOG_USEC": number(line, value, 1...Self.longest) { $0.watchdogInterval = .microseconds(Int64($1)) }
         case "EXTEND_TIMEOUT_USEC":
             number(line, value, 0...Self.longest) { $0.timeoutExtension = .microseconds(Int64($1)) }

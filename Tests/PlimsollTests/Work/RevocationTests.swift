@@ -134,7 +134,9 @@ import Testing
     // MARK: Loads
 
     @Test func `C67 a load that began before is not kept, and whoever asks afterwards loads anew`() async throws {
-        try await check(PurgeableCache<Int, String>("heap", cost: { _, value in value.utf8.count })) { try await $0.value(forKey: 1, tags: ["t"], orLoad: $1) }
+        try await check(PurgeableCache<Int, String>("heap", cost: { _, value in value.utf8.count })) {
+            try await $0.value(forKey: 1, tags: ["t"], orLoad: $1)
+        }
         try await check(VolatileCache<Int, String>("volatile", limit: .mebibytes(4))) { try await $0.value(forKey: 1, tags: ["t"], orLoad: $1) }
     }
 
