@@ -31,12 +31,15 @@ let package = Package(
             ],
             path: "CacheBench",
             swiftSettings: rules),
-        .testTarget(name: "CacheBenchTests", dependencies: ["CacheBench"], path: "Tests/CacheBenchTests", swiftSettings: rules),
+        .testTarget(
+            name: "CacheBenchTests", dependencies: ["CacheBench"], path: "Tests/CacheBenchTests", swiftSettings: rules),
 
         // Its plug-in looks for targets in a directory named Benchmarks, which is this one.
         .executableTarget(
             name: "CacheMicro",
-            dependencies: [.product(name: "Plimsoll", package: "plimsoll"), .product(name: "Benchmark", package: "benchmark")],
+            dependencies: [
+                .product(name: "Plimsoll", package: "plimsoll"), .product(name: "Benchmark", package: "benchmark"),
+            ],
             path: "CacheMicro",
             swiftSettings: rules,
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),

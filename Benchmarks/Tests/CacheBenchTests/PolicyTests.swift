@@ -32,7 +32,9 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
             }
             for capacity in 1...3 {
                 let best = mostHits(requests[...], held: [], capacity: capacity)
-                #expect(OptimalReplay.hits(requests, keyCount: 4, capacity: capacity) == best, "seed \(seed), \(requests) in \(capacity)")
+                #expect(
+                    OptimalReplay.hits(requests, keyCount: 4, capacity: capacity) == best,
+                    "seed \(seed), \(requests) in \(capacity)")
             }
         }
     }

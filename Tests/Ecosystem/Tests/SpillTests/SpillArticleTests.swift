@@ -9,7 +9,8 @@ import Testing
     private func render(_ id: String) async throws -> [UInt8] { Array(id.utf8) }
 
     @Test func `a value is rendered where the server is not there`() async throws {
-        let cache = PurgeableCache<String, [UInt8]>("thumbnails", limit: .mebibytes(1)) { _, bytes in bytes.count }, manager = ResourceManager(source: ScriptedPressureSource())
+        let cache = PurgeableCache<String, [UInt8]>("thumbnails", limit: .mebibytes(1)) { _, bytes in bytes.count },
+            manager = ResourceManager(source: ScriptedPressureSource())
         let port = Loopback.freePort(), id = "x"
         let store = MemcachedStore(host: "127.0.0.1", port: port)
         let thumbnails = SpilledCache(cache, to: store, manager: manager)
