@@ -6,8 +6,9 @@ import PlimsollService
 import ServiceLifecycle
 import UnixSignals
 
-/// A service as small as one can be that has what others have: a cache, state that outlives a restart, work that must be finished. `docs/operations/shop.service`
-/// runs it under systemd, and `make vm` looks at how it fares there.
+/// A minimal service with a cache, state that outlives a restart, and work that must be finished.
+///
+/// `docs/operations/shop.service` runs the service under systemd; `make vm` tests that.
 @main
 enum Program {
     static func main() async throws {

@@ -4,13 +4,13 @@ import Plimsoll
 import ServiceLifecycle
 import Synchronization
 
-/// Stands for your server: takes fifty orders a second until it is shut down.
+/// Takes the place of your server: takes fifty orders a second until it is shut down.
 final class Shop: Service {
     private let manager: ResourceManager
     private let batch: Duration
     private let logger = Logger(label: "shop")
     private let orders = Atomic<Int>(0)
-    /// What can be made again: as much of it is kept as memory has room for.
+    /// Pages that can be rendered again. Keeps as many as memory has room for.
     private let pictures = PurgeableCache<Int, [UInt8]>("pictures", cost: { _, picture in picture.count })
     private let saved = Mutex<Preserved?>(nil)
     private let saving = DispatchQueue(label: "saving")
@@ -22,7 +22,7 @@ final class Shop: Service {
         manager.register(pictures)
     }
 
-    /// Has the count of orders outlive the process.
+    /// Keeps the count of orders in a store that outlives the process.
     func keep(in store: any StateStore) {
         let state = manager.lifecycle.preserve("orders", in: store) { [self] in
             Array("\(orders.load(ordering: .relaxed))".utf8)
@@ -56,7 +56,7 @@ final class Shop: Service {
         }
     }
 
-    /// A batch that was begun is finished: by the handler, if the export has to stop.
+    /// Exports orders in batches. If the export has to stop, the handler finishes the batch that was begun.
     private func export() async {
         while !manager.isShuttingDown {
             try? await manager.withBackgroundTask("export") { [batch] task in
