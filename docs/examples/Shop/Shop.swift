@@ -10,7 +10,7 @@ final class Shop: Service {
     private let batch: Duration
     private let logger = Logger(label: "shop")
     private let orders = Atomic<Int>(0)
-    /// Pages that can be rendered again. Keeps as many as memory has room for.
+    /// Pictures that can be rendered again. Keeps as many as memory has room for.
     private let pictures = PurgeableCache<Int, [UInt8]>("pictures", cost: { _, picture in picture.count })
     private let saved = Mutex<Preserved?>(nil)
     private let saving = DispatchQueue(label: "saving")
