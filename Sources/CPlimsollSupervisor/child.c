@@ -91,7 +91,7 @@ static void lower_file_limit(void) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Whether the priority was raised, and the nice value for units: the usual one, but never below 0.
+// Tells if the priority was raised, and the nice value for units: the usual one, but never below 0.
 static _Atomic int is_hurried, usual_nice;
 
 int plimsoll_hurry(int nice) {

@@ -64,7 +64,7 @@ final class ManagerParts: Sendable {
         let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
         let (purgeables, threads, alarms) = (purgeables, threads, alarms)
-        // Where volatile memory is unsupported, volatile purgeables use ordinary memory, bounded like that of other
+        // Without volatile memory, volatile purgeables use ordinary memory, bounded like that of other
         // caches.
         let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
             let entry = PurgeableRegistry.Entry(

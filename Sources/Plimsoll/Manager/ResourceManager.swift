@@ -104,9 +104,12 @@ public final class ResourceManager: Sendable {
     package func adopt(_ policy: PressurePolicy) {
         precondition(!hasRun.load(ordering: .relaxed), "the policy of a ResourceManager is set before it runs")
         if let problem = policy.thresholds.problem { preconditionFailure("PressureThresholds: \(problem)") }
-        parts.policy.withLock { $0 = policy }
+        let former = parts.policy.withLock { current in
+            defer { current = policy }
+            return current
+        }
         parts.tasks.setLimits(policy.taskLimits)
-        isDryRun = policy.isDryRun
+        if policy.isDryRun != former.isDryRun { isDryRun = policy.isDryRun }
     }
 
     /// True if actions are only decided and reported. No memory is released; no work is paused, expired or ended;

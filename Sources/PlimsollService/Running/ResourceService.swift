@@ -46,7 +46,7 @@ public final class ResourceService: Service, CustomStringConvertible {
     /// `settings`.
     ///
     /// - Parameters:
-    ///   - manager: a manager that has not run yet.
+    ///   - manager: a manager that has not run yet if `settings` change the policy.
     ///   - settings: defaults, or values of the environment or a configuration.
     ///   - logger: target of log messages; `nil` for a logger with the label `plimsoll`.
     public init(_ manager: ResourceManager, settings: ServiceSettings = ServiceSettings(), logger: Logger? = nil) {
@@ -54,7 +54,8 @@ public final class ResourceService: Service, CustomStringConvertible {
         self.logger = logger ?? Logger(label: "plimsoll")
         state = Mutex(State(settings: settings))
         do throws(ConfigurationProblem) {
-            manager.adopt(try settings.policy(over: manager.policy))
+            let made = manager.policy, configured = try settings.policy(over: made)
+            if configured != made { manager.adopt(configured) }
         } catch {
             self.logger.error(
                 "settings of the policy are not followed, as they don't fit the manager's policy; it stays as it was made",

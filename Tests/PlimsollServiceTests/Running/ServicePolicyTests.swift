@@ -53,6 +53,16 @@ import Testing
         #expect(try service(["PLIMSOLL_SHUTDOWN_BUDGET": "3s"], over: policy).manager.policy == policy)
     }
 
+    @Test func `a dry run that was set by hand stays when a service is made whose settings say nothing of it`() throws {
+        let manager = ResourceManager(source: ScriptedPressureSource())
+        manager.isDryRun = true
+        for environment in [[:], ["PLIMSOLL_STALL_CRITICAL": "0.7"]] {
+            let service = ResourceService(manager, settings: try ServiceSettings(environment: environment), logger: LogBook().logger)
+            #expect(service.manager.isDryRun)
+        }
+        #expect(manager.policy.thresholds.stallCritical == 0.7)
+    }
+
     @Test func `settings that don't fit the manager's policy are told and leave it as it is`() throws {
         var policy = PressurePolicy.standard
         policy.thresholds.warningMargin.share = 0.05
