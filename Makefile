@@ -7,8 +7,8 @@ STRICT := -Xswiftc -warnings-as-errors
 # For the builds of tests: other flags than the build before build everything anew.
 FLAGS ?=
 # 1: what cannot run here is a failure.
-REQUIRE ?= $(PLIMSOLL_REQUIRE)
-export PLIMSOLL_REQUIRE := $(REQUIRE)
+REQUIRE ?= $(TEST_REQUIRE)
+export TEST_REQUIRE := $(REQUIRE)
 RELEASE := .build/release/plimsoll
 SHOP := .build/release/shop
 VM := Tests/VirtualMachine
@@ -61,7 +61,7 @@ lifecycle: $(RELEASE) ## A service taken through its life cycle: interruption, b
 
 # Its last line tells how many tests ran in all parts; the lines before say what was left out and why. A part that fails stops no other.
 test: swift ## Every layer of tests, the virtual machine included; REQUIRE=1 makes what cannot run here a failure
-	@mkdir -p out; rm -f out/tally; status=0; export PLIMSOLL_TALLY=$(CURDIR)/out/tally; \
+	@mkdir -p out; rm -f out/tally; status=0; export TEST_TALLY=$(CURDIR)/out/tally; \
 	$(MAKE) --no-print-directory --keep-going unit ecosystem allocators vm || status=$$?; \
 	Tests/tell --sum unit supervisor ecosystem allocators vm || status=1; exit $$status
 
@@ -163,12 +163,12 @@ e2e-bench: swift
 
 # Hours at full length; E2E="--limits 256M --loads burst-1 --variants fixed-25,plimsoll --runs 2" makes it minutes. Every run is kept at once in E2E_RUNS, and a
 # comparison that broke off goes on with the same E2E_RUNS. The report is tested first.
-# Settings of the service come from the environment; PLIMSOLL_REQUIRE is the tests' and none of them.
+
 E2E_RUNS ?= out/end-to-end-$(shell date +%Y%m%d-%H%M%S).jsonl
 bench-end-to-end: $(RELEASE) e2e-bench ## One real service with and without Plimsoll under a real limit: goodput, kills, refusals; prints figure lines
 	@swift build --package-path Benchmarks/EndToEnd --product plimsoll-end-to-endPackageTests >&2
 	@swift test --package-path Benchmarks/EndToEnd --skip-build --quiet >&2
-	@unset PLIMSOLL_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
+	@unset TEST_REQUIRE; mkdir -p out; runs="$(E2E_RUNS)"; echo "runs are kept in $$runs" >&2; \
 	$(E2E_BENCH) compare --plimsoll $(RELEASE) --json "$$runs" $(E2E) >&2 && $(E2E_BENCH) report --json "$$runs" || [ $$? -eq 69 ]
 
 # Runs that are kept in the repository, so that its table and chart can be made again.

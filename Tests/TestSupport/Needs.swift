@@ -1,8 +1,8 @@
 import Glibc
 public import Testing
 
-/// Whether a test that cannot run here fails instead of being skipped: `PLIMSOLL_REQUIRE=1`.
-public let requiresEveryTest = getenv("PLIMSOLL_REQUIRE").map { String(cString: $0) } == "1"
+/// Whether a test that cannot run here fails instead of being skipped: `TEST_REQUIRE=1`.
+public let requiresEveryTest = getenv("TEST_REQUIRE").map { String(cString: $0) } == "1"
 
 /// What a test needs of the machine that runs it. Elsewhere the test is skipped with the reason, or fails where every test is required.
 public struct Need: TestTrait, SuiteTrait {
@@ -29,7 +29,7 @@ public struct Need: TestTrait, SuiteTrait {
     public var isRecursive: Bool { true }
 
     public func prepare(for test: Test) async throws {
-        if requiresEveryTest, substitute == nil, !isMet() { throw Unmet(description: "PLIMSOLL_REQUIRE=1 requires every test, but \(reason)") }
+        if requiresEveryTest, substitute == nil, !isMet() { throw Unmet(description: "TEST_REQUIRE=1 requires every test, but \(reason)") }
         let isMet = isMet
         try await ConditionTrait.enabled(Comment(rawValue: reason)) { isMet() }.prepare(for: test)
     }

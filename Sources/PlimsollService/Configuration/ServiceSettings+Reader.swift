@@ -106,7 +106,9 @@ extension ServiceSettings {
     }
 
     /// Other variables that this package reads.
-    private static let otherVariables = ["PLIMSOLL_SIMULATE", "PLIMSOLL_SUPERVISOR", "PLIMSOLL_SOCKET"]
+    private static let otherVariables = [
+        "PLIMSOLL_SIMULATE", "PLIMSOLL_SUPERVISOR", "PLIMSOLL_SOCKET", "PLIMSOLL_SEED", "PLIMSOLL_RUNS",
+    ]
     private static let knownVariables = Set(
         Setting.all.map(\.variable) + Setting.formerKeys.values.map { Setting.variable($0) } + otherVariables)
 
