@@ -13,6 +13,7 @@ let package = Package(
     name: "plimsoll",
     products: [
         .library(name: "Plimsoll", targets: ["Plimsoll"]),
+        .library(name: "PlimsollLifecycle", targets: ["PlimsollLifecycle"]),
         .library(name: "PlimsollLinux", targets: ["PlimsollLinux"]),
         .library(name: "PlimsollFoundation", targets: ["PlimsollFoundation"]),
         .library(name: "PlimsollFoundationNetworking", targets: ["PlimsollFoundationNetworking"]),
@@ -70,12 +71,19 @@ let package = Package(
         .target(name: "CPlimsollMemory"),
         .target(name: "CPlimsollProcess"),
 
-        // Eyes: the kernel's files and events.
-        .target(name: "PlimsollLinux", dependencies: ["Plimsoll", "CPlimsollLinux"], swiftSettings: rules),
+        // States, scenes, quiescing, preservation, exclusive resources, secrets, environment and hand-over. No package.
+        .target(
+            name: "PlimsollLifecycle", dependencies: ["Plimsoll", "CPlimsollMemory", "CPlimsollProcess"],
+            swiftSettings: rules),
+
+        // Event sources: the kernel's files and events.
+        .target(
+            name: "PlimsollLinux", dependencies: ["Plimsoll", "PlimsollLifecycle", "CPlimsollLinux"],
+            swiftSettings: rules),
         .target(name: "CPlimsollLinux"),
 
         // NSCache's calls, Foundation's types in volatile memory.
-        .target(name: "PlimsollFoundation", dependencies: ["Plimsoll"], swiftSettings: rules),
+        .target(name: "PlimsollFoundation", dependencies: ["Plimsoll", "PlimsollLifecycle"], swiftSettings: rules),
         // URLCache. Apart, as FoundationNetworking is apart: it needs libcurl, and two dozen libraries behind that, to start.
         .target(name: "PlimsollFoundationNetworking", dependencies: ["Plimsoll"], swiftSettings: rules),
         // jemalloc as the process's allocator. It compiles where the library is absent; programs that use it are linked where it is installed.
@@ -90,7 +98,8 @@ let package = Package(
         .target(
             name: "PlimsollSupervisor",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "CPlimsollSupervisor", .product(name: "Yams", package: "Yams"),
+                "Plimsoll", "PlimsollLinux", "CPlimsollSupervisor",
+                .product(name: "Yams", package: "Yams"),
             ], swiftSettings: rules),
         .target(name: "CPlimsollSupervisor"),
 
@@ -98,7 +107,7 @@ let package = Package(
         .target(
             name: "PlimsollService",
             dependencies: [
-                "Plimsoll", "PlimsollLinux",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -111,7 +120,7 @@ let package = Package(
         .target(
             name: "PlimsollHummingbird",
             dependencies: [
-                "Plimsoll", "PlimsollService",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollService",
                 .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "HTTPTypes", package: "swift-http-types", condition: .when(traits: ["Hummingbird"])),
@@ -133,13 +142,16 @@ let package = Package(
         .target(
             name: "PlimsollGRDB",
             dependencies: [
-                "Plimsoll", .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["GRDB"])),
+                "Plimsoll", "PlimsollLifecycle",
+                .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: ["GRDB"])),
                 .product(name: "GRDBSQLite", package: "GRDB.swift", condition: .when(traits: ["GRDB"])),
             ],
             swiftSettings: rules),
         .target(
             name: "PlimsollPostgreSQL",
-            dependencies: ["Plimsoll", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"]))],
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", .target(name: "CPostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+            ],
             swiftSettings: rules),
         .systemLibrary(name: "CPostgreSQL", providers: [.apt(["libpq-dev"])]),
         .target(
@@ -152,12 +164,13 @@ let package = Package(
         .systemLibrary(name: "CSpill", providers: [.apt(["libmemcached-dev", "libhiredis-dev"])]),
 
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
-        .target(name: "PlimsollTesting", dependencies: ["Plimsoll"], swiftSettings: rules),
+        .target(name: "PlimsollTesting", dependencies: ["Plimsoll", "PlimsollLifecycle"], swiftSettings: rules),
 
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor", "PlimsollTesting",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollTesting",
                 "CPlimsollLinux", "CPlimsollMemory",
                 // `bench hostile` kills a supervisor as the tests do.
                 "CSystemCallKiller",
@@ -172,7 +185,7 @@ let package = Package(
         .executableTarget(
             name: "shop",
             dependencies: [
-                "Plimsoll", "PlimsollLinux", "PlimsollService",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -186,25 +199,29 @@ let package = Package(
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
         .testTarget(
-            name: "PlimsollTests", dependencies: ["Plimsoll", "PlimsollTesting", "CAllocationCounter", "TestSupport"],
+            name: "PlimsollTests",
+            dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CAllocationCounter", "TestSupport"],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
             dependencies: [
-                "PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollTesting", "TestSupport",
+                "PlimsollFoundation", "PlimsollFoundationNetworking", "Plimsoll", "PlimsollLifecycle",
+                "PlimsollTesting", "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollLinuxTests",
             dependencies: [
-                "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter", "CSystemCallKiller",
+                "PlimsollLifecycle", "PlimsollLinux", "PlimsollTesting", "CPlimsollLinux", "CAllocationCounter",
+                "CSystemCallKiller",
                 "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting",
+                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"),
@@ -217,14 +234,16 @@ let package = Package(
         .testTarget(
             name: "PlimsollSupervisorTests",
             dependencies: [
-                "PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollTesting", "CPlimsollSupervisor",
+                "PlimsollSupervisor", "PlimsollLinux", "Plimsoll", "PlimsollLifecycle", "PlimsollTesting",
+                "CPlimsollSupervisor",
                 "CSystemCallFaults", "TestSupport",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "PlimsollCLITests",
             dependencies: [
-                "PlimsollCLI", "Plimsoll", "PlimsollLinux", "PlimsollSupervisor", "PlimsollTesting", "TestSupport",
+                "PlimsollCLI", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollTesting", "TestSupport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),

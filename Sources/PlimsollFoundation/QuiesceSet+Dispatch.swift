@@ -1,5 +1,6 @@
 public import Dispatch
 public import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 /// Behaviour of an object that can only run or be suspended. Applies in the background, and while the pressure ladder

@@ -1,5 +1,6 @@
 public import Foundation
 public import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 extension QuiesceSet {

@@ -1,4 +1,5 @@
-public import Plimsoll
+import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 /// A task hand-over store in memory, for tests. Several managers that share the store act as several replicas.

@@ -1,6 +1,7 @@
 import Foundation
 import FoundationNetworking
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollFoundationNetworking
 import PlimsollTesting
 import Testing

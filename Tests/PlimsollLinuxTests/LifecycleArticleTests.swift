@@ -1,6 +1,7 @@
 // The snippets of docs/Lifecycle.md, as an application has them: no @testable here.
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollTesting
 import Synchronization

@@ -2,6 +2,7 @@
 // call shape is lost.
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollService
 import PlimsollTesting

@@ -5,12 +5,12 @@ import Synchronization
 /// There are two scales. Deadlines count running time, so that none expires while the process is frozen. Timers
 /// count the machine's time, so that they keep their phase. After a gap, timers are held back until the process has
 /// resumed (C60, T30).
-final class Alarms: Sendable {
+package final class Alarms: Sendable {
     /// The time by which an alarm is measured.
-    enum Scale { case deadline, timer }
+    package enum Scale { case deadline, timer }
 
     /// One scheduled call.
-    final class Alarm: Sendable {
+    package final class Alarm: Sendable {
         /// `nil` once the call has been made or cancelled, so that a cancelled alarm keeps nothing alive.
         private let body: Mutex<(@Sendable () -> Void)?>
         private let cancelled: CancelledCount
@@ -21,7 +21,7 @@ final class Alarms: Sendable {
         }
 
         /// Cancels the call, unless the call is being made now. Releases the captured objects.
-        func cancel() {
+        package func cancel() {
             // The body's captures are released after the lock.
             guard take() != nil else { return }
             cancelled.value.add(1, ordering: .relaxed)
@@ -71,8 +71,8 @@ final class Alarms: Sendable {
         }
     }
 
-    let heartbeat: Heartbeat
-    let time: Timekeeper
+    package let heartbeat: Heartbeat
+    package let time: Timekeeper
     private let state = Mutex(State())
     private let cancelled = CancelledCount()
     private let parker = Parker()
@@ -81,7 +81,7 @@ final class Alarms: Sendable {
 
     /// The longest time between two checks while a deadline is set. After a gap, a deadline may be early by that
     /// much.
-    static let stride = Duration.milliseconds(250)
+    package static let stride = Duration.milliseconds(250)
     /// The time for which the thread stays when no alarm is set.
     private static let linger = Duration.seconds(10)
     /// Number of cancelled alarms that may stay in the queues until they are next.
@@ -92,7 +92,7 @@ final class Alarms: Sendable {
     /// Creates a set of alarms.
     ///
     /// - Parameter startThread: a closure that starts the thread for the calls.
-    init(time: Timekeeper, heartbeat: Heartbeat, startThread: @escaping Thread.Starter = Thread.start) {
+    package init(time: Timekeeper, heartbeat: Heartbeat, startThread: @escaping Thread.Starter = Thread.start) {
         self.time = time
         self.heartbeat = heartbeat
         self.startThread = startThread
@@ -105,7 +105,7 @@ final class Alarms: Sendable {
     ///
     /// - Complexity: O(log n).
     @discardableResult
-    func set(_ scale: Scale, after delay: Duration, _ body: @escaping @Sendable () -> Void) -> Alarm {
+    package func set(_ scale: Scale, after delay: Duration, _ body: @escaping @Sendable () -> Void) -> Alarm {
         let alarm = Alarm(cancelled, body)
         let base = scale == .deadline ? heartbeat.running : time.elapsed()
         let starts = state.withLock { state in
@@ -133,17 +133,17 @@ final class Alarms: Sendable {
 
     /// Sets the closure to notify of a gap before any timer fires. The closure must not block the thread. Timers
     /// stay held until `release` is called.
-    func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }
+    package func whenGapEnds(_ body: @escaping @Sendable (RunningGap) -> Void) { onGap.withLock { $0 = body } }
 
     /// Handles a gap that any thread's beat has found.
-    func noticed(_ gap: RunningGap) {
+    package func noticed(_ gap: RunningGap) {
         guard let body = onGap.withLock({ $0 }) else { return }
         state.withLock { $0.isHeld = true }
         body(gap)
     }
 
     /// Resumes the timers.
-    func release() {
+    package func release() {
         state.withLock { $0.isHeld = false }
         if time.onStep == nil { parker.unpark() } else { _ = look() }
     }
@@ -185,7 +185,7 @@ final class Alarms: Sendable {
     ///
     /// - Returns: the time waited if nothing woke the caller, zero otherwise.
     @discardableResult
-    func wait(on parker: Parker, atMost limit: Duration? = nil) -> Duration {
+    package func wait(on parker: Parker, atMost limit: Duration? = nil) -> Duration {
         let hasThread = time.onStep != nil || state.withLock { $0.hasThread }
         let limit = hasThread ? limit : min(limit ?? Self.pause, Self.pause)
         if parker.park(atMost: limit) { return .zero }

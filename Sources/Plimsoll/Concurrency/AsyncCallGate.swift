@@ -3,7 +3,7 @@ import Synchronization
 /// Lets asynchronous calls through until the gate is closed.
 ///
 /// `close()` waits for the calls inside, except when called from within one of them.
-final class AsyncCallGate: Sendable {
+package final class AsyncCallGate: Sendable {
     private struct State {
         var isClosed = false
         var calls = 0
@@ -15,17 +15,19 @@ final class AsyncCallGate: Sendable {
 
     private let state = Mutex(State())
 
+    package init() {}
+
     /// The gates that enclose the current task.
     static var around: [ObjectIdentifier] { entered }
 
     /// True if the current task runs within a handler.
-    static var isInside: Bool { !entered.isEmpty }
+    package static var isInside: Bool { !entered.isEmpty }
 
     /// Runs `body` as if outside any handler. For a task that was created in a handler but outlives the handler.
-    static func outside(_ body: () async -> Void) async { await $entered.withValue([], operation: body) }
+    package static func outside(_ body: () async -> Void) async { await $entered.withValue([], operation: body) }
 
     /// Runs `body` unless the gate is closed.
-    func call(_ body: () async throws -> Void) async rethrows {
+    package func call(_ body: () async throws -> Void) async rethrows {
         let enters = state.withLock { state in
             if !state.isClosed { state.calls += 1 }
             return !state.isClosed
@@ -41,7 +43,7 @@ final class AsyncCallGate: Sendable {
         try await Self.$entered.withValue(Self.entered + [ObjectIdentifier(self)], operation: body)
     }
 
-    func close() {
+    package func close() {
         let isInside = Self.entered.contains(ObjectIdentifier(self))
         let parker: Parker? = state.withLock { state in
             state.isClosed = true

@@ -1,12 +1,12 @@
 import Synchronization
 
 /// Calls handlers in parallel on threads of their own, and waits for them until a deadline.
-final class BoundedCalls: Sendable {
+package final class BoundedCalls: Sendable {
     /// A handler to call.
-    typealias Body = @Sendable () async throws -> Void
+    package typealias Body = @Sendable () async throws -> Void
 
     /// The outcome of one call.
-    enum Outcome: Sendable, Hashable {
+    package enum Outcome: Sendable, Hashable {
         case done
         case failed(String)
         /// The call has not ended so far.
@@ -26,7 +26,7 @@ final class BoundedCalls: Sendable {
 
     /// Calls `bodies` and blocks until all have returned or `budget` of running time has passed. Do not call on the
     /// alarms' thread or in the cooperative pool.
-    static func run(
+    package static func run(
         _ bodies: [Body], within budget: Duration, alarms: Alarms, threads: HandlerThreads
     ) -> [Outcome] {
         let calls = BoundedCalls(bodies.count)
@@ -44,7 +44,7 @@ final class BoundedCalls: Sendable {
     }
 
     /// Calls blocking bodies in the same way. Synchronous bodies never need a thread of the cooperative pool.
-    static func run(
+    package static func run(
         blocking bodies: [@Sendable () -> Void], within budget: Duration, alarms: Alarms, threads: HandlerThreads
     ) -> [Outcome] {
         let calls = BoundedCalls(bodies.count)

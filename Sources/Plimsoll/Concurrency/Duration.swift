@@ -1,6 +1,6 @@
 extension Duration {
     /// A duration longer than any process lives.
-    static let max = Duration.seconds(Int64.max / 1_000_000_000)
+    package static let max = Duration.seconds(Int64.max / 1_000_000_000)
 
     /// The duration as a floating-point number of seconds.
     package var inSeconds: Double {

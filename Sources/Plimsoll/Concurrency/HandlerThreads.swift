@@ -6,7 +6,7 @@ import Synchronization
 /// A few threads serve calls while they make progress. One more thread stands by while calls wait, and joins if no
 /// call was dequeued for a while: the serving threads are then blocked. Ten thousand quick handlers so need few
 /// threads, and blocked handlers do not delay the others (T6).
-final class HandlerThreads: TaskExecutor {
+package final class HandlerThreads: TaskExecutor {
     private struct State {
         /// The first `taken` jobs are already dequeued. With ten thousand jobs, moving the rest for each would be
         /// too slow.
@@ -64,18 +64,18 @@ final class HandlerThreads: TaskExecutor {
     var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
 
     /// Runs a handler that may block.
-    func run(_ body: @escaping @Sendable () -> Void) { add(CollectionOfOne(.closure(body))) }
+    package func run(_ body: @escaping @Sendable () -> Void) { add(CollectionOfOne(.closure(body))) }
 
     /// Runs handlers that may block, in no particular order.
     func run(_ bodies: [@Sendable () -> Void]) { add(bodies.lazy.map { .closure($0) }) }
 
     /// Runs an asynchronous handler. The handler stays off the cooperative pool except where bound to an actor.
     @discardableResult
-    func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
+    package func run(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: self) { @concurrent in await body() }
     }
 
-    func enqueue(_ job: consuming ExecutorJob) { add(CollectionOfOne(.task(UnownedJob(job)))) }
+    package func enqueue(_ job: consuming ExecutorJob) { add(CollectionOfOne(.task(UnownedJob(job)))) }
 
     private func add(_ jobs: some Collection<Job>) {
         let (woken, starting, standsBy) = state.withLock { state in

@@ -27,9 +27,9 @@ public struct RunningGap: Sendable, Hashable {
 /// Each thread of the library promises when it will beat again. If no thread has beaten long after the earliest
 /// promise, the process did not run. Deadlines are judged by time without such gaps (T30). The first thread that
 /// finds a gap starts the resumption (C17).
-final class Heartbeat: Sendable {
+package final class Heartbeat: Sendable {
     /// Threads that make promises.
-    enum Part: Int { case loop, alarms, environment }
+    package enum Part: Int { case loop, alarms, environment }
 
     private struct State {
         var promises = [Duration](repeating: .max, count: 3)
@@ -40,7 +40,7 @@ final class Heartbeat: Sendable {
     }
 
     /// Delay of a beat beyond which the process did not run: on a busy machine threads wait tens of milliseconds.
-    static let tolerance = Duration.seconds(1)
+    package static let tolerance = Duration.seconds(1)
 
     private let state: Mutex<State>
     private let time: Timekeeper
@@ -49,7 +49,7 @@ final class Heartbeat: Sendable {
     private let lateAt = Atomic<Int64>(.max)
     private let gapCount = Atomic<UInt64>(0)
 
-    init(time: Timekeeper) {
+    package init(time: Timekeeper) {
         self.time = time
         state = Mutex(State(asleep: time.asleep()))
     }
@@ -58,7 +58,7 @@ final class Heartbeat: Sendable {
     /// promises only its own steps.
     ///
     /// - Returns: the gap that has just ended, to exactly one caller.
-    func beat(_ part: Part, next: Duration?) -> RunningGap? {
+    package func beat(_ part: Part, next: Duration?) -> RunningGap? {
         let now = time.elapsed(), asleep = time.asleep()
         return state.withLock { state in
             var gap: RunningGap?
@@ -78,7 +78,7 @@ final class Heartbeat: Sendable {
     }
 
     /// Time without gaps. Frozen from the first broken promise until the gap is noticed.
-    var running: Duration {
+    package var running: Duration {
         let now = time.elapsed()
         return state.withLock { state in
             (state.due < .max && now - state.due > Self.tolerance ? state.due : now) - state.frozen
@@ -86,8 +86,8 @@ final class Heartbeat: Sendable {
     }
 
     /// True if a gap has ended that no thread has noticed yet. Costs one reading of the clock.
-    var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .acquiring) }
+    package var isLate: Bool { time.elapsed().inNanoseconds > lateAt.load(ordering: .acquiring) }
 
     /// Number of gaps noticed so far. Read after `isLate`.
-    var gaps: UInt64 { gapCount.load(ordering: .relaxed) }
+    package var gaps: UInt64 { gapCount.load(ordering: .relaxed) }
 }

@@ -1,11 +1,13 @@
 import Synchronization
 
 /// A one-time wait of a task. Another task, or a timeout, ends the wait.
-final class Pause: Sendable {
+package final class Pause: Sendable {
     private let state = Mutex<(continuation: CheckedContinuation<Bool, Never>?, outcome: Bool?)>((nil, nil))
 
+    package init() {}
+
     /// Ends the wait, now or as soon as the wait begins. The wait returns `outcome`.
-    func end(_ outcome: Bool) {
+    package func end(_ outcome: Bool) {
         let continuation = state.withLock { state in
             guard state.outcome == nil else { return nil as CheckedContinuation<Bool, Never>? }
             state.outcome = outcome
@@ -16,7 +18,7 @@ final class Pause: Sendable {
     }
 
     /// Waits until `end` is called. Ignores cancellation.
-    func wait() async -> Bool {
+    package func wait() async -> Bool {
         await withCheckedContinuation { continuation in
             let early = state.withLock { state in
                 if state.outcome == nil { state.continuation = continuation }
@@ -30,7 +32,7 @@ final class Pause: Sendable {
     /// cancelled.
     ///
     /// - Parameter heedsCancellation: true if cancelling the task ends the wait.
-    func wait(_ delay: Duration, on alarms: Alarms, heedsCancellation: Bool = true) async -> Bool {
+    package func wait(_ delay: Duration, on alarms: Alarms, heedsCancellation: Bool = true) async -> Bool {
         let alarm = alarms.set(.timer, after: delay) { self.end(true) }
         defer { alarm.cancel() }
         guard heedsCancellation else { return await wait() }

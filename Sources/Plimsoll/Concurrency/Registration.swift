@@ -5,14 +5,14 @@ public final class Registration: Sendable {
     private let close: @Sendable () -> Void
     private let remove: @Sendable () -> Void
 
-    convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) {
+    package convenience init(_ gate: CallGate, remove: @escaping @Sendable () -> Void) {
         self.init(close: gate.close, remove: remove)
     }
 
     /// - Parameters:
     ///   - close: closes the gate to new calls and waits for calls inside, except from within such a call.
     ///   - remove: removes the registered object from the list.
-    init(close: @escaping @Sendable () -> Void, remove: @escaping @Sendable () -> Void) {
+    package init(close: @escaping @Sendable () -> Void, remove: @escaping @Sendable () -> Void) {
         self.close = close
         self.remove = remove
     }
@@ -27,7 +27,7 @@ public final class Registration: Sendable {
 }
 
 /// A gate that admits one call at a time until closed. The closing thread waits for the call inside.
-final class CallGate: Sendable {
+package final class CallGate: Sendable {
     private struct State {
         var isClosed = false
         /// The thread inside, or 0.
@@ -39,13 +39,15 @@ final class CallGate: Sendable {
 
     private let state = Mutex(State())
 
+    package init() {}
+
     /// The thread inside, or 0.
     var caller: UInt { state.withLock { $0.caller } }
 
     /// Runs `body` unless the gate is closed or busy. Returns false if `body` did not run. Allocates nothing.
     ///
     /// - Parameter now: current time, needed only for `timeInside`.
-    func call(at now: Duration = .zero, _ body: () -> Void) -> Bool {
+    package func call(at now: Duration = .zero, _ body: () -> Void) -> Bool {
         let entered = state.withLock { state in
             guard !state.isClosed, state.caller == 0 else { return false }
             (state.caller, state.since) = (Thread.current, now)
@@ -62,12 +64,12 @@ final class CallGate: Sendable {
     }
 
     /// True if a call is inside now.
-    var isBusy: Bool { state.withLock { $0.caller != 0 } }
+    package var isBusy: Bool { state.withLock { $0.caller != 0 } }
 
     /// Returns the duration of the call inside so far; zero if there is none.
     func timeInside(at now: Duration) -> Duration { state.withLock { $0.caller == 0 ? .zero : now - $0.since } }
 
-    func close() {
+    package func close() {
         let parker: Parker? = state.withLock { state in
             state.isClosed = true
             guard state.caller != 0, state.caller != Thread.current else { return nil }

@@ -3,7 +3,7 @@ import CPlimsollProcess
 /// Starts detached threads, and identifies the current thread.
 package enum Thread {
     /// A function that starts threads as `start` does. Tests pass one that refuses.
-    typealias Starter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+    package typealias Starter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
 
     /// Runs `body` on a new thread named `name` (at most 15 bytes) with all signals blocked.
     ///
@@ -22,7 +22,7 @@ package enum Thread {
     }
 
     /// Identifier of the current thread.
-    static var current: UInt { plimsoll_thread_id() }
+    package static var current: UInt { plimsoll_thread_id() }
 }
 
 /// A semaphore on which one thread waits until another thread unparks the first. An early `unpark` is remembered.

@@ -5,7 +5,7 @@ public struct Timekeeper: Sendable {
     /// Returns the time since some fixed point; only differences are meaningful.
     public let elapsed: @Sendable () -> Duration
     /// Returns the time that the host has slept since some fixed point. `elapsed` excludes that time.
-    let asleep: @Sendable () -> Duration
+    package let asleep: @Sendable () -> Duration
     /// Returns the time of day, since 1970 (`CLOCK_REALTIME`). Jumps when the clock is set. Use only to compare
     /// with times that an earlier process stored.
     let wall: @Sendable () -> Duration

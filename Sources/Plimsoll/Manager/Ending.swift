@@ -11,12 +11,14 @@ struct Ending {
     let time: Timekeeper
 
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
-        // The life cycle terminates in parallel with the saves, within the same grace: work stops, state is saved,
-        // hooks clean up.
-        let (lifecycle, deadline, ended) = (parts.lifecycle, time.elapsed() + grace, Parker())
-        let saving = lifecycle.endingSaves.begin()
+        // The joined parts finish in parallel with the saves, within the same grace.
+        let (joined, alarms, deadline, ended) = (parts.joined.all, parts.alarms, time.elapsed() + grace, Parker())
+        let saving = Pause()
         parts.threads.run {
-            await lifecycle.terminate(cause: .pressure, within: grace)
+            let end = ManagerEnd(cause: .pressure, budget: grace) { limit in
+                _ = await saving.wait(limit, on: alarms, heedsCancellation: false)
+            }
+            for part in joined { _ = await part.finish(end) }
             ended.unpark()
         }
         let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)

@@ -1,17 +1,20 @@
 import Synchronization
 
 /// State shared by a manager and its loop. Each part synchronizes itself.
-final class ManagerParts: Sendable {
-    let purgeables = PurgeableRegistry()
-    let observers = ObserverRegistry()
+package final class ManagerParts: Sendable {
+    package let purgeables = PurgeableRegistry()
+    package let observers = ObserverRegistry()
     let journal = Journal()
     let inbox = Inbox()
     let saves = SaveRegistry()
-    let threads = HandlerThreads()
+    package let threads = HandlerThreads()
     let heartbeat: Heartbeat
-    let alarms: Alarms
-    let tasks: BackgroundTaskRegistry
-    let lifecycle: Lifecycle
+    package let alarms: Alarms
+    package let tasks: BackgroundTaskRegistry
+    /// The parts that have joined the manager.
+    let joined = JoinedParts()
+    /// The background tasks of scenes.
+    package let sceneTasks: SceneTasks
     /// Asks purgeables for their status.
     let poll: HolderPoll
     /// Accounting of the memory that caches declare on the heap.
@@ -19,11 +22,11 @@ final class ManagerParts: Sendable {
     /// Accounting of the memory that volatile purgeables declare.
     let volatileMeter: ChargeMeter
     /// Registers a purgeable for release under pressure.
-    let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
-    let source: any PressureSource
-    let time: Timekeeper
-    /// Passes the pressure level on to the members of the quiesce set.
-    let throttle: WorkThrottle
+    package let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration
+    package let source: any PressureSource
+    package let time: Timekeeper
+    /// Passes the pressure level on to the joined parts.
+    let admission: AdmissionRelay
     let purger: Purger
     let keeper: VolatileKeeper
     /// Purge worker: releases memory, and looks after volatile memory.
@@ -31,7 +34,7 @@ final class ManagerParts: Sendable {
     /// Delivery worker: notifies observers and listeners.
     let courier: Worker
     /// Ends the process with a last line. Tests replace this function.
-    let exit: @Sendable (Int32, String) -> Void
+    package let exit: @Sendable (Int32, String) -> Void
 
     let shutdown: ShutdownPlan
     /// Asks a supervisor to freeze this process.
@@ -59,11 +62,12 @@ final class ManagerParts: Sendable {
         isDryRun = Atomic(policy.isDryRun)
         self.policy = Mutex(policy)
         tasks = BackgroundTaskRegistry(time: time, alarms: alarms, threads: threads, limits: policy.taskLimits)
+        sceneTasks = SceneTasks(of: tasks, time: time, alarms: alarms, threads: threads)
         deferred = DeferredTasks(tasks: tasks, published: published, time: time)
         let meter = ChargeMeter { source.wake() }
         let volatileMeter = ChargeMeter(ringsWhenRefusing: false) { source.wake() }
         (self.meter, self.volatileMeter) = (meter, volatileMeter)
-        let (purgeables, threads, alarms) = (purgeables, threads, alarms)
+        let (purgeables, alarms) = (purgeables, alarms)
         // Without volatile memory, volatile purgeables use ordinary memory, bounded like that of other
         // caches.
         let registrar: @Sendable (any Purgeable, PurgeablePlace) -> Registration = { purgeable, place in
@@ -74,29 +78,14 @@ final class ManagerParts: Sendable {
             return Registration(entry.gate) { purgeables.remove(entry) }
         }
         self.registrar = registrar
-        let observers = observers
-        lifecycle = Lifecycle(
-            policy: policy.lifecycle, alarms: alarms, threads: threads, tasks: tasks,
-            makeTasks: { [tasks] in
-                BackgroundTaskRegistry(
-                    time: time, alarms: alarms, threads: threads, limits: tasks.limits, handovers: tasks.handovers,
-                    width: 4)
-            },
-            observeWarnings: { name, body in
-                let observer = ObserverRegistry.Observer(name, .warning, body)
-                observers.add(observer)
-                return Registration(observer.gate) { observers.remove(observer) }
-            }, registrar: { registrar($0, PurgeablePlace()) }, exit: exit,
-            time: time, purgeables: purgeables,
-            environment: Environment(source: source, alarms: alarms, threads: threads))
         let purger = Purger(registry: purgeables, source: source, time: time)
         let keeper = VolatileKeeper(registry: purgeables, purger: purger, source: source, time: time)
         (self.purger, self.keeper) = (purger, keeper)
         self.exit = exit
-        let (journal, throttle) = (journal, WorkThrottle(lifecycle.pausables))
-        self.throttle = throttle
+        let (journal, observers, admission) = (journal, observers, AdmissionRelay(joined))
+        self.admission = admission
         let courier = Worker("plimsoll-tell") { turn in
-            guard throttle.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
+            guard admission.apply(turn, time: time), observers.deliver(turn, time: time) else { return }
             journal.deliver(turn, time: time)
         }
         self.courier = courier
@@ -104,7 +93,11 @@ final class ManagerParts: Sendable {
             guard purger.run(turn, done: { report in if journal.add(report) { courier.request() } }) else { return }
             keeper.run(turn)
         }
-        lifecycle.backgroundPurge.connect { [weak self] budget in self?.purgeForBackground(within: budget) }
+        // A joined part that suspends work takes over, and releases the timers once work has resumed.
+        alarms.whenGapEnds { [tasks, alarms] gap in
+            tasks.gapEnded(gap)
+            alarms.release()
+        }
         listenToTasks(time)
     }
 
@@ -152,6 +145,40 @@ final class ManagerParts: Sendable {
         min(
             hands.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600),
             courier.timeUntilStuck(at: now, budget: budget) ?? .seconds(3600))
+    }
+}
+
+/// Creates the background tasks of scenes, and knows those of the scenes that exist.
+package final class SceneTasks: Sendable {
+    private struct Entry {
+        weak var tasks: BackgroundTaskRegistry?
+    }
+
+    private let process: BackgroundTaskRegistry
+    private let time: Timekeeper
+    private let alarms: Alarms
+    private let threads: HandlerThreads
+    private let entries = Mutex<[Entry]>([])
+
+    init(of process: BackgroundTaskRegistry, time: Timekeeper, alarms: Alarms, threads: HandlerThreads) {
+        self.process = process
+        self.time = time
+        self.alarms = alarms
+        self.threads = threads
+    }
+
+    var all: [BackgroundTaskRegistry] { entries.withLock { $0.compactMap(\.tasks) } }
+
+    /// Creates the background tasks of one scene, which hands work over where the process does.
+    package func make() -> BackgroundTaskRegistry {
+        let tasks = BackgroundTaskRegistry(
+            time: time, alarms: alarms, threads: threads, limits: process.limits, handovers: process.handovers,
+            width: 4)
+        entries.withLock { entries in
+            entries.removeAll { $0.tasks == nil }
+            entries.append(Entry(tasks: tasks))
+        }
+        return tasks
     }
 }
 

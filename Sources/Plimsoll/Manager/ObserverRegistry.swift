@@ -5,7 +5,7 @@ import Synchronization
 /// A delivery iterates over a snapshot. The gate of a cancelled observer skips that observer (T1). An observer that
 /// blocks is named in a report and bypassed: a replacement thread serves the others. The blocked observer receives
 /// the newest event it missed when it returns.
-final class ObserverRegistry: Sendable {
+package final class ObserverRegistry: Sendable {
     final class Observer: Sendable {
         let name: String
         let gate = CallGate()
@@ -49,6 +49,15 @@ final class ObserverRegistry: Sendable {
     }
 
     private let state = Mutex(State())
+
+    /// Registers an observer of levels from `threshold` on.
+    package func observe(
+        _ threshold: PressureLevel, _ name: String, _ body: @escaping @Sendable (PressureEvent) -> Void
+    ) -> Registration {
+        let observer = Observer(name, threshold, body)
+        add(observer)
+        return Registration(observer.gate) { [self] in remove(observer) }
+    }
 
     /// - Parameter first: true to deliver to this observer before all others.
     func add(_ observer: Observer, first: Bool = false) {

@@ -27,8 +27,7 @@ struct PressureLoop {
         defer { comeBy(next: nil) }
         // The last measured headroom soon becomes stale.
         defer { parts.room.publish(nil) }
-        let environment = parts.lifecycle.environment
-        defer { environment.limit.ended() }
+        defer { parts.joined.forEach { $0.loopEnded() } }
         while !parts.inbox.isStopped {
             comeBy(next: Pace.longest)
             let began = time.elapsed()
@@ -41,7 +40,7 @@ struct PressureLoop {
                 continue
             }
             (reading.charged, reading.volatile) = (mark, volatileMark)
-            environment.limit.noticed(reading.limit, post: environment.post)
+            parts.joined.forEach { $0.noticed(limit: reading.limit) }
             var assessment = assessor.assess(reading)
             parts.inbox.simulate(on: &assessment)
             parts.publish(reading, assessment)

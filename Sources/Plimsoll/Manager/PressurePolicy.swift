@@ -12,8 +12,6 @@ public struct PressurePolicy: Sendable, Hashable {
     public var handlerBudget: Duration
     /// Time for background tasks when the manager is shut down.
     public var shutdownBudget: Duration
-    /// Time limits of the steps of the life cycle.
-    public var lifecycle: LifecyclePolicy
     /// Time that the process, and each scene, may run in the background before the background tasks are asked to stop.
     /// Counted in running time, without freezes.
     public var backgroundAllowance: Duration
@@ -30,14 +28,12 @@ public struct PressurePolicy: Sendable, Hashable {
     ///   - isDryRun: true to decide and report only.
     ///   - handlerBudget: time limit of a handler.
     ///   - shutdownBudget: time for background tasks at the end.
-    ///   - lifecycle: time limits of the steps of the life cycle.
     ///   - backgroundAllowance: time in the background.
     ///   - expirationGrace: time for background tasks once the allowance is spent.
     ///   - mostBackgroundTasks: maximum number of background tasks at once.
     public init(
         ladder: EscalationLadder = .standard, thresholds: PressureThresholds = .standard, isDryRun: Bool = false,
         handlerBudget: Duration = .seconds(5), shutdownBudget: Duration = .seconds(5),
-        lifecycle: LifecyclePolicy = .standard,
         backgroundAllowance: Duration = .seconds(30), expirationGrace: Duration = .seconds(5),
         mostBackgroundTasks: Int = 1 << 20
     ) {
@@ -46,7 +42,6 @@ public struct PressurePolicy: Sendable, Hashable {
         self.isDryRun = isDryRun
         self.handlerBudget = handlerBudget
         self.shutdownBudget = shutdownBudget
-        self.lifecycle = lifecycle
         self.backgroundAllowance = backgroundAllowance
         self.expirationGrace = expirationGrace
         self.mostBackgroundTasks = mostBackgroundTasks

@@ -56,7 +56,7 @@ struct PressureResponse {
             to: assessment, reading, ramp: ramp, isPurging: governor.isRunning, blank: report(.makeRoom, assessment))
         // Shed load by the present level: once memory is available again, refusing requests has no use.
         if assessment.present == .normal { isQuiescing = false }
-        if parts.throttle.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {
+        if parts.admission.post(isDryRun ? .normal : assessment.present, isQuiescing: isQuiescing) {
             parts.courier.request()
         }
         announce(assessment)
@@ -128,7 +128,7 @@ struct PressureResponse {
     }
 
     private mutating func quiesce(_ action: PressureAction, _ assessment: PressureAssessment) {
-        guard !parts.lifecycle.pausables.isEmpty else {
+        guard parts.joined.all.contains(where: \.canQuiesce) else {
             return refuse(action, assessment, "nothing is registered that could be paused")
         }
         var report = report(action, assessment)

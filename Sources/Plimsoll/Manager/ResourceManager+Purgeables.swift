@@ -67,9 +67,3 @@ extension ResourceManager {
     /// caches stay unchanged. Runs on the calling thread.
     package func setLimits(_ limits: [String: ByteCount]) { parts.purgeables.setLimits(limits) }
 }
-
-extension ResourceManager {
-    /// Revokes `tag`, as `lifecycle.revokeCredentials(tag:)` does.
-    @discardableResult
-    public func revoke(tag: String) -> RevocationReport { lifecycle.revokeCredentials(tag: tag) }
-}

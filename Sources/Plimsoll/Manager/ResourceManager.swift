@@ -11,13 +11,13 @@ public final class ResourceManager: Sendable {
     /// The policy that this manager applies.
     public var policy: PressurePolicy { parts.policy.withLock { $0 } }
 
-    let parts: ManagerParts
+    package let parts: ManagerParts
     /// The source of readings. Code that forwards announcements to the source also uses this property.
     package let source: any PressureSource
     private let time: Timekeeper
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?
-    private let hasRun = Atomic<Bool>(false)
+    let hasRun = Atomic<Bool>(false)
 
     /// Creates a manager that applies `policy` to the readings of `source`.
     ///
@@ -75,7 +75,7 @@ public final class ResourceManager: Sendable {
         if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
         parts.hands.start()
         parts.courier.start()
-        parts.threads.run { await parts.lifecycle.launchIfNeeded() }
+        parts.threads.run { for part in parts.joined.all { await part.prepare() } }
         let started = await withTaskCancellationHandler {
             await withCheckedContinuation { (ended: CheckedContinuation<Bool, Never>) in
                 let started = Thread.start("plimsoll") {
@@ -120,15 +120,13 @@ public final class ResourceManager: Sendable {
         set { parts.isDryRun.store(newValue, ordering: .relaxed) }
     }
 
-    /// The live signals, and the reason for each signal that is not live. The last three tell if memory can be
-    /// volatile, if the heap can give free pages back, and how secrets are kept.
+    /// The live signals, and the reason for each signal that is not live. The last two of the
+    /// manager's own tell if memory can be volatile, and if the heap can give free pages back. The signals of joined
+    /// parts follow.
     public var capabilities: Capabilities {
-        let seen = parts.lifecycle.environment.watch.signals.reduce(source.capabilities) { $0.adding($1) }
-        return seen.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal).adding(ProcessPrivacy.signal)
+        let own = source.capabilities.adding(VolatileMemory.signal).adding(HeapAllocator.current.signal)
+        return parts.joined.all.flatMap(\.signals).reduce(own) { $0.adding($1) }
     }
-
-    /// Life cycle of the process: its state, and the parts to pause, save and resume on a transition.
-    public var lifecycle: Lifecycle { parts.lifecycle }
 
     /// The level in force. One relaxed load, from any thread.
     public var level: PressureLevel { parts.level }
@@ -161,10 +159,7 @@ public final class ResourceManager: Sendable {
         from threshold: PressureLevel = .warning, _ name: String = "observer",
         _ body: @escaping @Sendable (PressureEvent) -> Void
     ) -> Registration {
-        let observer = ObserverRegistry.Observer(name, threshold, body)
-        let observers = parts.observers
-        observers.add(observer)
-        return Registration(observer.gate) { observers.remove(observer) }
+        parts.observers.observe(threshold, name, body)
     }
 
     /// A stream of all announced changes of level, recovery included. A slow reader receives only the newest event.

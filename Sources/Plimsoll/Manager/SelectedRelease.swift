@@ -78,7 +78,7 @@ extension ManagerParts {
     /// stay valid. Blocks for at most `budget` of running time. The report names the purgeable that caused an
     /// overrun.
     @discardableResult
-    func purgeForBackground(within budget: Duration = .seconds(1)) -> ActionReport {
+    package func purgeForBackground(within budget: Duration = .seconds(1)) -> ActionReport {
         let entries = purgeables.snapshot, release = selectedRelease(.background)
         let progress = BackgroundPurge(release.begin(.max))
         let outcome = BoundedCalls.run(

@@ -100,7 +100,7 @@ extension ResourceManager {
     public func beginShutdown(within budget: Duration, taskShare: Double? = nil) -> Bool {
         let reserve = Self.shutdownReserve(of: budget)
         guard parts.shutdown.begin(budget, reserve: reserve) else { return false }
-        parts.lifecycle.refuseWork()
+        parts.joined.forEach { $0.refuseWork() }
         if let taskShare {
             parts.tasks.close(askingAfter: budget * max(0, min(taskShare, 0.8)), within: budget - reserve)
         } else {
@@ -139,8 +139,11 @@ extension ResourceManager {
         parts.shutdown.begin(policy.shutdownBudget)
         let turn = parts.shutdown.now
         // Cancellation does not ask for an orderly end, so tasks get no time of their own then.
-        let ended = await withTaskCancellationHandler {
-            let ended = await lifecycle.terminate(cause: .shutdown, within: parts.shutdown.timeLeft)
+        let overran = await withTaskCancellationHandler {
+            var overran: [String] = []
+            for part in parts.joined.all {
+                overran += await part.finish(ManagerEnd(cause: .shutdown, budget: parts.shutdown.timeLeft) { _ in })
+            }
             await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
                 parts.threads.run {
                     parts.tasks.close()
@@ -149,12 +152,12 @@ extension ResourceManager {
                     done.resume()
                 }
             }
-            return ended
+            return overran
         } onCancel: {
             parts.tasks.endOwnTime()
         }
         // The plan records all tasks given up, independent of the reason and the time of the request.
-        parts.shutdown.ended(turn: turn, others: ended.overran.filter { $0.origin != "background task" }.map(\.name))
+        parts.shutdown.ended(turn: turn, others: overran)
         parts.hands.stop()
         parts.courier.stop()
     }

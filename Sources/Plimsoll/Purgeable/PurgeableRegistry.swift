@@ -1,9 +1,9 @@
 import Synchronization
 
 /// The registered purgeables: volatile ones first, then by rebuild cost.
-final class PurgeableRegistry: Sendable {
-    final class Entry: Sendable {
-        let purgeable: any Purgeable
+package final class PurgeableRegistry: Sendable {
+    package final class Entry: Sendable {
+        package let purgeable: any Purgeable
         /// `purgeable` if its pages are volatile, else `nil`.
         let volatile: (any VolatilePurgeable)?
         let name: String
@@ -120,7 +120,7 @@ final class PurgeableRegistry: Sendable {
 
     /// A snapshot in the order of asking: volatile purgeables first, then by rebuild cost, then by registration.
     /// Allocates nothing.
-    var snapshot: [Entry] { state.withLock { $0.entries } }
+    package var snapshot: [Entry] { state.withLock { $0.entries } }
 
     /// Returns the range of the volatile purgeables in a snapshot. Allocates nothing.
     func volatileRange(of entries: [Entry]) -> Range<Int> {

@@ -1,8 +1,14 @@
 /// The group, tags and options of a registered purgeable.
-struct PurgeablePlace: Sendable, Hashable {
+package struct PurgeablePlace: Sendable, Hashable {
     var group: [String] = []
     var tags: [String] = []
     var purgesOnBackground = false
+
+    package init(group: [String] = [], tags: [String] = [], purgesOnBackground: Bool = false) {
+        self.group = group
+        self.tags = tags
+        self.purgesOnBackground = purgesOnBackground
+    }
 }
 
 /// A selection of the purgeables registered with a manager.

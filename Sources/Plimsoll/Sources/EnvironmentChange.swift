@@ -49,13 +49,13 @@ extension EnvironmentChange {
     var isBareFact: Bool { from == nil && to == nil }
 
     /// True if the change has a net effect.
-    var isNet: Bool {
+    package var isNet: Bool {
         guard !isBareFact, let from, let to else { return isBareFact || from != to }
         return !from.isSame(as: to)
     }
 
     /// Merges `later`, a change of the same kind: keeps the first `from` and the last `to`.
-    mutating func merge(_ later: EnvironmentChange) {
+    package mutating func merge(_ later: EnvironmentChange) {
         count = count.addingReportingOverflow(later.count).overflow ? .max : count + later.count
         if isBareFact {
             from = later.from

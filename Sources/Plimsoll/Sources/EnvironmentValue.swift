@@ -28,7 +28,7 @@ extension EnvironmentValue {
     static let clockTolerance = Duration.milliseconds(100)
 
     /// Returns true if the step from one value to the other is no change.
-    func isSame(as other: EnvironmentValue) -> Bool {
+    package func isSame(as other: EnvironmentValue) -> Bool {
         switch (self, other) {
         case (.clock(let left), .clock(let right)): max(left, right) - min(left, right) < Self.clockTolerance
         case (.file(let left), .file(let right)): left.isSame(as: right)
@@ -37,7 +37,7 @@ extension EnvironmentValue {
     }
 
     /// Returns this value, with unset parts taken from `older`.
-    func over(_ older: EnvironmentValue?) -> EnvironmentValue {
+    package func over(_ older: EnvironmentValue?) -> EnvironmentValue {
         guard case .power(let new) = self, case .power(let old) = older else { return self }
         return .power(new.over(old))
     }

@@ -81,9 +81,9 @@ extension StateStore {
 }
 
 /// The names of this package's own state.
-enum StateName {
+package enum StateName {
     static let killedByOperator = "plimsoll.killed-by-operator"
-    static let launches = "plimsoll.launches"
+    package static let launches = "plimsoll.launches"
     static let deferred = "plimsoll.deferred"
     static let handovers = "plimsoll.handovers"
 }

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// Measures admission by a limiter with free capacity, in nanoseconds.
 struct LimiterRuns {

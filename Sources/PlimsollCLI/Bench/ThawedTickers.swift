@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollTesting
 
 /// Tickers of various periods in a process that thaws after a freeze. The clock is moved by hand.

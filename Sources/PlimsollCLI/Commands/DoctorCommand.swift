@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollService
 

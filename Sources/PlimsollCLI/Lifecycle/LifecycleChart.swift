@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// Chart of the states of a process and its scenes over time, with their resources, work and requests.
 struct LifecycleChart {

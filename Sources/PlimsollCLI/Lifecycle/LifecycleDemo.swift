@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// Takes a service process through the life cycle and records the observations.
 final class LifecycleDemo {

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// Events from the service of `demo lifecycle`, one JSON line each on standard output.
 struct LifecycleEvent: Codable, Hashable {

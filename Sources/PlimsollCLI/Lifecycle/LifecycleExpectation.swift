@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// An observation that the demo requires as proof of a claim.
 struct LifecycleExpectation: Sendable {

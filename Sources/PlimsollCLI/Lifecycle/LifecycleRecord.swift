@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// Observations of the service, on the demo's clock: narrative, verdict and chart use the same facts. A value type.
 struct LifecycleRecord {

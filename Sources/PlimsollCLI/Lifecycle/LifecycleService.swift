@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 import Synchronization
 

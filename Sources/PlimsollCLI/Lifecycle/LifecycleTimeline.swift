@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// Prints the demo as it happens, a line for each event: seconds, the state of the process, the event. Ticks and
 /// answered requests get no line each.

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// Carries out the supervisor's orders, and collects the messages to send. Nothing here waits: long operations run on

@@ -1,5 +1,6 @@
 import Glibc
 public import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// Connects a service with its supervisor: reports the service's state, and carries out the supervisor's orders.

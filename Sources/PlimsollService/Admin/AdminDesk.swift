@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// Carries out requests against a manager. Callable from any thread. `purge` and `limit` take as long as the

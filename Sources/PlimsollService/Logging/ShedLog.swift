@@ -1,5 +1,6 @@
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 
 /// Logs the begin and the end of refusals by a manager's shedders, one line each.
 struct ShedLog {

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// The metric families of a manager. Names use base units, and end in `_total` for monotonic counters.
 ///

@@ -1,4 +1,5 @@
 public import Plimsoll
+import PlimsollLifecycle
 
 /// The HTTP pages of a service about the manager, independent of the web framework. An adapter converts requests to
 /// questions and answers to responses.

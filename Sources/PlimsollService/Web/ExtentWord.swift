@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// A `QuiesceExtent` packed into one word. 0 is `open`.
 enum ExtentWord {

@@ -1,4 +1,5 @@
-public import Plimsoll
+import Plimsoll
+public import PlimsollLifecycle
 
 /// The importance of a request when not all requests can be served.
 public enum RequestPriority: UInt8, Sendable, Hashable, Comparable, CaseIterable, Codable {

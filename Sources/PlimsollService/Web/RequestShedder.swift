@@ -1,4 +1,5 @@
 public import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 /// Decides which requests are served when memory is short. Independent of the web framework.

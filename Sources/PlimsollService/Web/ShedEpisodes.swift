@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// Counts a shedder's refusals per episode. An episode lasts from the time at which memory becomes short until memory

@@ -1,4 +1,5 @@
-public import Plimsoll
+import Plimsoll
+public import PlimsollLifecycle
 
 /// The share of requests of each priority that is served when memory is short: a table with a row for each
 /// `QuiesceExtent.Share`.

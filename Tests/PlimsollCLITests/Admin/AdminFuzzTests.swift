@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollTesting
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+@testable import PlimsollLifecycle
 import TestSupport
 import Testing
 

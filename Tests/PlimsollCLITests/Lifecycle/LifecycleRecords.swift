@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 @testable import PlimsollCLI
 

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 /// What a reading is made of, and how often each file is read for it.

@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 /// Files of this machine, written as programs, package managers and Kubernetes write them.

@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 /// Preserved state on the real file system, over several runs of a process.

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 /// The state of scenes on the real file system: what a process that is killed leaves is what the directory holds at that instant.
@@ -34,9 +35,8 @@ import Testing
             points.withLock { $0.append("\(point): \(seen.map { "\($0)" } ?? "nothing")") }
         }
         // The scene is suspended when the test says so, not by itself on a busy machine.
-        var policy = PressurePolicy.standard
-        policy.lifecycle.sceneSuspendsAfter = nil
-        let lifecycle = ResourceManager(source: ScriptedPressureSource(), policy: policy).lifecycle
+        let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = Lifecycle(manager)
+        lifecycle.policy.sceneSuspendsAfter = nil
         let scene = lifecycle.connectScene("a", reason: .userRequest) { scene in
             scene.preserve(
                 in: FileStateStore(directory: path), snapshot: { state.withLock { [$0] } },

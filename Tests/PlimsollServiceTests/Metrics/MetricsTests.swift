@@ -2,6 +2,7 @@ import CoreMetrics
 import Foundation
 import MetricsTestKit
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollTesting
 import TestSupport
 import Testing

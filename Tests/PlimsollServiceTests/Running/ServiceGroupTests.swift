@@ -1,5 +1,6 @@
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollService
 import PlimsollTesting
 import ServiceLifecycle

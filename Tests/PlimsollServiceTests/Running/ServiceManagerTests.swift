@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollSupervisor
 import PlimsollTesting
 import Synchronization

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollTesting
 import TestSupport
 import Testing

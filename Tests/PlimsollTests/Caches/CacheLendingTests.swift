@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Objects are lent out of open shards without a reference.
 extension CacheVisitTests {

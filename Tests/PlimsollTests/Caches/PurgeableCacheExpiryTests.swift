@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Entries whose time passes, and the wheel that finds them.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PurgeableCacheExpiryTests {

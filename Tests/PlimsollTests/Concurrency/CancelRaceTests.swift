@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Registrations cancelled on several threads at once.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct CancelRaceTests {

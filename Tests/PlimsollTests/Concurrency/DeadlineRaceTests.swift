@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Deadlines by the machine's own time, many rounds of each: what races here stands still on a clock moved by hand.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct DeadlineRaceTests {
@@ -98,9 +99,10 @@ import Testing
     @Test func `C23 C26 T6 after an overrun each further step has a deadline, and other observers are still called`() async throws {
         for round in 0..<10 {
             let policy = LifecyclePolicy(backgroundDeadline: .milliseconds(50), terminationDeadline: .milliseconds(50))
-            let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(lifecycle: policy), time: .running)
-            let lifecycle = manager.lifecycle, blockade = Blockade(), saved = Counter(), cleaned = Counter()
+            let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
+            let lifecycle = Lifecycle(manager), blockade = Blockade(), saved = Counter(), cleaned = Counter()
             let reports = Log<LifecycleReport>()
+            lifecycle.policy = policy
             lifecycle.observe("stuck", onInactive: { _ in blockade.wait() }, onBackground: { _ in blockade.wait() })
             lifecycle.observe("other", onBackground: { _ in saved.add(1) })
             lifecycle.onTerminate("stuck") { _ in blockade.wait() }

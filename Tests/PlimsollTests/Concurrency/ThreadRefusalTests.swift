@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Processes that may start no more threads: RLIMIT_NPROC, pids.max.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct ThreadRefusalTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Processes that are frozen in the background and woken now and then.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundWakeTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite struct LifecycleMachineTests {
     @Test func `C1 exactly the steps of the life cycle are legal`() {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What the parts of a real `Lifecycle` do on each way, in which order.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleOrderTests {

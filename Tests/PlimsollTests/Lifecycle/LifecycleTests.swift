@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// A manager that does not run, on a clock moved by hand.
 struct Stage {
@@ -16,7 +17,8 @@ struct Stage {
     init(_ policy: LifecyclePolicy = .standard) {
         let exits = exits
         manager = ResourceManager(
-            source: ScriptedPressureSource(), policy: PressurePolicy(lifecycle: policy), time: clock.timekeeper, exit: { exits.add($0, $1) })
+            source: ScriptedPressureSource(), time: clock.timekeeper, exit: { exits.add($0, $1) })
+        lifecycle.policy = policy
     }
 
     /// Logs each of its four calls.

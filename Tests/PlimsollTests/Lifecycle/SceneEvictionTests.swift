@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// The system disconnects scenes behind the front whenever it needs to.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneEvictionTests {
@@ -94,8 +95,9 @@ import Testing
 
     @Test func `C90 C96 at warning suspended scenes go, at critical those in the background, and none in front`() async throws {
         // Time is moved on by minutes here: nobody is to be suspended by that.
-        try await RunningManager.run(policy: .init(lifecycle: .init(sceneSuspendsAfter: nil))) { running in
+        try await RunningManager.run { running in
             let lifecycle = running.manager.lifecycle
+            lifecycle.policy.sceneSuspendsAfter = nil
             var scenes: [String: Scene] = [:]
             for id in ["front", "back", "still"] {
                 let scene = lifecycle.connectScene(id, reason: .userRequest) { scene in scene.declare { 64 << 20 } }

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What a scene does behind the front: saves, gives back, erases, and comes to stand still.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneKeepingTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SceneTests {
     let stage = Stage()

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// T27, C86: the path that frees memory takes none.
 @Suite(.timeLimit(.minutes(5)), .needs(allocation_count_works(), "a sanitizer is in front of malloc")) struct AllocationTests {
@@ -78,7 +79,7 @@ import Testing
             let level = round % 2 == 0 ? PressureLevel.normal : .warning
             parts.observers.post(
                 PressureEvent(id: UInt64(round), level: level, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: .headroom))
-            _ = parts.throttle.post(level, isQuiescing: level == .warning)
+            _ = parts.admission.post(level, isQuiescing: level == .warning)
             _ = parts.journal.add(report)
             parts.courier.request()
             await until { told.withLock { $0.count } == round }

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// How a memory warning travels, and what may be asked to give way.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct MemoryWarningTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+import PlimsollLifecycle
 
 /// A manager that runs on a scripted source and a manual clock for as long as a test's body does.
 struct RunningManager {
@@ -18,6 +19,7 @@ struct RunningManager {
     ) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock(), exits = Exits()
         let manager = ResourceManager(source: source, policy: policy, time: clock.timekeeper, onTurn: onTurn) { exits.add($0, $1) }
+        _ = Lifecycle(manager)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await manager.run() }
             try await body(RunningManager(manager: manager, source: source, clock: clock, exits: exits))

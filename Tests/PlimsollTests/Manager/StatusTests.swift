@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What a manager says of itself.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct StatusTests {
@@ -14,6 +15,8 @@ import Testing
 
     @Test func `a manager that never ran knows its holders, tasks and counts of nothing`() {
         let manager = manager()
+        #expect(manager.status.lifecycle == LifecycleStatus() && manager.status.lifecycle.state == "active", "no life cycle has joined")
+        _ = Lifecycle(manager)
         let status = manager.status
         #expect(status.memory == nil && status.level == "normal" && status.holders.isEmpty && status.actions.isEmpty && !status.isDryRun)
         #expect(status.counts.transitions.isEmpty && status.counts.actions.isEmpty && status.counts.dropped.allSatisfy { $0.count == 0 })

@@ -2,6 +2,7 @@ import PlimsollTesting
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite struct LadderTests {
     @Test func `the standard ladder passes its own rules`() throws {

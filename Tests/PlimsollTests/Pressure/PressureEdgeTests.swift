@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// The line on which each threshold lies: to the byte, to the permille of time stalled, to the millisecond of time left.
 @Suite struct PressureEdgeTests {

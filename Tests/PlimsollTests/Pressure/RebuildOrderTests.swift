@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Whom a shortage is asked of first, and who is left out.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct RebuildOrderTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What happens to leases and recorded changes while a call about them is under way.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct HeldStateTests {

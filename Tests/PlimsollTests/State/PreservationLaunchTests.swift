@@ -2,6 +2,7 @@ import PlimsollTesting
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What a process knows at launch of the run before, and does about it.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PreservationLaunchTests {

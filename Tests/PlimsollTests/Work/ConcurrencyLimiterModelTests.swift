@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// The limiter's decisions beside those of a model that is as plain as can be.
 @Suite struct ConcurrencyLimiterModelTests {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct ConcurrencyLimiterTests {
     let clock = ManualClock()

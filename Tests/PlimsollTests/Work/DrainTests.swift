@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct DrainTests {
     let stage = Stage()

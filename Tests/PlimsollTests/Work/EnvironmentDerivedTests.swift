@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Values that are made from the environment.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentDerivedTests {

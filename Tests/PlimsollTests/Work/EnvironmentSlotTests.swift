@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What becomes of many changes while nobody could take them.
 @Suite struct EnvironmentSlotTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// A manager that nobody runs, its surroundings and its time.
 struct Surroundings {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// What the extent depends on: values only.
 @Suite struct QuiesceExtentTests {

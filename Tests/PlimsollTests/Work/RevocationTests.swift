@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct RevocationTests {
     private func cache(limit: ByteCount? = nil, timeToLive: Duration? = nil) -> PurgeableCache<Int, String> {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Runs `body`, which blocks, on a thread of its own.
 func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SecretTests {
     /// Bytes that are written down nowhere: each is computed when it is needed.
@@ -195,6 +196,7 @@ import Testing
     @Test func `C44 a process forbids dumps of itself, and says so`() async {
         await #expect(processExitsWith: .success) {
             let manager = ResourceManager(source: ScriptedSource())
+            _ = Lifecycle(manager)
             guard ProcessPrivacy.isDumpable, manager.capabilities["secrets"]?.isLive == true else { exit(2) }
             guard ProcessPrivacy.setDumpable(false), !ProcessPrivacy.isDumpable else { exit(3) }
             exit(manager.capabilities["secrets"]?.detail.contains("writes no core dump") == true ? 0 : 4)

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import Plimsoll
+@testable import PlimsollLifecycle
 
 /// Work that one replica has to stop and another goes on with, by a store in memory and clocks moved by hand.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TaskHandoffTests {

@@ -1,6 +1,7 @@
 import Dispatch
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 import ServiceLifecycle
 import Synchronization
 

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// A page that a forked child sees as zeros (`MADV_WIPEONFORK`, Linux 4.14) holds a number. An object remembers the
 /// number and compares.
-enum ForkGuard {
+package enum ForkGuard {
     // Unchecked by the compiler, but set once before any thread reads the pointer, and atomic behind the pointer.
     nonisolated(unsafe) private static let page: UnsafeMutablePointer<Atomic<UInt64>>? = {
         var start: UnsafeMutableRawPointer?
@@ -15,7 +15,7 @@ enum ForkGuard {
     }()
 
     /// The number of this process. Relaxed, as below: the number publishes nothing else.
-    static var process: UInt64 {
+    package static var process: UInt64 {
         guard let page else { return 1 }
         let number = page.pointee.load(ordering: .relaxed)
         if number != 0 { return number }
@@ -26,7 +26,7 @@ enum ForkGuard {
     }
 
     /// Returns true if this is the process with that number.
-    static func isProcess(_ number: UInt64) -> Bool {
+    package static func isProcess(_ number: UInt64) -> Bool {
         page.map { $0.pointee.load(ordering: .relaxed) == number } ?? true
     }
 }

@@ -143,6 +143,19 @@ public struct LifecycleStatus: Sendable, Hashable, Codable {
     public var warming: [String: Double]
     /// Number of scenes.
     public var scenes: Int
+
+    /// Creates the status of a process whose life cycle is not driven: active and ready.
+    public init(
+        state: String = "active", stage: String = "complete", isReady: Bool = true, reason: String? = nil,
+        warming: [String: Double] = [:], scenes: Int = 0
+    ) {
+        self.state = state
+        self.stage = stage
+        self.isReady = isReady
+        self.reason = reason
+        self.warming = warming
+        self.scenes = scenes
+    }
 }
 
 /// An admission control, which gives way when memory is short.
@@ -166,4 +179,38 @@ public struct AdmissionStatus: Sendable, Hashable, Codable {
     public var expired: UInt64
     /// Counts by priority; `nil` if requests have no priority.
     public var requests: RequestCounts?
+
+    /// Creates a status.
+    public init(
+        name: String, running: Int, waiting: Int, limit: Int, admitted: UInt64, refused: UInt64,
+        refusedPerSecond: Double? = nil, expired: UInt64, requests: RequestCounts? = nil
+    ) {
+        self.name = name
+        (self.running, self.waiting, self.limit) = (running, waiting, limit)
+        (self.admitted, self.refused, self.expired) = (admitted, refused, expired)
+        self.refusedPerSecond = refusedPerSecond
+        self.requests = requests
+    }
+}
+
+/// Requests admitted and refused so far, by priority. Numbers only grow.
+public struct RequestCounts: Sendable, Hashable, Codable {
+    /// Admitted requests, by priority: `sheddable`, `normal` and `critical`.
+    public var admitted: [String: UInt64] = [:]
+    /// Refused requests, by priority and then reason: `concurrency`, `arrivals` and `paused`.
+    public var refused: [String: [String: UInt64]] = [:]
+    /// Admitted requests that would have been refused, but are served at any level.
+    public var exempted: UInt64 = 0
+
+    /// Creates counts of zero.
+    public init() {}
+
+    /// Returns the refused requests of one priority, for all reasons. Saturating, because a status may come from
+    /// another process.
+    public func refused(_ priority: String) -> UInt64 {
+        refused[priority, default: [:]].values.reduce(0) { sum, count in
+            let (sum, overflow) = sum.addingReportingOverflow(count)
+            return overflow ? .max : sum
+        }
+    }
 }

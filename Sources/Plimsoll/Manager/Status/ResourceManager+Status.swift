@@ -19,17 +19,14 @@ extension ResourceManager {
         let entries = parts.purgeables.snapshot
         parts.poll.ask(entries)
         let now = parts.time.elapsed()
-        let lifecycle = parts.lifecycle, readiness = lifecycle.readiness, capabilities = capabilities
-        return ManagerStatus(
+        let capabilities = capabilities
+        var status = ManagerStatus(
             atSeconds: now.inSeconds, level: "\(level)", isDryRun: isDryRun, memory: memoryStatus,
             holders: entries.map { HolderStatus($0, at: now) }, tasks: tasksStatus,
-            lifecycle: LifecycleStatus(
-                state: "\(lifecycle.state)", stage: "\(readiness.stage)", isReady: readiness.isReady,
-                reason: readiness.reason,
-                warming: readiness.warming, scenes: lifecycle.scenes.count),
-            admissions: lifecycle.pausables.countingMembers.map { AdmissionStatus($0) }, counts: counts,
-            actions: reports.map { ActionStatus($0) },
+            lifecycle: LifecycleStatus(), admissions: [], counts: counts, actions: reports.map { ActionStatus($0) },
             footing: capabilities.footing.rawValue, signals: capabilities.signals)
+        for part in parts.joined.all { part.describe(in: &status) }
+        return status
     }
 
     /// Returns the status, for callers in a task. A thread outside the cooperative pool waits for purgeables that
@@ -54,12 +51,12 @@ extension ResourceManager {
     /// Number of background tasks that have ended so far, those of present scenes included. A changed number means
     /// that there may be something to save.
     package var endedTasks: UInt64 {
-        parts.lifecycle.scenes.reduce(UInt64(parts.tasks.tally.ended)) { $0 &+ UInt64($1.tasks.tally.ended) }
+        parts.sceneTasks.all.reduce(UInt64(parts.tasks.tally.ended)) { $0 &+ UInt64($1.tally.ended) }
     }
 
     /// The background-task part of the status.
     package var tasksStatus: TasksStatus {
-        let books = [parts.tasks] + parts.lifecycle.scenes.map(\.tasks)
+        let books = [parts.tasks] + parts.sceneTasks.all
         let sum = books.reduce(into: BackgroundTaskShard.Tally()) { $0 += $1.tally }
         let oldest = books.flatMap { $0.statuses(atMost: ManagerStatus.mostTasks) }.sorted { $0.age > $1.age }
         return TasksStatus(
@@ -100,17 +97,5 @@ extension TaskStatus {
     init(_ status: BackgroundTaskStatus) {
         (name, ageSeconds, isExpiring, origin) = (status.name, status.age.inSeconds, status.isExpiring, status.origin)
         (completed, total) = (status.progress?.completed, status.progress?.total)
-    }
-}
-
-extension AdmissionStatus {
-    init(_ member: any CountingQuiescable) {
-        let statistics = member.statistics
-        name = member.name
-        (running, waiting, limit) = (statistics.running, statistics.waiting, statistics.limit)
-        (admitted, refused, expired) = (statistics.admitted, statistics.refused, statistics.expired)
-        requests = member.requests
-        // A member may return any number; JSON cannot express infinity.
-        refusedPerSecond = member.refusedPerSecond.flatMap { $0.isFinite ? $0 : nil }
     }
 }

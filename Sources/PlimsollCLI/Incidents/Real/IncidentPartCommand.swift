@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollService
 import Synchronization

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// Says who owns malloc here, whether freed memory really comes back, and what an operator would be told.
 public enum Report {

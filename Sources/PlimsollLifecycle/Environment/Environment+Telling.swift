@@ -1,0 +1,69 @@
+import Plimsoll
+import Synchronization
+
+/// Registration of readers, observers, interceptors and derived values, and the watches they need.
+extension Environment {
+    /// The kinds watched for every observer that wants all kinds.
+    static let common: Set<EnvironmentChange.Kind> = [.clock, .timeZone, .day, .locale]
+
+    /// Creates a reader of all kinds from now on.
+    func makeReader() -> EnvironmentReader {
+        let watched = Self.common.filter { watch.add($0) }
+        let reader = EnvironmentReader(
+            isHeld: { [weak self] in self?.isHeld ?? false },
+            onDrop: { [weak self] in
+                self?.state.withLock { $0.readers.removeAll { $0.reader == nil } }
+                for kind in watched { self?.watch.remove(kind) }
+            })
+        state.withLock { $0.readers.append(Weak(reader: reader)) }
+        return reader
+    }
+
+    func add(_ observer: EnvironmentObserver) -> Registration {
+        let watched = (observer.kinds.isEmpty ? Self.common : observer.kinds).filter { watch.add($0) }
+        state.withLock { $0.observers.append(observer) }
+        return Registration(observer.gate) { [weak self, weak observer] in
+            let removed = self?.state.withLock { state in
+                state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
+            }
+            if removed != nil { for kind in watched { self?.watch.remove(kind) } }
+        }
+    }
+
+    func add(_ interceptor: EnvironmentInterceptor) -> Registration {
+        state.withLock { $0.interceptors.append(interceptor) }
+        return Registration(interceptor.gate) { [weak self, weak interceptor] in
+            let removed = self?.state.withLock { state in
+                state.interceptors.firstIndex { $0 === interceptor }.map { state.interceptors.remove(at: $0) }
+            }
+            withExtendedLifetime(removed) {}
+        }
+    }
+
+    func add(_ derived: any Derived) -> Registration {
+        let watched = derived.kinds.filter { watch.add($0) }
+        // The value may have been built before the watches began.
+        derived.invalidate()
+        state.withLock { $0.derived.append(derived) }
+        return Registration(CallGate()) { [weak self, weak derived] in
+            let removed = self?.state.withLock { state in
+                state.derived.firstIndex { $0 === derived }.map { state.derived.remove(at: $0) }
+            }
+            if removed != nil { for kind in watched { self?.watch.remove(kind) } }
+        }
+    }
+
+    /// Watches `kind` on its own. Observers and readers of all kinds then also receive the changes.
+    func add(_ kind: EnvironmentChange.Kind, quiet: Duration?) -> Registration {
+        let isWatched = watch.add(kind, quiet: quiet)
+        let isCounted = Mutex(isWatched)
+        return Registration(CallGate()) { [weak self] in
+            // Removes one watch only once, even if cancelled many times and on many threads.
+            let counted = isCounted.withLock { counted in
+                defer { counted = false }
+                return counted
+            }
+            if counted { self?.watch.remove(kind) }
+        }
+    }
+}

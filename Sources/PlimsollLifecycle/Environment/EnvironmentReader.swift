@@ -1,0 +1,89 @@
+public import Plimsoll
+import Synchronization
+
+/// A sequence of changes of the environment. A slow reader gets the net change since the last dequeue.
+///
+/// Made by `Lifecycle.environmentChanges`; covers changes from that moment. Belongs to one loop: two loops that share
+/// one sequence share the changes.
+public struct EnvironmentChanges: AsyncSequence, Sendable {
+    public typealias Element = EnvironmentChange
+    public typealias Failure = Never
+
+    let reader: EnvironmentReader
+
+    public func makeAsyncIterator() -> Iterator { Iterator(reader: reader) }
+
+    /// Dequeues one change after the other.
+    public struct Iterator: AsyncIteratorProtocol {
+        let reader: EnvironmentReader
+
+        /// Returns the next net change; `nil` when the task is cancelled.
+        public mutating func next() async -> EnvironmentChange? { await reader.next() }
+    }
+}
+
+/// The slots of one reader, and the tasks that wait for changes.
+final class EnvironmentReader: Sendable {
+    private typealias Waiter = CheckedContinuation<EnvironmentChange?, Never>
+
+    private struct State {
+        var slots = EnvironmentSlots()
+        var waiting: [(id: UInt64, waiter: Waiter)] = []
+        var lastID: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+    private let isHeld: @Sendable () -> Bool
+    private let onDrop: @Sendable () -> Void
+
+    init(isHeld: @escaping @Sendable () -> Bool, onDrop: @escaping @Sendable () -> Void) {
+        self.isHeld = isHeld
+        self.onDrop = onDrop
+    }
+
+    deinit { onDrop() }
+
+    /// True if a task waits for the next change. For tests.
+    var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
+
+    func add(_ change: EnvironmentChange) {
+        state.withLock { $0.slots.add(change) }
+        flush()
+    }
+
+    /// Resumes waiting tasks with the available changes, unless changes are held back.
+    func flush() {
+        while true {
+            let next: (Waiter, EnvironmentChange)? = state.withLock { state in
+                guard !state.waiting.isEmpty, !isHeld(), let change = state.slots.take() else { return nil }
+                return (state.waiting.removeFirst().waiter, change)
+            }
+            guard let (waiter, change) = next else { return }
+            waiter.resume(returning: change)
+        }
+    }
+
+    func next() async -> EnvironmentChange? {
+        let id = state.withLock { state in
+            state.lastID += 1
+            return state.lastID
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                // An earlier cancellation is seen here; a later one finds the waiter.
+                let answer: EnvironmentChange?? = state.withLock { state in
+                    if Task.isCancelled { return .some(nil) }
+                    if !isHeld(), let change = state.slots.take() { return change }
+                    state.waiting.append((id, waiter))
+                    return nil
+                }
+                if let answer { waiter.resume(returning: answer) }
+            }
+        } onCancel: {
+            let waiter = state.withLock { state in
+                state.waiting.firstIndex { $0.id == id }.map { state.waiting.remove(at: $0).waiter }
+            }
+            waiter?.resume(returning: nil)
+        }
+    }
+}

@@ -1,0 +1,348 @@
+import Plimsoll
+import Synchronization
+
+/// A resource that only one process, or only a running process, may hold: a lock, a lease, a listening socket, a
+/// session with a remote party.
+///
+///     let lease = ExclusiveResource(
+///         "leader", kind: .lease, after: ["http"], lease: .seconds(15),
+///         release: { try await election.resign() }, reacquire: { epoch in try await election.campaign(epoch) })
+///     try lifecycle.exclusive.add(lease)
+///     try await lease.withUse { epoch in … ; try lease.check(epoch); try await commit() }
+///
+/// The resource is released on the way to the background: a frozen process that holds it keeps others waiting and
+/// answers no request. The resources named by `after:` are released first, then this one. New uses are refused, uses
+/// in flight are waited for, then the resource is released. At the deadline the resource is closed by force and
+/// named. On the way back, resources are reacquired in reverse order.
+///
+/// *Fencing*: `epoch` rises whenever another process may have held the resource. This happens on reacquisition, and
+/// after every freeze or host sleep. Work that began earlier finds that `check(_:)` throws, and must not act any
+/// more.
+public final class ExclusiveResource: Sendable {
+    /// The kind of resource.
+    public enum Kind: String, Sendable, Hashable, CaseIterable {
+        /// A lock that others wait for: flock, fcntl, an advisory lock of a database, a mutex in shared memory.
+        case lock
+        /// Held for a limited time, independent of this process: leadership, a lease on a shard. After a freeze the
+        /// lease counts as lost, unless the lease time has not run out.
+        case lease
+        /// A listening socket. For a frozen process, the kernel goes on accepting connections into a backlog that no
+        /// thread serves.
+        ///
+        /// Close the socket with shutdown(2) and close(2): a child that inherited the socket would keep it listening.
+        case listener
+        /// A session with a remote party that is opened and closed in pairs: a serial line, a GPU context, a licence
+        /// seat (C53).
+        case session
+    }
+
+    /// The name used in reports and in `after:`.
+    public let name: String
+    /// The kind of resource.
+    public let kind: Kind
+    /// Names of the resources that depend on this one. They are released before and reacquired after this resource.
+    public let releasedAfter: [String]
+    /// The lease time without `renew`, on a clock that runs through freezes and sleep; `nil` for no limit.
+    public let leaseTime: Duration?
+
+    enum Phase { case released, acquiring, held, draining, releasing, stuck }
+
+    struct State {
+        var phase: Phase
+        var epoch: UInt64 = 1
+        /// Increases with each acquisition and loss. Work begun under another number must not touch the resource
+        /// (T8).
+        var turn: UInt64 = 1
+        var uses = 0
+        var leasedAt = Duration.zero
+        /// True if the resource was released on the way to the background, or lost in a gap, and is to be reacquired.
+        var wasHeld = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    let state: Mutex<State>
+    private let ground = AtomicLazyReference<ExclusiveGround>()
+    private let drainBody: (@Sendable (Duration) async throws -> Void)?
+    private let releaseBody: @Sendable () async throws -> Void
+    let forceBody: (@Sendable () -> Void)?
+    private let acquireBody: (@Sendable (UInt64) async throws -> Void)?
+
+    /// Creates an exclusive resource.
+    ///
+    /// - Parameters:
+    ///   - name: name used in reports and in `after:`; unique among registered resources.
+    ///   - kind: kind of resource.
+    ///   - after: names of the resources to release before this one, because they use this one.
+    ///   - lease: lease time without `renew`. A lease without a time counts as lost after every freeze or sleep.
+    ///   - isHeld: true if the resource is held when added.
+    ///   - drain: stops new work and finishes work under way, within the given time. Uses in flight are waited for
+    ///     separately.
+    ///   - release: releases the resource.
+    ///   - forceClose: releases the resource at once, even with work under way; called if `release` did not finish in
+    ///     time.
+    ///   - reacquire: acquires the resource, for the given epoch. Without this closure the resource stays released.
+    public init(
+        _ name: String, kind: Kind = .lock, after: [String] = [], lease: Duration? = nil, isHeld: Bool = true,
+        drain: (@Sendable (_ timeLeft: Duration) async throws -> Void)? = nil,
+        release: @escaping @Sendable () async throws -> Void,
+        forceClose: (@Sendable () -> Void)? = nil, reacquire: (@Sendable (_ epoch: UInt64) async throws -> Void)? = nil
+    ) {
+        self.name = name
+        self.kind = kind
+        releasedAfter = after
+        leaseTime = lease
+        drainBody = drain
+        releaseBody = release
+        forceBody = forceClose
+        acquireBody = reacquire
+        state = Mutex(State(phase: isHeld ? .held : .released))
+    }
+
+    /// Attaches the resource to the shared ground, permanently. Called on registration.
+    func stand(on ground: ExclusiveGround) {
+        let ground = self.ground.storeIfNil(ground)
+        state.withLock { $0.leasedAt = ground.boottime }
+    }
+
+    // MARK: Reading state
+
+    /// Number of the current hold; rises whenever another process may have held the resource. Pass the number to a
+    /// service that can refuse older ones.
+    public var epoch: UInt64 { state.withLock { $0.epoch } }
+
+    /// True if the resource is held. False once the lease has run out, even if no thread has noticed.
+    public var isHeld: Bool {
+        state.withLock { [.held, .draining, .releasing, .stuck].contains($0.phase) && !hasExpired($0) }
+    }
+
+    /// Returns true if work that began in `epoch` may still act on the resource.
+    public func isCurrent(_ epoch: UInt64) -> Bool {
+        if ground.load()?.isDoubtful ?? false { return false }
+        return state.withLock { $0.epoch == epoch && ($0.phase == .held || $0.phase == .draining) && !hasExpired($0) }
+    }
+
+    /// Throws unless work that began in `epoch` may still act on the resource. Call this method right before an
+    /// irreversible action.
+    public func check(_ epoch: UInt64) throws(ExclusiveResourceError) {
+        if isCurrent(epoch) { return }
+        if ground.load()?.isDoubtful ?? false { throw error(.unsettled) }
+        let state = state.withLock { ($0.epoch, hasExpired($0)) }
+        if state.0 == epoch { throw error(state.1 ? .leaseExpired : .notHeld) }
+        throw error(.stale(epoch: epoch, current: state.0))
+    }
+
+    private func hasExpired(_ state: State) -> Bool {
+        guard let leaseTime, let ground = ground.load() else { return false }
+        return ground.boottime - state.leasedAt >= leaseTime
+    }
+
+    private func error(_ reason: ExclusiveResourceError.Reason) -> ExclusiveResourceError {
+        .init(resource: name, reason: reason)
+    }
+
+    // MARK: Using
+
+    /// Runs `body` while the resource is held. The resource is not released before `body` returns, except by force.
+    ///
+    /// - Parameter body: receives the epoch to `check`.
+    /// - Throws: The error of `body`; `ExclusiveResourceError` without running `body` if the resource is not held, or
+    ///   in the background.
+    public func withUse<Result>(_ body: (_ epoch: UInt64) throws -> Result) throws -> Result {
+        let (epoch, turn) = try beginUse()
+        defer { endUse(turn) }
+        return try body(epoch)
+    }
+
+    /// Runs an asynchronous `body` while the resource is held.
+    public func withUse<Result>(_ body: (_ epoch: UInt64) async throws -> Result) async throws -> Result {
+        let (epoch, turn) = try beginUse()
+        defer { endUse(turn) }
+        return try await body(epoch)
+    }
+
+    private func beginUse() throws(ExclusiveResourceError) -> (epoch: UInt64, turn: UInt64) {
+        if let ground = ground.load() {
+            if ground.isClosed { throw violation(ground) }
+            if ground.isDoubtful { throw error(.unsettled) }
+        }
+        var refusal: ExclusiveResourceError.Reason?
+        let begun: (epoch: UInt64, turn: UInt64) = state.withLock { state in
+            if state.phase != .held {
+                refusal = state.phase == .draining ? .inBackground : .notHeld
+            } else if hasExpired(state) {
+                refusal = .leaseExpired
+            } else {
+                state.uses += 1
+            }
+            return (state.epoch, state.turn)
+        }
+        guard let refusal else { return begun }
+        if refusal == .inBackground, let ground = ground.load() { throw violation(ground) }
+        throw error(refusal)
+    }
+
+    private func violation(_ ground: ExclusiveGround) -> ExclusiveResourceError {
+        let error = error(.inBackground)
+        ground.violated(error)
+        return error
+    }
+
+    private func endUse(_ turn: UInt64) {
+        let waiting = state.withLock { state in
+            guard state.turn == turn else { return [] as [CheckedContinuation<Void, Never>] }
+            state.uses -= 1
+            guard state.uses == 0 else { return [] }
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    // MARK: Acquiring
+
+    /// Acquires the resource in a new epoch. Does nothing if the resource is held.
+    ///
+    /// - Throws: The error of `reacquire`; `ExclusiveResourceError` in the background, or if the resource has no
+    ///   `reacquire`.
+    public func acquire() async throws {
+        if let ground = ground.load(), ground.isClosed { throw violation(ground) }
+        try await take()
+    }
+
+    /// Runs `body`, which renews the lease with the grantor. The new lease time counts from before the call.
+    public func renew(_ body: () async throws -> Void) async throws {
+        let (turn, asked) = (state.withLock { $0.turn }, ground.load()?.boottime ?? .zero)
+        try await body()
+        state.withLock { if $0.turn == turn { $0.leasedAt = asked } }
+    }
+
+    /// Acquires the resource without recording a violation. Checks the ground under the lock, because a late call on
+    /// a busy machine may find the process in the background again.
+    func take() async throws {
+        guard let acquireBody else { throw error(.cannotBeTaken) }
+        let ground = ground.load(), asked = ground?.boottime ?? .zero
+        var isTooLate = false
+        let begun: (epoch: UInt64, turn: UInt64)? = state.withLock { state in
+            // Under the lock: the releaser closes the ground first and then visits each resource. Either the releaser
+            // finds this acquisition, or this code finds the ground closed.
+            isTooLate = ground?.isClosed == true
+            guard !isTooLate else { return nil }
+            guard state.phase == .released || state.phase == .held && hasExpired(state) else { return nil }
+            state.phase = .acquiring
+            // The epoch rises at once, so that a freeze during the acquisition makes the resource being acquired
+            // stale too.
+            state.epoch += 1
+            state.turn += 1
+            return (state.epoch, state.turn)
+        }
+        if isTooLate { throw error(.inBackground) }
+        guard let begun else { return }
+        do {
+            try await acquireBody(begun.epoch)
+        } catch {
+            state.withLock { if $0.turn == begun.turn { $0.phase = .released } }
+            throw error
+        }
+        let isOurs = state.withLock { state in
+            guard state.turn == begun.turn else { return false }
+            (state.phase, state.uses, state.leasedAt, state.wasHeld) = (.held, 0, asked, false)
+            return true
+        }
+        // The acquisition took so long that the process has gone to the background meanwhile: release the resource.
+        if !isOurs { try await releaseBody() }
+    }
+
+    // MARK: Releasing
+
+    /// Refuses further uses. Returns the turn under which to release the resource, or `nil` if there is nothing to
+    /// release.
+    func beginRelease() -> UInt64? {
+        state.withLock { state in
+            switch state.phase {
+            case .held:
+                state.wasHeld = true
+                // A lease that has run out may already belong to another process.
+                guard !hasExpired(state) else {
+                    state.phase = .released
+                    return nil
+                }
+                state.phase = .draining
+                return state.turn
+            case .acquiring:
+                // The acquiring task finds another turn number and releases the resource.
+                (state.phase, state.wasHeld) = (.released, true)
+                state.turn += 1
+                return nil
+            case .draining, .releasing, .stuck: return state.turn
+            case .released: return nil
+            }
+        }
+    }
+
+    /// Drains, waits for the uses in flight, and releases the resource once, even if several tasks try.
+    func release(_ turn: UInt64, timeLeft: @Sendable () -> Duration) async throws {
+        var problem: (any Error)?
+        do { try await drainBody?(timeLeft()) } catch { problem = error }
+        await usesEnded(turn)
+        guard advance(turn, from: .draining, to: .releasing) else { return }
+        try await releaseBody()
+        _ = advance(turn, from: .releasing, to: .released)
+        // The release ended so late that the process is in front again, and needs the resource.
+        if let ground = ground.load(), !ground.isClosed, isAwaited { try await take() }
+        if let problem { throw problem }
+    }
+
+    private func usesEnded(_ turn: UInt64) async {
+        await withCheckedContinuation { continuation in
+            let isOver = state.withLock { state in
+                guard state.turn == turn, state.phase == .draining, state.uses > 0 else { return true }
+                state.waiting.append(continuation)
+                return false
+            }
+            if isOver { continuation.resume() }
+        }
+    }
+
+    private func advance(_ turn: UInt64, from: Phase, to: Phase) -> Bool {
+        state.withLock { state in
+            guard state.turn == turn, state.phase == from else { return false }
+            state.phase = to
+            return true
+        }
+    }
+
+    /// Takes over from a release that is too late: `forceBody` releases the resource now.
+    ///
+    /// - Returns: False if the resource was released meanwhile.
+    func beginForce(_ turn: UInt64) -> Bool {
+        let waiting: [CheckedContinuation<Void, Never>]? = state.withLock { state in
+            guard state.turn == turn, state.phase != .released else { return nil }
+            state.turn += 1
+            (state.phase, state.uses) = (.stuck, 0)
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in waiting ?? [] { continuation.resume() }
+        return waiting != nil
+    }
+
+    func forced() { state.withLock { if $0.phase == .stuck { $0.phase = .released } } }
+
+    // MARK: Gaps
+
+    /// Handles a gap, in which the process did not run: another process may have held the resource.
+    func gapEnded() {
+        state.withLock { state in
+            state.epoch += 1
+            guard kind == .lease, state.phase == .held, leaseTime == nil || hasExpired(state) else { return }
+            (state.phase, state.wasHeld) = (.released, true)
+            state.turn += 1
+        }
+    }
+
+    /// True if the resource is to be reacquired.
+    var isAwaited: Bool {
+        acquireBody != nil
+            && state.withLock { ($0.phase == .released && $0.wasHeld) || ($0.phase == .held && hasExpired($0)) }
+    }
+}

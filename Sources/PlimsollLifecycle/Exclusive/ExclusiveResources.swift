@@ -1,0 +1,203 @@
+public import Plimsoll
+import Synchronization
+
+/// The resources that only one process may hold. Released on the way to the background and reacquired on the way back
+/// (C48, C49, C52, C53).
+public final class ExclusiveResources: Sendable {
+    private let resources = Mutex<[ExclusiveResource]>([])
+    private let reports = Mutex<[ExclusiveReport]>([])
+    let ground: ExclusiveGround
+    let alarms: Alarms
+    private let threads: HandlerThreads
+
+    /// Time for closing by force, beyond the deadline.
+    static let forceBudget = Duration.milliseconds(500)
+    /// Least time of each wave, even after slow earlier waves: releasing a lock takes microseconds.
+    static let leastBudget = Duration.milliseconds(200)
+    private static let mostReports = 64
+
+    init(time: Timekeeper, alarms: Alarms, threads: HandlerThreads) {
+        ground = ExclusiveGround(time: time, heartbeat: alarms.heartbeat)
+        self.alarms = alarms
+        self.threads = threads
+    }
+
+    // MARK: Registering
+
+    /// Registers `resource` for release on the way to the background and reacquisition on the way back, until the
+    /// registration is cancelled.
+    ///
+    /// - Throws: `ExclusiveResourceError` if another resource has that name, or if the order of release would be
+    ///   circular.
+    /// - Complexity: O(resources and their `after:` names).
+    @discardableResult
+    public func add(_ resource: ExclusiveResource) throws -> Registration {
+        try resources.withLock { resources in
+            guard !resources.contains(where: { $0.name == resource.name }) else {
+                throw ExclusiveResourceError(resource: resource.name, reason: .duplicateName)
+            }
+            if let cycle = ReleaseOrder.cycle(through: resource, in: resources) {
+                throw ExclusiveResourceError(resource: resource.name, reason: .cycle(cycle))
+            }
+            resource.stand(on: ground)
+            resources.append(resource)
+        }
+        return Registration(CallGate()) { [weak self, weak resource] in
+            let removed = self?.resources.withLock { resources in
+                resources.firstIndex { $0 === resource }.map { resources.remove(at: $0) }
+            }
+            withExtendedLifetime(removed) {}
+        }
+    }
+
+    /// Names of the resources held now. In the background, these should have been released.
+    public var held: [String] { resources.withLock { $0 }.filter(\.isHeld).map(\.name) }
+
+    /// Uses and acquisitions that were refused because the process was in the background: the last 64.
+    public var violations: [ExclusiveResourceError] { ground.violations }
+
+    /// Number of violations so far.
+    public var violationCount: Int { ground.violationCount }
+
+    /// The reports of recent releases and reacquisitions, oldest first; at most 64.
+    public var history: [ExclusiveReport] { reports.withLock { $0 } }
+
+    // MARK: To the background
+
+    /// Releases all resources, dependents first, within `budget` of running time. Resources not released by then are
+    /// closed by force and named.
+    ///
+    /// From this call on, no resource may be used or acquired. Blocks, slightly longer than `budget` if a resource
+    /// takes the whole budget.
+    @discardableResult
+    func release(within budget: Duration) -> ExclusiveReport {
+        let began = ground.running, deadline = began + budget
+        ground.setClosed(true)
+        var report = ExclusiveReport(step: .release)
+        var late: [(ExclusiveResource, UInt64)] = []
+        for wave in ReleaseOrder.waves(of: resources.withLock { $0 }) {
+            let turns = wave.compactMap { resource in resource.beginRelease().map { (resource, $0) } }
+            let ground = ground
+            let bodies = turns.map { resource, turn -> BoundedCalls.Body in
+                { try await resource.release(turn) { max(.zero, deadline - ground.running) } }
+            }
+            let budget = max(Self.leastBudget, deadline - ground.running)
+            let outcomes = BoundedCalls.run(bodies, within: budget, alarms: alarms, threads: threads)
+            for ((resource, turn), outcome) in zip(turns, outcomes) {
+                switch outcome {
+                case .done: report.done.append(resource.name)
+                case .failed(let reason): report.failed[resource.name] = reason
+                case .late: report.overran.append(resource.name)
+                }
+                if outcome != .done { late.append((resource, turn)) }
+            }
+        }
+        force(late, &report)
+        report.took = ground.running - began
+        note(report)
+        return report
+    }
+
+    private func force(_ late: [(ExclusiveResource, UInt64)], _ report: inout ExclusiveReport) {
+        // Skip resources that were released meanwhile or failed only in draining, and those that only their own code
+        // can close.
+        let forced = late.filter { $0.forceBody != nil && $0.beginForce($1) }.map(\.0)
+        let (ground, threads) = (ground, threads)
+        let bodies = forced.map { resource in
+            { @Sendable () -> Void in
+                resource.forceBody?()
+                resource.forced()
+                // The close ended so late that the process is in front again.
+                if !ground.isClosed { threads.run { try? await resource.take() } }
+            }
+        }
+        _ = BoundedCalls.run(blocking: bodies, within: Self.forceBudget, alarms: alarms, threads: threads)
+        report.stillHeld = late.map(\.0).filter(\.isHeld).map(\.name)
+    }
+
+    // MARK: Back
+
+    /// Reacquires the released and lost resources in reverse order, within `budget` of running time. Skips resources
+    /// that depend on a resource that could not be reacquired.
+    ///
+    /// Uses are allowed from this call on. Blocks.
+    @discardableResult
+    func reacquire(within budget: Duration) -> ExclusiveReport {
+        let began = ground.running, deadline = began + budget
+        if ground.isClosed { ground.suspectConnections() }
+        ground.setClosed(false)
+        var report = ExclusiveReport(step: .reacquire)
+        var missing: Set<String> = []
+        for wave in ReleaseOrder.waves(of: resources.withLock { $0 }).reversed() {
+            let awaited = wave.filter(\.isAwaited)
+            // On release, this resource comes `after:` the dependents. On the way back, every resource named by
+            // `after:` depends on this one.
+            let (ready, blocked) = awaited.reduce(into: ([], [])) {
+                (split: inout ([ExclusiveResource], [ExclusiveResource]), resource) in
+                if ReleaseOrder.dependencies(of: resource, in: resources.withLock { $0 }).isDisjoint(with: missing) {
+                    split.0.append(resource)
+                } else {
+                    split.1.append(resource)
+                }
+            }
+            let bodies = ready.map { resource -> BoundedCalls.Body in { try await resource.take() } }
+            let outcomes = BoundedCalls.run(bodies, within: deadline - ground.running, alarms: alarms, threads: threads)
+            for (resource, outcome) in zip(ready, outcomes) {
+                switch outcome {
+                case .done: report.done.append(resource.name)
+                case .failed(let reason): report.failed[resource.name] = reason
+                case .late: report.overran.append(resource.name)
+                }
+                if outcome != .done { missing.insert(resource.name) }
+            }
+            for resource in blocked {
+                report.failed[resource.name] = "what it depends on could not be taken"
+                missing.insert(resource.name)
+            }
+        }
+        report.took = ground.running - began
+        note(report)
+        return report
+    }
+
+    // MARK: Gaps
+
+    /// Handles a gap: every epoch rises, leases that may have run out are lost, and connections are suspect (T29,
+    /// C50).
+    ///
+    /// Short; calls no user code. In the foreground, call `reacquire` afterwards.
+    func gapEnded(_ gap: RunningGap) {
+        ground.takeStock {
+            ground.suspectConnections()
+            for resource in resources.withLock({ $0 }) { resource.gapEnded() }
+        }
+    }
+
+    private func note(_ report: ExclusiveReport) {
+        reports.withLock { reports in
+            if reports.count >= Self.mostReports { reports.removeFirst() }
+            reports.append(report)
+        }
+    }
+}
+
+/// The result of one release or reacquisition of the exclusive resources.
+public struct ExclusiveReport: Sendable, Hashable {
+    /// The direction: release or reacquisition.
+    public enum Step: String, Sendable, Hashable { case release, reacquire }
+
+    /// The direction of this report.
+    public var step: Step
+    /// Resources released, or reacquired, in this order.
+    public var done: [String] = []
+    /// Resources not done by the deadline. On release, these were closed by force.
+    public var overran: [String] = []
+    /// Resources whose own code threw, with the error.
+    public var failed: [String: String] = [:]
+    /// Resources still held after a release: closing by force was not possible, or did not finish.
+    public var stillHeld: [String] = []
+    /// The time taken, in running time.
+    public var took = Duration.zero
+
+    init(step: Step) { self.step = step }
+}

@@ -1,0 +1,122 @@
+import Plimsoll
+import Synchronization
+
+/// Limits and spreads reconnections after a gap. Each waits for a random part of the spread time, and a bounded
+/// number run at once (T29).
+///
+/// An event that thaws one process thaws neighbouring processes too, and they all call the same server. Random delays
+/// keep the processes apart; the bound limits the load from this one.
+public final class ReconnectLimiter: Sendable {
+    private struct State {
+        var random: SplitMix
+        var epoch: UInt64
+        /// The time at which delays end.
+        var spreadEnds: Duration
+        var free: Int
+        var line: [(number: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
+        var next: UInt64 = 0
+    }
+
+    private let state: Mutex<State>
+    private let spread: Duration
+    private let ground: ExclusiveGround
+    private let alarms: Alarms
+
+    init(most: Int, spread: Duration, seed: UInt64, ground: ExclusiveGround, alarms: Alarms) {
+        precondition(most > 0, "ReconnectLimiter: most is \(most), allowed is 1 or more")
+        precondition(spread >= .zero, "ReconnectLimiter: spread is \(spread), allowed is 0 or more")
+        self.spread = spread
+        self.ground = ground
+        self.alarms = alarms
+        state = Mutex(State(random: SplitMix(seed: seed), epoch: ground.connectionEpoch, spreadEnds: .zero, free: most))
+    }
+
+    /// Returns the delay before the next reconnection: random between 0 and `spread` for that long after a gap,
+    /// otherwise 0.
+    public func reconnectDelay() -> Duration {
+        state.withLock { state in
+            let now = ground.boottime
+            if state.epoch != ground.connectionEpoch {
+                state.epoch = ground.connectionEpoch
+                state.spreadEnds = now + spread
+            }
+            guard now < state.spreadEnds else { return .zero }
+            return spread * Double.random(in: 0..<1, using: &state.random)
+        }
+    }
+
+    /// Runs `connect` after a delay, with a bounded number of others at once.
+    ///
+    /// - Throws: The error of `connect`; `CancellationError` if the task is cancelled while waiting.
+    public func run<Result>(_ connect: () async throws -> Result) async throws -> Result {
+        let delay = reconnectDelay()
+        if delay > .zero { try await pause(delay) }
+        guard await enter() else { throw CancellationError() }
+        defer { leave() }
+        return try await connect()
+    }
+
+    // MARK: Waiting
+
+    private func pause(_ delay: Duration) async throws {
+        let isOver = await Pause().wait(delay, on: alarms)
+        if !isOver { throw CancellationError() }
+    }
+
+    /// Waits for a slot. Returns false if the task was cancelled.
+    private func enter() async -> Bool {
+        let number: UInt64? = state.withLock { state in
+            if state.free > 0 {
+                state.free -= 1
+                return nil
+            }
+            state.next += 1
+            return state.next
+        }
+        guard let number else { return true }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let early: Bool? = state.withLock { state in
+                    if Task.isCancelled { return false }
+                    if state.free > 0 {
+                        state.free -= 1
+                        return true
+                    }
+                    state.line.append((number, continuation))
+                    return nil
+                }
+                if let early { continuation.resume(returning: early) }
+            }
+        } onCancel: {
+            let continuation = state.withLock { state in
+                state.line.firstIndex { $0.number == number }.map { state.line.remove(at: $0).continuation }
+            }
+            continuation?.resume(returning: false)
+        }
+    }
+
+    private func leave() {
+        let next: CheckedContinuation<Bool, Never>? = state.withLock { state in
+            if state.line.isEmpty {
+                state.free += 1
+                return nil
+            }
+            return state.line.removeFirst().continuation
+        }
+        next?.resume(returning: true)
+    }
+
+    /// SplitMix64 (Steele et al., OOPSLA 2014).
+    private struct SplitMix: RandomNumberGenerator {
+        private var state: UInt64
+        init(seed: UInt64) { state = seed }
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9e37_79b9_7f4a_7c15
+            var word = state
+            word = (word ^ (word >> 30)) &* 0xbf58_476d_1ce4_e5b9
+            word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
+            return word ^ (word >> 31)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+import Plimsoll
+import Synchronization
+
+/// The expiration of one task whose work may be handed over.
+///
+/// The work is stored at once, held by this process, and freed when the body has stopped. So the work is not lost
+/// if the process ends in between, and no two replicas do the work if the process survives.
+final class HandoffOffering: Sendable {
+    enum Outcome {
+        case handedOff(String)
+        case kept(Handover.Place, TaskHandoffError)
+    }
+
+    private struct State {
+        /// True if the body finished; `nil` while the body runs.
+        var isFinished: Bool?
+        var outcome: Outcome?
+    }
+
+    private let state = Mutex(State())
+    private let store: any TaskHandoff
+    private let checkpoint: HandoffCheckpoint
+    private let owner: String
+    /// Ends with true if the body has ended.
+    private let bodyEnds = Pause()
+
+    init(_ checkpoint: HandoffCheckpoint, to store: any TaskHandoff, as owner: String) {
+        (self.checkpoint, self.store, self.owner) = (checkpoint, store, owner)
+    }
+
+    var outcome: Outcome? { state.withLock { $0.outcome } }
+
+    /// Records that the body has returned or thrown.
+    func bodyEnded(isFinished: Bool) {
+        state.withLock { $0.isFinished = isFinished }
+        bodyEnds.end(true)
+    }
+
+    /// Expiration handler of the task, cancelled at the end of the grace.
+    func handOff(_ task: BackgroundTask, _ reason: ExpirationReason) async {
+        if state.withLock({ $0.isFinished }) ?? false { return }
+        let bytes = checkpoint.last ?? []
+        let offer = TaskHandoffOffer(
+            name: checkpoint.name, checkpoint: bytes, reason: reason, attempts: checkpoint.attempt - 1)
+        // The lease lasts as long as the body may still run, plus a little for the call that frees the work.
+        let lease = (task.timeRemaining ?? .seconds(5)) + .seconds(2)
+        do throws(TaskHandoffError) {
+            let claim = try await store.offer(offer, heldBy: owner, for: lease)
+            state.withLock { $0.outcome = .handedOff(claim.id) }
+            let hasEnded = await withTaskCancellationHandler {
+                await bodyEnds.wait()
+            } onCancel: {
+                bodyEnds.end(false)
+            }
+            // Without an end of the body, the remaining run time is unknown: the lease frees the work.
+            guard hasEnded else { return }
+            if state.withLock({ $0.isFinished }) ?? false {
+                try await store.complete(claim)
+                state.withLock { $0.outcome = nil }
+            } else {
+                let newest = checkpoint.last
+                try await store.release(claim, checkpoint: newest == bytes ? nil : newest, .expired(reason))
+            }
+        } catch {
+            // Once in the store, the work is available to others at the end of the lease at the latest.
+            guard outcome == nil else { return }
+            let place = task.handOver(bytes)
+            state.withLock { $0.outcome = .kept(place, error) }
+        }
+    }
+}
+
+/// The name of a replica in a hand-over store.
+public enum HandoffOwner {
+    /// Name of this process: 128 random bits, constant while the process runs.
+    public static let own =
+        String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt64.random(in: .min ... .max), radix: 36)
+}

@@ -1,0 +1,64 @@
+public import Plimsoll
+
+/// A type with one instance for each manager, which `init(_:)` returns.
+public protocol JoinsManager {
+    /// Returns the manager's instance. Joins a new one to the manager on the first call.
+    static func joined(to manager: ResourceManager) -> Self
+}
+
+extension JoinsManager {
+    /// Returns the life cycle of `manager`, the same at each call.
+    ///
+    /// - Complexity: O(parts that have joined the manager).
+    public init(_ manager: ResourceManager) { self = Self.joined(to: manager) }
+}
+
+extension Lifecycle {
+    /// Returns the life cycle of `manager`.
+    public static func joined(to manager: ResourceManager) -> Lifecycle {
+        manager.part { Lifecycle(joining: manager) }
+    }
+}
+
+extension ResourceManager {
+    /// The life cycle of the process: `Lifecycle(self)`.
+    public var lifecycle: Lifecycle { Lifecycle(self) }
+
+    /// Revokes `tag`, as `Lifecycle.revokeCredentials(tag:)` does.
+    @discardableResult
+    public func revoke(tag: String) -> RevocationReport { lifecycle.revokeCredentials(tag: tag) }
+}
+
+/// The life cycle's side of the seam to the manager.
+extension Lifecycle: ManagerPart {
+    public func joined() { followGaps() }
+
+    public func prepare() async { await launchIfNeeded() }
+
+    public var canQuiesce: Bool { !pausables.isEmpty }
+
+    public func admit(at level: PressureLevel, isQuiescing: Bool) {
+        pausables.setPressure(level, isQuiescing: isQuiescing)
+    }
+
+    public func noticed(limit: ByteCount?) { environment.limit.noticed(limit, post: environment.post) }
+
+    public func loopEnded() { environment.limit.ended() }
+
+    public func finish(_ end: ManagerEnd) async -> [String] {
+        if end.cause == .pressure { endingSaves.begin(end.waitForSaves) }
+        let report = await terminate(cause: end.cause == .pressure ? .pressure : .shutdown, within: end.budget)
+        // The manager names the background tasks itself.
+        return report.overran.filter { $0.origin != "background task" }.map(\.name)
+    }
+
+    public var signals: [Capabilities.Signal] { environment.watch.signals + [ProcessPrivacy.signal] }
+
+    public func describe(in status: inout ManagerStatus) {
+        let readiness = readiness
+        status.lifecycle = LifecycleStatus(
+            state: "\(state)", stage: "\(readiness.stage)", isReady: readiness.isReady, reason: readiness.reason,
+            warming: readiness.warming, scenes: scenes.count)
+        status.admissions = pausables.countingMembers.map { AdmissionStatus($0) }
+    }
+}

@@ -1,0 +1,62 @@
+import Plimsoll
+
+/// The legal states of a unit, and its current state. A value; the owner carries out the steps.
+///
+///     notRunning → inactive ⇄ active
+///     notRunning → background            a launch without a foreground (C16)
+///                  inactive ⇄ background ⇄ suspended
+///     inactive, background, suspended → notRunning
+struct LifecycleMachine: Sendable, Hashable {
+    private(set) var state = LifecycleState.notRunning
+    private(set) var sequence: UInt64 = 0
+
+    /// Returns true if the step is one of those above (C1).
+    static func isLegal(_ from: LifecycleState, _ to: LifecycleState) -> Bool {
+        switch (from, to) {
+        case (.notRunning, .inactive), (.notRunning, .background): true
+        case (.inactive, .active), (.active, .inactive): true
+        case (.inactive, .background), (.background, .inactive): true
+        case (.background, .suspended), (.suspended, .background): true
+        // An interruption may end in termination without passing through the background (C12).
+        case (.inactive, .notRunning), (.background, .notRunning), (.suspended, .notRunning): true
+        default: false
+        }
+    }
+
+    /// Returns the next step on the way from `from` to `target`; `nil` if both are the same.
+    static func step(from: LifecycleState, toward target: LifecycleState) -> LifecycleState? {
+        if from == target { return nil }
+        if isLegal(from, target) { return target }
+        switch from {
+        case .notRunning: return target == .suspended ? .background : .inactive
+        case .active: return .inactive
+        case .inactive: return .background
+        case .background: return .inactive
+        case .suspended: return .background
+        }
+    }
+
+    /// Takes a step.
+    ///
+    /// - Throws: `LifecycleError` if the step is not legal; the machine is unchanged then.
+    mutating func take(_ to: LifecycleState, cause: LifecycleCause, at now: Duration) throws(LifecycleError)
+        -> LifecycleTransition
+    {
+        guard Self.isLegal(state, to) else {
+            throw LifecycleError(
+                "a step from \(state) to \(to) (\(cause.rawValue)) does not exist; it would have to go by way of others"
+            )
+        }
+        sequence += 1
+        defer { state = to }
+        return LifecycleTransition(from: state, to: to, cause: cause, sequence: sequence, at: now)
+    }
+}
+
+/// An illegal transition.
+public struct LifecycleError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The transition requested, and the reason why it is illegal.
+    public var description: String
+
+    init(_ description: String) { self.description = description }
+}

@@ -1,0 +1,107 @@
+import Plimsoll
+import Synchronization
+
+/// The handlers that take part in the steps of one unit.
+final class LifecycleObservers: Sendable {
+    typealias Step = UndoPair.Step
+
+    /// The handlers of one registration.
+    final class Observer: Sendable {
+        let name: String
+        let origin: String
+        let gate = AsyncCallGate()
+        /// The action on leaving the front, and its inverse on coming back.
+        let resign: UndoPair
+        /// The action on entering the background, and its inverse on leaving.
+        let retreat: UndoPair
+
+        init(_ name: String, _ origin: String, resign: UndoPair, retreat: UndoPair) {
+            self.name = name
+            self.origin = origin
+            self.resign = resign
+            self.retreat = retreat
+        }
+    }
+
+    /// A handler without an inverse.
+    final class Hook: Sendable {
+        let name: String
+        let origin: String
+        let gate = AsyncCallGate()
+        let body: Step
+
+        init(_ name: String, _ origin: String, _ body: @escaping Step) {
+            self.name = name
+            self.origin = origin
+            self.body = body
+        }
+    }
+
+    /// The occasions for calling a hook.
+    enum Occasion: Int, CaseIterable { case resume, terminate, comeBack }
+
+    private struct State {
+        var observers: [Observer] = []
+        var hooks = [[Hook]](repeating: [], count: Occasion.allCases.count)
+    }
+
+    private let state = Mutex(State())
+
+    func add(_ observer: Observer) -> Registration {
+        state.withLock { $0.observers.append(observer) }
+        return Registration(close: observer.gate.close) { [weak self] in
+            let removed = self?.state.withLock { state in
+                state.observers.firstIndex { $0 === observer }.map { state.observers.remove(at: $0) }
+            }
+            withExtendedLifetime(removed) {}
+        }
+    }
+
+    func add(_ hook: Hook, at occasion: Occasion) -> Registration {
+        state.withLock { $0.hooks[occasion.rawValue].append(hook) }
+        return Registration(close: hook.gate.close) { [weak self] in
+            let removed = self?.state.withLock { state in
+                state.hooks[occasion.rawValue].firstIndex { $0 === hook }.map {
+                    state.hooks[occasion.rawValue].remove(at: $0)
+                }
+            }
+            withExtendedLifetime(removed) {}
+        }
+    }
+
+    /// Returns the handlers to call for `transition`, and their order.
+    func handlers(for transition: LifecycleTransition, _ context: LifecycleContext) -> (FanOut.Order, [FanOut.Handler])
+    {
+        switch (transition.from, transition.to) {
+        case (.active, .inactive): return (.forward, pairs(\.resign, to: true, context))
+        case (.inactive, .background): return (.forward, pairs(\.retreat, to: true, context))
+        case (.background, .inactive): return (.reverse, pairs(\.retreat, to: false, context))
+        case (.inactive, .active): return (.reverse, pairs(\.resign, to: false, context))
+        case (.notRunning, .background):
+            // No foreground work was set up, so leaving the background is still to come (C16).
+            for observer in state.withLock({ $0.observers }) { observer.retreat.assume(isDone: true) }
+            return (.forward, [])
+        case (.suspended, .background): return (.forward, hooks(.resume, context))
+        case (_, .notRunning): return (.forward, hooks(.terminate, context))
+        default: return (.forward, [])
+        }
+    }
+
+    func hooks(_ occasion: Occasion, _ context: LifecycleContext) -> [FanOut.Handler] {
+        state.withLock { $0.hooks[occasion.rawValue] }.map { hook in
+            FanOut.Handler(name: hook.name, origin: hook.origin) {
+                try await hook.gate.call { try await hook.body(context) }
+            }
+        }
+    }
+
+    private func pairs(
+        _ pair: any KeyPath<Observer, UndoPair> & Sendable, to isWanted: Bool, _ context: LifecycleContext
+    ) -> [FanOut.Handler] {
+        state.withLock { $0.observers }.filter { !$0[keyPath: pair].isEmpty }.map { observer in
+            FanOut.Handler(name: observer.name, origin: observer.origin) {
+                try await observer.gate.call { try await observer[keyPath: pair].move(to: isWanted, context) }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import Plimsoll
+
+/// The stages of the process's steps besides the observers, in order.
+struct LifecycleStages: Sendable {
+    let alarms: Alarms
+    let tasks: BackgroundTaskRegistry
+    let pausables: QuiesceSet
+    let environment: Environment
+    let keeping: KeepingStages
+    let endingSaves: EndingSaves
+
+    var surroundings: LifecycleUnit.Surroundings {
+        var surroundings = LifecycleUnit.Surroundings()
+        surroundings.before = before
+        surroundings.after = after
+        // First settle what has changed, because reacquiring may hang on a network and needs the changes
+        // (credentials). Then reacquire what was lost, then admit work, and release the timers last. All timers due
+        // in the gap would fire at once before the first request. No request depends on a timer, as all expiry is
+        // judged by the clock (C60, T30).
+        surroundings.afterResume =
+            [settle, keeping.reacquireLost, pause(nil), stage { alarms.release() }] + keeping.afterWake
+        return surroundings
+    }
+
+    /// Closes admission at once when a gap is noticed, before any other work runs.
+    func gapEnded(_ gap: RunningGap) {
+        pausables.close()
+        environment.hold()
+        keeping.exclusive.gapEnded(gap)
+        tasks.gapEnded(gap)
+    }
+
+    private func before(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (.active, .inactive): [pause(.inactive)]
+        case (.background, .inactive): [stage { tasks.enterForeground() }, keeping.reacquire]
+        case (_, .notRunning):
+            [
+                pause(.inactive), keeping.blocking(expireTasks), keeping.release, drain, keeping.save,
+                endingSaves.stage,
+            ]
+        default: []
+        }
+    }
+
+    private func after(_ transition: LifecycleTransition) -> [LifecycleEngine.Stage] {
+        switch (transition.from, transition.to) {
+        case (.inactive, .background):
+            [
+                keeping.release, keeping.purge, drain, keeping.save, keeping.scrubLast,
+                stage { tasks.enterBackground() }, pause(.background),
+            ]
+        case (_, .background): [stage { tasks.enterBackground() }, pause(.background)]
+        case (.active, .inactive): [pause(.inactive), keeping.saveOnLeaving]
+        case (_, .inactive): [pause(.inactive)]
+        case (_, .active): [pause(.active)]
+        case (_, .notRunning): [keeping.scrubLast, keeping.end, pause(.notRunning)]
+        default: []
+        }
+    }
+
+    /// Returns a stage that admits work according to `state`; `nil` restores the admission from before a gap.
+    private func pause(_ state: LifecycleState?) -> LifecycleEngine.Stage {
+        stage { if let state { pausables.setState(state) } else { pausables.open() } }
+    }
+
+    /// Waits for work that was admitted before the pause, such as a tick that has no thread yet. Such work may still
+    /// change the state to be saved.
+    ///
+    /// The wait gets half of the remaining time, the save the other half. Members that take longer are named as
+    /// overrun, and the save does not count as complete.
+    private func drain(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let began = alarms.heartbeat.running
+        var outcome = FanOut.Outcome()
+        let working = await pausables.drain(within: context.timeRemaining * 0.5)
+        if !working.isEmpty { outcome.add(overran: working, "quiesce", alarms.heartbeat.running - began) }
+        return outcome
+    }
+
+    /// Reads changed settings again, and notifies the observers that must know before work is admitted.
+    private func settle(_ context: LifecycleContext) async -> FanOut.Outcome {
+        let settlement = await environment.settle(within: context.timeRemaining)
+        var outcome = FanOut.Outcome()
+        outcome.slowest = settlement.calls.map { HandlerTiming(name: $0.name, origin: "environment", took: $0.took) }
+        outcome.overran = settlement.late.map {
+            HandlerTiming(name: $0, origin: "environment", took: context.timeRemaining)
+        }
+        return outcome
+    }
+
+    /// Returns a stage that takes no time.
+    private func stage(_ body: @escaping @Sendable () -> Void) -> LifecycleEngine.Stage {
+        { _ in
+            body()
+            return FanOut.Outcome()
+        }
+    }
+
+    private func expireTasks(_ context: LifecycleContext) -> FanOut.Outcome {
+        let began = alarms.heartbeat.running
+        var outcome = FanOut.Outcome()
+        let stragglers = tasks.expireAndWait(
+            .shutdown, within: context.timeRemaining, isExtended: true, allowsOwnEnd: context.cause == .shutdown)
+        outcome.add(overran: stragglers, "background task", alarms.heartbeat.running - began)
+        return outcome
+    }
+}

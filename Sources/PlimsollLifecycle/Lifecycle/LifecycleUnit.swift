@@ -1,0 +1,67 @@
+import Plimsoll
+import Synchronization
+
+/// The parts that the process and each scene have of their own: a state, step observers and background tasks.
+final class LifecycleUnit: Sendable {
+    let engine: LifecycleEngine
+    let observers: LifecycleObservers
+
+    /// The stages around the observers of a step.
+    struct Surroundings: Sendable {
+        /// The stages before the observers of a step.
+        var before: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
+        /// The stages after the observers of a step.
+        var after: @Sendable (LifecycleTransition) -> [LifecycleEngine.Stage] = { _ in [] }
+        /// The stages after the resume hooks, on the way back from a gap.
+        var afterResume: [LifecycleEngine.Stage] = []
+    }
+
+    init(
+        _ alarms: Alarms, _ threads: HandlerThreads, _ surroundings: Surroundings,
+        onStep: @escaping @Sendable (LifecycleTransition) -> Void,
+        onGap: @escaping @Sendable (LifecycleReport) -> Void = { _ in }
+    ) {
+        let observers = LifecycleObservers()
+        self.observers = observers
+        engine = LifecycleEngine(
+            alarms, threads,
+            stages: { transition in
+                let own: LifecycleEngine.Stage = { context in
+                    let (order, handlers) = observers.handlers(for: transition, context)
+                    return await FanOut.call(handlers, order, until: context.deadline, alarms, threads)
+                }
+                let first: LifecycleEngine.Stage = { context in
+                    await FanOut.call(
+                        observers.hooks(.comeBack, context), .forward, until: context.deadline, alarms, threads)
+                }
+                let comesBack = transition.from == .background && transition.to == .inactive
+                return (comesBack ? [first] : []) + surroundings.before(transition) + [own]
+                    + surroundings.after(transition)
+            },
+            afterGap: { context in
+                var report = LifecycleReport(target: context.to)
+                let began = alarms.heartbeat.running
+                report.add(
+                    await FanOut.call(
+                        observers.hooks(.resume, context), .forward, until: context.deadline, alarms, threads))
+                for stage in surroundings.afterResume { report.add(await stage(context)) }
+                report.took = alarms.heartbeat.running - began
+                onGap(report)
+                return report.isClean
+            },
+            onStep: onStep)
+    }
+
+    /// Adds action and inverse pairs. A late observer counts as having taken the steps that led to the current state.
+    func observe(
+        _ name: String, _ origin: String, onInactive: UndoPair.Step?, onActive: UndoPair.Step?,
+        onBackground: UndoPair.Step?,
+        onForeground: UndoPair.Step?
+    ) -> Registration {
+        let state = engine.current
+        return observers.add(
+            LifecycleObservers.Observer(
+                name, origin, resign: UndoPair(onInactive, onActive, isDone: state < .active),
+                retreat: UndoPair(onBackground, onForeground, isDone: state == .background || state == .suspended)))
+    }
+}

@@ -1,0 +1,101 @@
+public import Plimsoll
+import Synchronization
+
+extension Lifecycle {
+    /// Connects a scene, which comes up active or in the background according to `reason` (C95). Launches the process
+    /// if needed.
+    ///
+    /// If a scene with that id is connected, returns that scene. A user's request brings the scene to the front; a
+    /// system request ends a suspension. If the scene is being disconnected, a new scene waits for the end, then
+    /// replaces the former scene.
+    ///
+    /// - Parameters:
+    ///   - id: unique id; the scene's snapshot is stored under this id.
+    ///   - reason: reason for the connection, which decides the first state.
+    ///   - configure: called before the first step, to add handlers, caches and state to restore. Must not wait for
+    ///     the scene.
+    @discardableResult
+    public func connectScene(_ id: String, reason: Scene.Reason, configure: (Scene) -> Void = { _ in }) -> Scene {
+        let made = Scene(id, reason, in: self)
+        let (scene, former) = scenesByID.withLock { scenes in
+            let present = scenes[id]
+            if let present, !present.isEnding { return (present, nil as Scene?) }
+            scenes[id] = made
+            return (made, present)
+        }
+        guard scene === made else {
+            threads.run {
+                switch reason {
+                case .userRequest: _ = try? await scene.enterForeground(cause: .operator)
+                case .systemRequest: await scene.wake()
+                }
+            }
+            return scene
+        }
+        configure(scene)
+        registerEviction()
+        let wanted = scene.contents.withLock { $0.wanted }
+        wish.withLock { wish in
+            wish.hasHadScenes = true
+            wish.claims[scene.claim] = .init(state: wanted, isScene: true)
+        }
+        let task = threads.run {
+            await self.launchIfNeeded()
+            // The new scene restores the state that the former one saves last.
+            await former?.disconnect(cause: .operator)
+            scene.restore()
+            _ = try? await scene.settle(.launch, within: self.policy.backgroundDeadline)
+        }
+        scene.contents.withLock { $0.connecting = task }
+        return scene
+    }
+
+    /// The connected scenes, by id.
+    public var scenes: [Scene] { scenesByID.withLock { Array($0.values) }.sorted { $0.id < $1.id } }
+
+    /// Keeps the process at `state` or above, regardless of the scenes, until the registration is cancelled (C94).
+    public func hold(_ state: LifecycleState) -> Registration {
+        let id = newID()
+        wish.withLock { $0.claims[id] = .init(state: state, isScene: false) }
+        threads.run { try? await self.followScenes(.operator) }
+        return Registration(close: {}) { [weak self] in
+            guard let self else { return }
+            self.wish.withLock { $0.claims[id] = nil }
+            self.threads.run { try? await self.followScenes(.operator) }
+        }
+    }
+
+    /// Brings the process to the state that the scenes request.
+    func followScenes(_ cause: LifecycleCause) async throws {
+        let aim: @Sendable () -> LifecycleState = { self.wish.withLock { $0.process } }
+        guard aim() != unit.engine.target else { return }
+        book(try await unit.engine.request(cause, within: policy.backgroundDeadline, aim))
+    }
+
+    /// Brings all scenes to their desired states.
+    func settleScenes(_ cause: LifecycleCause, within budget: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            for scene in scenes { group.addTask { _ = try? await scene.follow(cause, within: budget) } }
+        }
+    }
+
+    /// Removes a scene that has ended.
+    func forget(_ scene: Scene) {
+        let gone = scenesByID.withLock { scenes in
+            scenes[scene.id] === scene ? scenes.removeValue(forKey: scene.id) : nil
+        }
+        wish.withLock { $0.claims[scene.claim] = nil }
+        scene.forgetState()
+        withExtendedLifetime(gone) {}
+    }
+
+    private func registerEviction() {
+        guard evicts.exchange(true, ordering: .relaxed) == false else { return }
+        for state in [LifecycleState.suspended, .background] {
+            _ = register(
+                SceneEviction(
+                    of: state, scenes: { [weak self] in self?.scenes ?? [] },
+                    disconnect: { [threads] scene in threads.run { await scene.disconnect(cause: .pressure) } }))
+        }
+    }
+}

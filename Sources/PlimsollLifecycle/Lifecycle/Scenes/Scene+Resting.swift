@@ -1,0 +1,58 @@
+import Plimsoll
+import Synchronization
+
+/// Automatic suspension of scenes that are hidden and unused.
+extension Scene {
+    /// Marks the scene as hidden, which starts the time to automatic suspension.
+    func hide() {
+        let now = lifecycle.alarms.heartbeat.running
+        contents.withLock { $0.hiddenSince = now }
+        watchIdleness()
+    }
+
+    /// Cancels automatic suspension: the scene comes to the front, or ends.
+    func unhide() {
+        let alarm = contents.withLock { contents in
+            contents.rests = false
+            defer { contents.restAlarm = nil }
+            return contents.restAlarm
+        }
+        alarm?.cancel()
+    }
+
+    /// Suspends the scene once hidden and unused for the policy's time, with no live background task.
+    func watchIdleness() {
+        guard let limit = lifecycle.policy.sceneSuspendsAfter, state == .background else { return }
+        let now = lifecycle.alarms.heartbeat.running
+        let left = contents.withLock { max($0.hiddenSince, $0.lastUsed) } + limit - now
+        if left <= .zero {
+            // The end of the last live task calls this method again.
+            guard !tasks.hasLiveTasks else { return }
+            lifecycle.threads.run { await self.rest() }
+            return
+        }
+        let alarm = lifecycle.alarms.set(.deadline, after: left) { [weak self] in self?.watchIdleness() }
+        let former = contents.withLock { contents in
+            defer { contents.restAlarm = alarm }
+            return contents.restAlarm
+        }
+        former?.cancel()
+    }
+
+    private func rest() async {
+        contents.withLock { if $0.wanted > .notRunning { $0.rests = true } }
+        _ = try? await follow(.idle, within: lifecycle.policy.backgroundDeadline)
+    }
+
+    /// Wakes the scene for work behind the front. A suspended scene goes on in the background.
+    func wake() async {
+        let wanted = contents.withLock { $0.wanted }
+        if wanted == .suspended {
+            _ = try? await go(.background, .operator)
+        } else if state == .suspended {
+            _ = try? await go(wanted, .operator)
+        } else {
+            touch()
+        }
+    }
+}

@@ -1,0 +1,68 @@
+import Plimsoll
+import Synchronization
+
+/// An action and its inverse. The two never run concurrently, and the inverse runs only if the action was done (C6,
+/// T38).
+///
+/// An action that outlasts its deadline is undone when it returns, if undoing is wanted by then.
+final class UndoPair: Sendable {
+    typealias Step = @Sendable (LifecycleContext) async throws -> Void
+
+    private struct State {
+        var isDone: Bool
+        var isWanted: Bool
+        var isBusy = false
+        var context: LifecycleContext?
+    }
+
+    private let action: Step?
+    private let inverse: Step?
+    private let state: Mutex<State>
+
+    init(_ action: Step?, _ inverse: Step?, isDone: Bool) {
+        self.action = action
+        self.inverse = inverse
+        state = Mutex(State(isDone: isDone, isWanted: isDone))
+    }
+
+    var isEmpty: Bool { action == nil && inverse == nil }
+
+    /// Sets the done state without a call: there was nothing to undo in the first place.
+    func assume(isDone: Bool) { state.withLock { if !$0.isBusy { ($0.isDone, $0.isWanted) = (isDone, isDone) } } }
+
+    /// Runs the action or the inverse. Returns at once if another task is running the pair; that task then performs
+    /// the latest request.
+    ///
+    /// - Throws: The error of the step. An action that throws counts as not done, an inverse that throws as undone.
+    func move(to isWanted: Bool, _ context: LifecycleContext) async throws {
+        let goes = state.withLock { state in
+            state.isWanted = isWanted
+            state.context = context
+            guard !state.isBusy, state.isDone != isWanted else { return false }
+            state.isBusy = true
+            return true
+        }
+        guard goes else { return }
+        var (isDoing, context) = (isWanted, context)
+        var failure: (any Error)?
+        while true {
+            do { try await (isDoing ? action : inverse)?(context) } catch {
+                failure = error
+            }
+            let next: LifecycleContext? = state.withLock { state in
+                if isDoing, failure != nil { state.isWanted = false }
+                state.isDone = isDoing && failure == nil
+                guard state.isDone != state.isWanted, let latest = state.context else {
+                    state.isBusy = false
+                    state.context = nil
+                    return nil
+                }
+                isDoing = state.isWanted
+                return latest
+            }
+            guard let next else { break }
+            context = next
+        }
+        if let failure { throw failure }
+    }
+}

@@ -1,0 +1,101 @@
+import Plimsoll
+
+/// The amount of work that may go on: the value that a quiesce set gives to members.
+public struct QuiesceExtent: Sendable, Hashable {
+    /// The limit that the life cycle sets on periodic and new work.
+    public enum Profile: UInt8, Sendable, Hashable, CaseIterable {
+        /// All work goes on.
+        case foreground
+        /// As little work as possible: one piece at a time, timers coalesced or stopped (C35).
+        case background
+        /// No new work is admitted; running work is finished.
+        case paused
+    }
+
+    /// The share of concurrency that remains when memory is short.
+    public enum Share: UInt8, Sendable, Hashable, CaseIterable {
+        /// All of the concurrency: memory is not short.
+        case whole
+        /// A half, at the level `warning`.
+        case half
+        /// A quarter, at the level `critical`.
+        case quarter
+        /// One piece of work at a time, at the ladder's rung `quiesce`. Members that can't be narrowed follow their
+        /// background profile.
+        case least
+    }
+
+    /// The limit that the life cycle sets.
+    public var profile: Profile
+    /// The share of that limit that remains when memory is short.
+    public var share: Share
+    /// True during a brief pause: from a freeze until the process has handled the gap (C17, C60). Then `profile` is
+    /// `paused`.
+    public var isHeld: Bool
+
+    /// Creates an extent.
+    public init(profile: Profile = .foreground, share: Share = .whole, isHeld: Bool = false) {
+        self.profile = profile
+        self.share = share
+        self.isHeld = isHeld
+    }
+
+    /// All work goes on.
+    public static let open = QuiesceExtent()
+    /// As little work as possible goes on.
+    public static let background = QuiesceExtent(profile: .background)
+    /// No new work is admitted.
+    public static let paused = QuiesceExtent(profile: .paused)
+    /// Returns an extent in which all work goes on, with this share of concurrency.
+    public static func narrowed(to share: Share) -> QuiesceExtent { QuiesceExtent(share: share) }
+
+    /// True if no new work is admitted.
+    public var isPaused: Bool { profile == .paused }
+
+    /// True if members that can't be narrowed (a timer, a serial queue) should follow their background profile.
+    ///
+    /// This holds outside the foreground, and while memory is so short that the ladder quiesces.
+    public var isQuiet: Bool { profile != .foreground || share == .least }
+
+    /// Returns how many of `limit` may run at once: 0 if paused, else at least 1, in the background at most
+    /// `inBackground` (0 pauses there too).
+    public func count(of limit: Int, inBackground: Int) -> Int {
+        let narrowed =
+            switch share {
+            case .whole: limit
+            case .half: max(1, limit / 2)
+            case .quarter: max(1, limit / 4)
+            case .least: 1
+            }
+        return switch profile {
+        case .foreground: narrowed
+        case .background: min(narrowed, inBackground)
+        case .paused: 0
+        }
+    }
+}
+
+extension QuiesceExtent: Comparable {
+    /// Returns true if `left` allows less work than `right`.
+    public static func < (left: QuiesceExtent, right: QuiesceExtent) -> Bool { left.rank > right.rank }
+
+    private var rank: (UInt8, UInt8, Int) { (profile.rawValue, share.rawValue, isHeld ? 1 : 0) }
+}
+
+extension QuiesceExtent: CustomStringConvertible {
+    public var description: String {
+        let profile = isHeld ? "held" : profile == .foreground ? "open" : "\(profile)"
+        return share == .whole ? profile : "\(profile), \(share)"
+    }
+}
+
+extension QuiesceExtent {
+    /// The extent in one byte, for publication by one atomic store.
+    var bits: UInt8 { profile.rawValue | share.rawValue << 2 | (isHeld ? 16 : 0) }
+
+    init(bits: UInt8) {
+        self.init(
+            profile: Profile(rawValue: bits & 3) ?? .paused, share: Share(rawValue: bits >> 2 & 3) ?? .least,
+            isHeld: bits & 16 != 0)
+    }
+}

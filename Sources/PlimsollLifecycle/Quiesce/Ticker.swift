@@ -1,0 +1,217 @@
+import Plimsoll
+import Synchronization
+
+/// One run of a ticker's body.
+public struct Tick: Sendable, Hashable {
+    /// Number of ticks before this one that did not run: the process was frozen or paused, or the previous run took
+    /// too long.
+    public var missed: Int
+}
+
+/// Calls a closure periodically, while the set allows (C38, C39).
+///
+///     let ticker = Ticker("metrics", every: .seconds(10)) { tick in await push(missed: tick.missed) }
+///     manager.lifecycle.pausables.add(ticker)
+///
+/// A ticker ticks only in a set. The first tick comes one period after the addition, and the phase stays fixed. Ticks
+/// missed in a freeze, in a pause or because the previous run took longer are not caught up with; the next tick comes
+/// at the next point (T30). Two runs never overlap. The body runs in an ordinary task, which is cancelled when the
+/// ticker is cancelled or leaves the set.
+public final class Ticker: Quiescable, WorkingMember {
+    /// Behaviour in the background, and while memory is so short that the ladder quiesces (C35).
+    public enum BackgroundTicks: Sendable, Hashable {
+        /// The ticker does not tick.
+        case paused
+        /// The ticker ticks at whole multiples of this period, at the same instants as other tickers: at the first
+        /// one after each point of the phase.
+        case coalesced(every: Duration)
+    }
+
+    private struct State {
+        var schedule: TickSchedule?
+        /// The due time, and the alarm that is set.
+        var armed: (due: Duration, alarm: Alarms.Alarm)?
+        /// Number of the alarm that is set; alarms with any other number are ignored.
+        var alarms: UInt64 = 0
+        /// Increases when the ticker is cancelled or moved. Runs that belong to an earlier value are obsolete.
+        var membership: UInt64 = 0
+        var isRunning = false
+        var ticks: UInt64 = 0
+        var run: Task<Void, Never>?
+        /// Callbacks for the end of the run in progress.
+        var waiting: [@Sendable () -> Void] = []
+        var isCancelled = false
+    }
+
+    public let name: String
+    public let workClass: String?
+    let gates = GateSlot()
+    private let period: Duration
+    private let background: BackgroundTicks
+    private let makesUp: Bool
+    private let body: @Sendable (Tick) async -> Void
+    private let state = Mutex(State())
+
+    /// Creates a ticker that begins when added to a set.
+    ///
+    /// - Parameters:
+    ///   - name: name used in reports.
+    ///   - period: time from tick to tick, at least a millisecond.
+    ///   - inBackground: behaviour in the background.
+    ///   - makesUp: true to run one missed tick soon after a freeze or a pause, and not at the next point. For rare
+    ///     work that must not be left out, such as a nightly clean-up. The delay is within a tenth of the period, at
+    ///     most 10 s, so that many tickers cause no burst.
+    ///   - workClass: class of work that the ticker serves. A lease on the class keeps the ticker going
+    ///     (`QuiesceSet.lease`).
+    ///   - body: work of one tick.
+    public init(
+        _ name: String, every period: Duration, inBackground: BackgroundTicks = .paused, makesUp: Bool = false,
+        workClass: String? = nil,
+        _ body: @escaping @Sendable (Tick) async -> Void
+    ) {
+        precondition(
+            period >= .milliseconds(1), "ticker \"\(name)\": a period of \(period); it must be at least a millisecond")
+        if case .coalesced(let stride) = inBackground {
+            precondition(
+                stride >= .milliseconds(1),
+                "ticker \"\(name)\": ticks coalesced every \(stride); it must be at least a millisecond")
+        }
+        self.name = name
+        self.period = period
+        background = inBackground
+        self.makesUp = makesUp
+        self.workClass = workClass
+        self.body = body
+    }
+
+    /// Stops the ticker for good. Cancels a run in progress but does not wait for the end. Idempotent.
+    public func cancel() { stop(for: true) }
+
+    private func stop(for good: Bool) {
+        let run = state.withLock { state in
+            state.isCancelled = state.isCancelled || good
+            state.membership += 1
+            state.alarms += 1
+            state.armed?.alarm.cancel()
+            state.armed = nil
+            state.schedule = nil
+            return state.run
+        }
+        run?.cancel()
+    }
+
+    /// Number of ticks so far.
+    public var ticks: UInt64 { state.withLock { $0.ticks } }
+
+    /// True while the body runs, or is about to run.
+    public var isRunning: Bool { state.withLock { $0.isRunning } }
+
+    // MARK: Membership
+
+    func join(_ gate: QuiesceGate) {
+        stop(for: false)
+        gates.move(to: gate)
+        guard let now = gate.alarms?.time.elapsed() else { return }
+        let ordinal = gate.nextOrdinal()
+        state.withLock { $0.schedule = TickSchedule(period: period, makesUp: makesUp, origin: now, ordinal: ordinal) }
+    }
+
+    func leave(_ gate: QuiesceGate) {
+        guard gates.current === gate else { return }
+        gates.leave(gate)
+        stop(for: false)
+    }
+
+    /// Applies the extent outside a set. In a set the ticker follows the set; outside a set the ticker does not tick.
+    public func quiesce(to extent: QuiesceExtent) {
+        gates.follow(extent)
+        look()
+    }
+
+    /// Sets the alarm for the next tick, unless an alarm at least as early is set. After any number of interruptions
+    /// there is one alarm (T38).
+    func look() {
+        guard let alarms = gates.current.alarms else { return }
+        let now = alarms.time.elapsed()
+        state.withLock { state in
+            guard !state.isCancelled, let schedule = state.schedule, let due = schedule.resume(at: now, pace) else {
+                return
+            }
+            if let armed = state.armed {
+                if armed.due <= due { return }
+                armed.alarm.cancel()
+            }
+            arm(&state, due, from: now, alarms)
+        }
+    }
+
+    private var pace: TickSchedule.Pace {
+        let extent = gates.current.extent
+        if extent.isPaused { return .stopped }
+        guard extent.isQuiet else { return .full }
+        return switch background {
+        case .paused: .stopped
+        case .coalesced(let stride): .coalesced(stride)
+        }
+    }
+
+    private func arm(_ state: inout State, _ due: Duration, from now: Duration, _ alarms: Alarms) {
+        state.alarms += 1
+        let number = state.alarms
+        state.armed = (
+            due, alarms.set(.timer, after: max(.zero, due - now)) { [weak self] in self?.fire(due, number, alarms) }
+        )
+    }
+
+    private func fire(_ due: Duration, _ number: UInt64, _ alarms: Alarms) {
+        gates.current.notice()
+        let now = alarms.time.elapsed()
+        let tick: (tick: Tick, membership: UInt64)? = state.withLock { state in
+            guard state.alarms == number, state.schedule != nil else { return nil }
+            state.armed = nil
+            let pace = pace
+            // A tick that comes while the previous run is in progress is missed.
+            let decision = state.isRunning ? .skip : state.schedule?.fire(due: due, at: now, pace)
+            let next =
+                if case .postpone(let instant) = decision { instant } else { state.schedule?.next(after: now, pace) }
+            if let next { arm(&state, next, from: now, alarms) }
+            guard case .run(let missed) = decision else { return nil }
+            state.isRunning = true
+            state.ticks += 1
+            return (Tick(missed: missed), state.membership)
+        }
+        if let tick { run(tick.tick, tick.membership) }
+    }
+
+    // MARK: A run
+
+    /// True while a caller waits for the end of the run in progress. For tests.
+    var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
+
+    func whenIdle(_ body: @escaping @Sendable () -> Void) {
+        let isIdle = state.withLock { state in
+            if state.isRunning { state.waiting.append(body) }
+            return !state.isRunning
+        }
+        if isIdle { body() }
+    }
+
+    private func run(_ tick: Tick, _ membership: UInt64) {
+        let run = Task {
+            // The ticker may have been cancelled, or have left the set, before this task started to run.
+            if state.withLock({ $0.membership == membership }) { await body(tick) }
+            let waiting = state.withLock { state in
+                state.isRunning = false
+                state.run = nil
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for body in waiting { body() }
+        }
+        let isStale = state.withLock { state in
+            if state.isRunning { state.run = run }
+            return state.membership != membership
+        }
+        if isStale { run.cancel() }
+    }
+}

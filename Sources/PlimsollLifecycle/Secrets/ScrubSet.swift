@@ -1,0 +1,100 @@
+import Plimsoll
+import Synchronization
+
+/// The hooks and secrets to erase before another process may see the memory of this one.
+///
+/// Hooks run first, concurrently, under one budget. Then the secrets are wiped on the calling thread, so that a stuck
+/// hook can't delay that.
+final class ScrubSet: Sendable {
+    fileprivate final class Hook: Sendable {
+        let name: String
+        let body: @Sendable () -> Void
+        let gate = CallGate()
+
+        init(_ name: String, _ body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+    }
+
+    /// Time for all hooks together, and for readers of secrets to finish.
+    static let budget = Duration.seconds(1)
+
+    let secrets = SecretRegistry()
+    private let hooks = Mutex<[Hook]>([])
+    private let lastReport = Mutex<ScrubReport?>(nil)
+    private let alarms: Alarms
+    private let threads: HandlerThreads
+
+    init(alarms: Alarms, threads: HandlerThreads) {
+        self.alarms = alarms
+        self.threads = threads
+    }
+
+    func add(_ name: String, _ body: @escaping @Sendable () -> Void) -> Registration {
+        let hook = Hook(name, body)
+        hooks.withLock { $0.append(hook) }
+        return Registration(hook.gate) { [weak self, weak hook] in
+            let removed = self?.hooks.withLock { hooks in hooks.firstIndex { $0 === hook }.map { hooks.remove(at: $0) }
+            }
+            withExtendedLifetime(removed) {}
+        }
+    }
+
+    /// The report of the last run.
+    var last: ScrubReport? { lastReport.withLock { $0 } }
+
+    /// Runs every hook, then wipes the secrets. Blocks until that is done, or as long as `budget`.
+    func run(_ reason: ScrubReport.Reason, within budget: Duration = ScrubSet.budget) -> ScrubReport {
+        let began = alarms.heartbeat.running
+        let hooks = hooks.withLock { $0 }
+        let bodies = hooks.map { hook in { @Sendable in hook.run() } }
+        let outcomes = BoundedCalls.run(blocking: bodies, within: budget, alarms: alarms, threads: threads)
+
+        var report = ScrubReport(reason: reason)
+        for (hook, outcome) in zip(hooks, outcomes) {
+            if outcome == .done, !hook.isStillRunning {
+                report.ran.append(hook.name)
+            } else {
+                report.overran.append(hook.name)
+            }
+        }
+        let parker = Parker()
+        let (wiped, inUse) = secrets.wipe(telling: parker) { reason == .snapshot || !$0.keepsInBackground }
+        report.inUse = awaitLeaving(inUse, parker, within: budget - (alarms.heartbeat.running - began)).map(\.name)
+        report.wiped = wiped.count - report.inUse.count
+        report.took = alarms.heartbeat.running - began
+        lastReport.withLock { $0 = report }
+        return report
+    }
+
+    /// Returns those of `secrets` that are still in use at the end of `budget`.
+    private func awaitLeaving(_ secrets: [Secret], _ parker: Parker, within budget: Duration) -> [Secret] {
+        var left = secrets.filter(\.isInUse)
+        guard !left.isEmpty, budget > .zero else { return left }
+        let isOver = Flag()
+        let alarm = alarms.set(.deadline, after: budget) {
+            isOver.raise()
+            parker.unpark()
+        }
+        while !left.isEmpty, !isOver.isRaised {
+            alarms.wait(on: parker)
+            left = left.filter(\.isInUse)
+        }
+        alarm.cancel()
+        return left
+    }
+
+    private final class Flag: Sendable {
+        // Relaxed: the flag guards no other data. The parker's mutex orders the store before the load.
+        private let raised = Atomic<Bool>(false)
+        var isRaised: Bool { raised.load(ordering: .relaxed) }
+        func raise() { raised.store(true, ordering: .relaxed) }
+    }
+}
+
+extension ScrubSet.Hook {
+    /// Runs the hook, unless an earlier call is still running.
+    fileprivate func run() { _ = gate.call(body) }
+    fileprivate var isStillRunning: Bool { gate.isBusy }
+}

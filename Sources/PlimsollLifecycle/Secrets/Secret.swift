@@ -1,0 +1,266 @@
+import CPlimsollMemory
+import Plimsoll
+import Synchronization
+
+/// Bytes that must exist nowhere else, and nowhere at all while the process is not in use: a key, a password, a token.
+///
+///     let key = lifecycle.keep(try Secret("signing key", byteCount: 32) { bytes in readKey(into: &bytes) })
+///     let signature = key.withBytes { bytes in sign(message, bytes) }     // nil once it was wiped
+///     try key.refill { bytes in readKey(into: &bytes) }
+///
+/// The bytes are in separate pages, apart from the heap. No core dump contains these pages, and a forked child reads
+/// them as zeros. They are not swapped out as far as the limit on locked memory allows (`protection`).
+/// `lifecycle.keep(_:)` wipes the secret on the way to the background.
+///
+/// *Copies*: the contents of a Swift value stay on the heap after the value is gone. An array that grows, or is written
+/// to while shared, leaves the old storage behind. A `String` copies the text into C strings and into `NSString`s, and
+/// text of up to 15 bytes is in registers and on the stack. So let the closure read straight into the buffer (`read`, a
+/// cipher's output, `withUnsafeMutableBytes`). Pass the bytes on in place, and compare with `isEqual(to:)`. For APIs
+/// that return an array all the same, `init(_:consuming:)` erases the array.
+///
+/// *Threads*: any thread may use a secret. Code inside `withBytes` sees the bytes unchanged to the end; a wipe takes
+/// effect when the last reader leaves.
+///
+/// *Forks*: in a child every secret made before is wiped.
+public final class Secret: Sendable {
+    /// The name used in reports; never the contents.
+    public let name: String
+    /// Number of bytes.
+    public let byteCount: Int
+    /// Tags by which the secret is revoked, for example the name of a tenant.
+    public let tags: [String]
+    /// True if the secret survives the way to the background, because background work needs the secret. A snapshot
+    /// wipes the secret all the same.
+    public let keepsInBackground: Bool
+    /// True if the source array was shared, so that the bytes are still on the heap.
+    public let hasStrayCopy: Bool
+
+    private struct State {
+        var isFilled = false
+        var isFilling = false
+        /// True if the secret is to be wiped when the last reader leaves.
+        var isCondemned = false
+        var readers = 0
+        var waiting: [Parker] = []
+    }
+
+    private let slot: SecretSlot
+    private let state = Mutex(State())
+    private let process = ForkGuard.process
+
+    /// Creates a secret of `byteCount` bytes that `fill` writes.
+    ///
+    /// - Parameters:
+    ///   - name: the name used in reports.
+    ///   - byteCount: 0 or more bytes. Up to 4096 take the next power of two of at least 64; more take whole pages.
+    ///   - tags: tags by which the secret is revoked.
+    ///   - keepsInBackground: true to keep the secret on the way to the background.
+    ///   - fill: gets `byteCount` zero bytes to write. If `fill` throws, the bytes are wiped.
+    /// - Throws: errors of `fill`, or `SecretError` if no memory can be mapped.
+    public convenience init(
+        _ name: String = "secret", byteCount: Int, tags: [String] = [], keepsInBackground: Bool = false,
+        fill: (inout MutableRawSpan) throws -> Void
+    ) throws {
+        try self.init(name, byteCount, tags, keepsInBackground, hasStrayCopy: false)
+        try refill(fill)
+    }
+
+    /// Creates a secret from the bytes of an array. The array is erased and left empty.
+    ///
+    /// A shared array cannot be erased: the bytes stay on the heap, and `hasStrayCopy` is true.
+    public convenience init(
+        _ name: String = "secret", consuming bytes: inout [UInt8], tags: [String] = [], keepsInBackground: Bool = false
+    ) throws {
+        let shared = bytes.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
+        let slot = try Self.slot(bytes.count, for: name)
+        bytes.withUnsafeBytes { source in
+            UnsafeMutableRawBufferPointer(start: slot.start, count: source.count).copyMemory(from: source)
+        }
+        // Copy-on-write: writing to a shared array makes a copy first. Then the address differs, and only the copy is
+        // erased.
+        let own = bytes.withUnsafeMutableBytes { source in
+            if let start = source.baseAddress { plimsoll_secret_wipe(start, source.count) }
+            return UInt(bitPattern: source.baseAddress)
+        }
+        let count = bytes.count
+        bytes = []
+        self.init(name, count, tags, keepsInBackground, hasStrayCopy: own != shared, slot)
+        state.withLock { $0.isFilled = true }
+    }
+
+    private convenience init(_ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool)
+        throws
+    {
+        precondition(byteCount >= 0, "Secret \(name): byteCount is \(byteCount), allowed is 0 or more")
+        let slot = try Self.slot(byteCount, for: name)
+        self.init(name, byteCount, tags, keeps, hasStrayCopy: hasStrayCopy, slot)
+    }
+
+    private init(
+        _ name: String, _ byteCount: Int, _ tags: [String], _ keeps: Bool, hasStrayCopy: Bool, _ slot: SecretSlot
+    ) {
+        self.name = name
+        self.byteCount = byteCount
+        self.tags = tags
+        keepsInBackground = keeps
+        self.hasStrayCopy = hasStrayCopy
+        self.slot = slot
+    }
+
+    private static func slot(_ byteCount: Int, for name: String) throws(SecretError) -> SecretSlot {
+        guard let slot = SecretArena.shared.take(byteCount) else {
+            throw SecretError(
+                "no memory can be mapped for the \(byteCount) bytes of secret \(name); is RLIMIT_AS or vm.max_map_count reached?"
+            )
+        }
+        return slot
+    }
+
+    deinit { SecretArena.shared.give(slot) }
+
+    // MARK: Use
+
+    /// The protection that the kernel granted for the pages.
+    public var protection: SecretProtection { slot.protection }
+
+    /// True if the secret has no contents, after a wipe or in a forked child.
+    public var isWiped: Bool {
+        guard ForkGuard.isProcess(process) else { return true }
+        return state.withLock { !$0.isFilled || $0.isCondemned }
+    }
+
+    /// Runs `body` with the bytes. Returns `nil`, without running `body`, once the secret was wiped. The bytes stay
+    /// until `body` returns.
+    public func withBytes<Value, Problem: Error>(_ body: (RawSpan) throws(Problem) -> Value) throws(Problem) -> Value? {
+        guard enter() else { return nil }
+        defer { leave() }
+        return try body(UnsafeRawBufferPointer(start: slot.start, count: byteCount).bytes)
+    }
+
+    /// Returns true if both secrets have the same bytes; false if one was wiped. The time depends only on the number of
+    /// bytes.
+    public func isEqual(to other: Secret) -> Bool { other.withBytes { isEqual(to: $0) } ?? false }
+
+    /// Returns true if the secret has these bytes; false if the secret was wiped. The time depends only on the number
+    /// of bytes.
+    public func isEqual(to bytes: RawSpan) -> Bool {
+        guard bytes.byteCount == byteCount, enter() else { return false }
+        defer { leave() }
+        return bytes.withUnsafeBytes { other in
+            byteCount == 0 || plimsoll_secret_equal(slot.start, other.baseAddress!, byteCount)
+        }
+    }
+
+    private func enter() -> Bool {
+        guard ForkGuard.isProcess(process) else { return false }
+        return state.withLock { state in
+            guard state.isFilled, !state.isCondemned else { return false }
+            state.readers += 1
+            return true
+        }
+    }
+
+    private func leave() {
+        let waiting = state.withLock { state in
+            state.readers -= 1
+            return state.readers == 0 && state.isCondemned ? erase(&state) : []
+        }
+        for parker in waiting { parker.unpark() }
+    }
+
+    // MARK: Wiping
+
+    /// Overwrites the bytes with zeros. Idempotent.
+    ///
+    /// - Returns: true if the bytes are erased now. If false, a reader is inside `withBytes`. No other reader can
+    ///   enter, and the last one to leave erases the bytes.
+    @discardableResult
+    public func wipe() -> Bool { wipe(telling: nil) }
+
+    /// Wipes the secret as `wipe()` does.
+    ///
+    /// - Parameter parker: unparked when the bytes are erased later.
+    func wipe(telling parker: Parker?) -> Bool {
+        guard ForkGuard.isProcess(process) else { return true }
+        let (isGone, waiting) = state.withLock { state in
+            guard state.readers > 0 || state.isFilling else { return (true, erase(&state)) }
+            state.isCondemned = true
+            if let parker { state.waiting.append(parker) }
+            return (false, [])
+        }
+        for parker in waiting { parker.unpark() }
+        return isGone
+    }
+
+    /// Erases the bytes. Called under the lock, which is held for one pass over the bytes.
+    private func erase(_ state: inout State) -> [Parker] {
+        slot.wipe()
+        (state.isFilled, state.isCondemned) = (false, false)
+        defer { state.waiting = [] }
+        return state.waiting
+    }
+
+    /// Has `fill` write the bytes anew: after a wipe, or to replace the secret by another of the same length.
+    ///
+    /// - Parameter fill: gets `byteCount` zero bytes. If `fill` throws, the bytes are wiped.
+    /// - Throws: errors of `fill`; `SecretError` if the secret is in use, was wiped meanwhile, or was made before a
+    ///   fork.
+    public func refill(_ fill: (inout MutableRawSpan) throws -> Void) throws {
+        guard ForkGuard.isProcess(process) else {
+            throw SecretError("secret \(name) was made before the process forked; make another in the child")
+        }
+        try state.withLock { state in
+            guard state.readers == 0, !state.isFilling else {
+                throw SecretError(
+                    "secret \(name) cannot be refilled while it is in use; do it after `withBytes` has returned")
+            }
+            slot.wipe()
+            (state.isFilled, state.isFilling) = (false, true)
+        }
+        do {
+            var bytes = UnsafeMutableRawBufferPointer(start: slot.start, count: byteCount).mutableBytes
+            try fill(&bytes)
+        } catch {
+            endFill(isGood: false)
+            throw error
+        }
+        guard endFill(isGood: true) else {
+            throw SecretError("secret \(name) was wiped while it was being refilled; refill it when it is needed")
+        }
+    }
+
+    @discardableResult
+    private func endFill(isGood: Bool) -> Bool {
+        let (isFilled, waiting) = state.withLock { state in
+            state.isFilling = false
+            guard !isGood || state.isCondemned else {
+                state.isFilled = true
+                return (true, [] as [Parker])
+            }
+            return (false, erase(&state))
+        }
+        for parker in waiting { parker.unpark() }
+        return isFilled
+    }
+
+    /// True if a wipe was requested but waits for a reader to leave.
+    var isInUse: Bool { ForkGuard.isProcess(process) && state.withLock { $0.isCondemned } }
+
+    /// The address of the bytes. For tests.
+    package var address: UnsafeRawPointer { UnsafeRawPointer(slot.start) }
+}
+
+extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The name and the length.
+    public var description: String { "secret \(name), \(byteCount) bytes\(isWiped ? ", wiped" : "")" }
+    public var debugDescription: String { description }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// An error of making or using a secret.
+public struct SecretError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// The request and the secret, the reason for the failure, and the remedy.
+    public var description: String
+
+    init(_ description: String) { self.description = description }
+}
