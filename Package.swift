@@ -194,7 +194,9 @@ let package = Package(
             path: "docs/examples/Shop", swiftSettings: rules),
 
         // Waiting without a spin, for every test target.
-        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: rules),
+        .target(
+            name: "TestSupport", dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting"],
+            path: "Tests/TestSupport", swiftSettings: rules),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .target(name: "CSystemCallKiller", path: "Tests/CSystemCallKiller"),
         .target(name: "CSystemCallFaults", path: "Tests/CSystemCallFaults"),
@@ -202,6 +204,11 @@ let package = Package(
             name: "PlimsollTests",
             dependencies: ["Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CAllocationCounter", "TestSupport"],
             swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollLifecycleTests",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CAllocationCounter", "TestSupport",
+            ], swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
             dependencies: [

@@ -32,7 +32,7 @@ let package = Package(
         .executableTarget(
             name: "WebDemo",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -41,7 +41,7 @@ let package = Package(
         .testTarget(
             name: "WebTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
@@ -53,7 +53,7 @@ let package = Package(
         .testTarget(
             name: "TracingTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollService"), plimsoll("PlimsollTesting"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollTesting"),
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
                 .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
                 .product(name: "Logging", package: "swift-log"), "TestServers",
@@ -64,19 +64,19 @@ let package = Package(
         .testTarget(
             name: "NIOTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "DatabaseTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
                 .product(name: "GRDB", package: "GRDB.swift"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
-            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers"],
+            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers"],
             swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 
 /// A stream of requests put to a cache: what is missing is inserted.
 struct Replay {

@@ -61,7 +61,7 @@ package final class HandlerThreads: TaskExecutor {
     }
 
     /// Number of threads in a call or about to dequeue one, plus calls that wait; zero when idle. For tests.
-    var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
+    package var busy: Int { state.withLock { $0.count - $0.idle.count + $0.waiting } }
 
     /// Runs a handler that may block.
     package func run(_ body: @escaping @Sendable () -> Void) { add(CollectionOfOne(.closure(body))) }

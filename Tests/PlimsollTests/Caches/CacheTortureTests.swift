@@ -181,7 +181,7 @@ import Testing
     }
 
     @Test func `a listener that raises the limit while another is being lowered, and fills the cache, keeps what it has put in`() {
-        let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), told = Atomic64()
+        let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), told = Counter()
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in
             told.add(1)
@@ -198,7 +198,7 @@ import Testing
         let cache = PurgeableCache<Int, Int>("lowered within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 20 { cache.limit = 20 } }
-        let released = Atomic64()
+        let released = Counter()
         #expect(Thread.start("release") { released.add(Int(cache.release(500))) })
         await until { released.value > 0 }
         // The rest went for the limit.

@@ -251,10 +251,3 @@ import Testing
         #expect(!cache.insert("0123456789", forKey: 1001, cost: 200) && cache.byteCount == 150, "more than there is to replace")
     }
 }
-
-/// A number that many threads change.
-final class Counter: Sendable {
-    private let number = Atomic<Int>(0)
-    func add(_ step: Int) { number.wrappingAdd(step, ordering: .sequentiallyConsistent) }
-    var value: Int { number.load(ordering: .sequentiallyConsistent) }
-}

@@ -76,24 +76,3 @@ import Testing
         #expect(!heartbeat.isLate && heartbeat.running == .seconds(1))
     }
 }
-
-/// What was seen, in order.
-final class Log<Element: Sendable>: Sendable {
-    private let elements = Mutex<[Element]>([])
-    func add(_ element: Element) { elements.withLock { $0.append(element) } }
-    var all: [Element] { elements.withLock { $0 } }
-}
-
-/// Holds up whoever waits until it is opened.
-final class Blockade: Sendable {
-    private let isOpen = Atomic<Bool>(false)
-    private let held = Atomic<Int>(0)
-    private let parker = Parker()
-    /// How many it has held up.
-    var count: Int { held.load(ordering: .sequentiallyConsistent) }
-    func open() { isOpen.store(true, ordering: .releasing) }
-    func wait() {
-        held.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        while !isOpen.load(ordering: .acquiring) { parker.park(atMost: .milliseconds(1)) }
-    }
-}

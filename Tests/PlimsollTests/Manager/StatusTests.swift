@@ -67,8 +67,14 @@ import Testing
 
     @Test func `levels are counted by where to and why, actions by mode and outcome, releases with what they brought`() async throws {
         try await RunningManager.run { running in
-            let holder = MemoryWarningTests.Holder("holder", .gibibytes(1))
-            running.manager.register(holder)
+            let held = Mutex(1 << 30)
+            running.manager.register("holder", byteCount: { held.withLock { $0 } }) { target in
+                held.withLock { held in
+                    let gone = min(held, target)
+                    held -= gone
+                    return gone
+                }
+            }
             await running.available(.mebibytes(900))
             #expect(running.manager.status.memory?.usageBytes == (124 << 20) && running.manager.counts.transitions.isEmpty)
             await running.available(.mebibytes(40))

@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollGRDB
 import PlimsollTesting
 import Synchronization

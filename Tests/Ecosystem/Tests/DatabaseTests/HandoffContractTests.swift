@@ -1,5 +1,6 @@
 import GRDB
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollGRDB
 import PlimsollPostgreSQL
 import PlimsollTesting

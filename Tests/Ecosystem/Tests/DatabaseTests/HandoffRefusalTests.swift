@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollPostgreSQL
 import TestServers
 import Testing

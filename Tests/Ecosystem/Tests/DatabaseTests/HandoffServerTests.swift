@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollGRDB
 import PlimsollPostgreSQL
 import PlimsollTesting

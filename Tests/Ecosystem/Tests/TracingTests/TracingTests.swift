@@ -1,6 +1,7 @@
 import InMemoryTracing
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollService
 import PlimsollTesting
 import Synchronization

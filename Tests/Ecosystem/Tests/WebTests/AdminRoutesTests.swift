@@ -3,6 +3,7 @@ import Hummingbird
 import HummingbirdTesting
 import NIOCore
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollHummingbird
 import PlimsollService
 import Testing

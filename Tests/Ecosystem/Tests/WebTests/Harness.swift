@@ -3,6 +3,7 @@ import HummingbirdCore
 import HummingbirdTesting
 import NIOCore
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollHummingbird
 import PlimsollService
 import PlimsollTesting

@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 
 /// Cached contents by id: the one thing in which variants differ.
 protocol Contents: Sendable {

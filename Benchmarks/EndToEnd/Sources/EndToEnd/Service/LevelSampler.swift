@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// Looks at a manager's status 20 times a second: time at each level, and whether a level was held with memory to spare.

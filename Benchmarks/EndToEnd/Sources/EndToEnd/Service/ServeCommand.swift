@@ -6,6 +6,7 @@ import Hummingbird
 import HummingbirdCore
 import Logging
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollHummingbird
 import PlimsollLinux
 import PlimsollService

@@ -1,5 +1,6 @@
 import Hummingbird
 import Plimsoll
+import PlimsollLifecycle
 import PlimsollService
 import Synchronization
 

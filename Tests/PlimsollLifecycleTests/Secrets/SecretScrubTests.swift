@@ -6,14 +6,6 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// Runs `body`, which blocks, on a thread of its own.
-func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
-    await withCheckedContinuation { done in
-        let started = Thread.start("test") { done.resume(returning: body()) }
-        precondition(started)
-    }
-}
-
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SecretScrubTests {
     let clock = ManualClock()
     let calls = Log<String>()

@@ -199,7 +199,7 @@ import Testing
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")
         var random = SeededGenerator(seed: seed)
-        let balance = (0..<200).map { _ in Atomic64() }
+        let balance = (0..<200).map { _ in Counter() }
         for (index, counter) in balance.enumerated() {
             lifecycle.observe(
                 "o\(index)", onInactive: { _ in counter.add(1) }, onActive: { _ in counter.add(-1) }, onBackground: { _ in counter.add(10) },
@@ -228,11 +228,4 @@ import Testing
         try await lifecycle.enterForeground(cause: .simulated)
         #expect(lifecycle.state == .active && balance.allSatisfy { $0.value == -1 }, "seed \(seed)")
     }
-}
-
-/// A count that goes both ways.
-final class Atomic64: Sendable {
-    private let count = Atomic<Int>(0)
-    func add(_ step: Int) { count.wrappingAdd(step, ordering: .relaxed) }
-    var value: Int { count.load(ordering: .relaxed) }
 }

@@ -1,19 +1,17 @@
-import PlimsollTesting
-import Synchronization
-import TestSupport
-import Testing
-
-@testable import Plimsoll
+package import Plimsoll
 import PlimsollLifecycle
+package import PlimsollTesting
+import Synchronization
+package import Testing
 
 /// A manager that runs on a scripted source and a manual clock for as long as a test's body does.
-struct RunningManager {
-    let manager: ResourceManager
-    let source: ScriptedPressureSource
-    let clock: ManualClock
-    let exits: Exits
+package struct RunningManager {
+    package let manager: ResourceManager
+    package let source: ScriptedPressureSource
+    package let clock: ManualClock
+    package let exits: Exits
 
-    static func run(
+    package static func run(
         policy: PressurePolicy = .standard, onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)? = nil,
         _ body: @Sendable @escaping (RunningManager) async throws -> Void
     ) async throws {
@@ -29,12 +27,12 @@ struct RunningManager {
     }
 
     /// Pushes a reading with that much available of 1 GiB, and waits until the loop has seen it.
-    func available(_ available: ByteCount, after step: Duration = .zero) async {
+    package func available(_ available: ByteCount, after step: Duration = .zero) async {
         await turn(after: step) { source.push(usage: .gibibytes(1) - available, limit: .gibibytes(1)) }
     }
 
     /// Moves time and calls `push`, and waits until the loop has seen both in one turn.
-    func turn(after step: Duration, _ push: () -> Void) async {
+    package func turn(after step: Duration, _ push: () -> Void) async {
         await source.whileSettled {
             clock.advance(by: step)
             push()
@@ -43,19 +41,21 @@ struct RunningManager {
     }
 
     /// The reports to come, from now on.
-    var comingReports: AsyncStream<ActionReport> {
+    package var comingReports: AsyncStream<ActionReport> {
         AsyncStream { continuation in manager.onReport { continuation.yield($0) } }
     }
 
     /// Waits until `condition` holds; the loop turns meanwhile as it pleases.
-    func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
+    package func until(_ condition: () -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async {
         await TestSupport.until(sourceLocation: sourceLocation, condition)
     }
 
-    final class Exits: Sendable {
+    package final class Exits: Sendable {
         private let all = Mutex<[(Int32, String)]>([])
-        func add(_ status: Int32, _ line: String) { all.withLock { $0.append((status, line)) } }
-        var first: (status: Int32, line: String)? { all.withLock { $0.first } }
-        var count: Int { all.withLock { $0.count } }
+        package init() {}
+
+        package func add(_ status: Int32, _ line: String) { all.withLock { $0.append((status, line)) } }
+        package var first: (status: Int32, line: String)? { all.withLock { $0.first } }
+        package var count: Int { all.withLock { $0.count } }
     }
 }

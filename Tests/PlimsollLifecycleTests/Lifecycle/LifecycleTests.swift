@@ -6,52 +6,6 @@ import Testing
 @testable import Plimsoll
 @testable import PlimsollLifecycle
 
-/// A manager that does not run, on a clock moved by hand.
-struct Stage {
-    let clock = ManualClock()
-    let log = Log<String>()
-    let exits = RunningManager.Exits()
-    let manager: ResourceManager
-    var lifecycle: Lifecycle { manager.lifecycle }
-
-    init(_ policy: LifecyclePolicy = .standard) {
-        let exits = exits
-        manager = ResourceManager(
-            source: ScriptedPressureSource(), time: clock.timekeeper, exit: { exits.add($0, $1) })
-        lifecycle.policy = policy
-    }
-
-    /// Logs each of its four calls.
-    @discardableResult
-    func observe(_ name: String) -> Registration {
-        let log = log
-        return lifecycle.observe(
-            name, onInactive: { _ in log.add("\(name) inactive") }, onActive: { _ in log.add("\(name) active") },
-            onBackground: { _ in log.add("\(name) background") }, onForeground: { _ in log.add("\(name) foreground") })
-    }
-
-    /// Begins something and moves time on, a step at a time, until it has ended. Time stands still as long as any of the manager's threads has something to do
-    /// but those that `blockade` holds up: they come late on a busy machine, and time moved by hand does not wait for them.
-    func whileTimePasses<Result: Sendable>(
-        beside blockade: Blockade = Blockade(), _ body: @escaping @Sendable () async throws -> Result
-    ) async throws -> Result {
-        let task = Task { try await body() }
-        let done = Counter()
-        Task {
-            _ = try? await task.value
-            done.add(1)
-        }
-        await until("the end of what takes time") {
-            guard done.value == 0 else { return true }
-            // In this order: who is held up was busy before.
-            let held = blockade.count
-            if manager.parts.threads.busy == held { clock.advance(by: ManualClock.step) }
-            return false
-        }
-        return try await task.value
-    }
-}
-
 @Suite(.serialized, .timeLimit(.minutes(5))) struct LifecycleTests {
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }

@@ -1,0 +1,98 @@
+import PlimsollTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Plimsoll
+
+/// The seam between a manager and the parts that join it, as code of another author would use the seam.
+@Suite(.timeLimit(.minutes(5))) struct ManagerPartTests {
+    private final class Recorder: ManagerPart {
+        let calls = Log<String>()
+        var canQuiesce: Bool { true }
+        var signals: [Capabilities.Signal] { [.init(name: "recorder", isLive: true, detail: "for a test")] }
+
+        func joined() { calls.add("joined") }
+        func prepare() async { calls.add("prepare") }
+        func admit(at level: PressureLevel, isQuiescing: Bool) { calls.add("admit \(level)\(isQuiescing ? ", quiescing" : "")") }
+        func loopEnded() { calls.add("loop ended") }
+        func refuseWork() { calls.add("refuse work") }
+        func finish(_ end: ManagerEnd) async -> [String] {
+            calls.add("finish \(end.cause)")
+            await end.waitForSaves(end.budget)
+            calls.add("finished")
+            return ["slow handler"]
+        }
+        func describe(in status: inout ManagerStatus) { status.lifecycle.state = "recorded" }
+    }
+
+    private static func managed(
+        _ policy: PressurePolicy = .standard, exit: @escaping @Sendable (Int32, String) -> Void = { _, _ in }
+    ) -> (ResourceManager, ScriptedPressureSource, ManualClock) {
+        let source = ScriptedPressureSource(), clock = ManualClock()
+        return (ResourceManager(source: source, policy: policy, time: clock.timekeeper, exit: exit), source, clock)
+    }
+
+    @Test func `a part is prepared, follows the level, refuses work and finishes, in that order`() async throws {
+        let (manager, source, clock) = Self.managed()
+        let part = manager.part { Recorder() }
+        let run = Task { try await manager.run() }
+        await until { part.calls.all.contains("prepare") }
+        source.push(usage: .mebibytes(1000), limit: .gibibytes(1))
+        await until { part.calls.all.contains("admit critical, quiescing") }
+        clock.advance(by: .seconds(5))
+        source.push(usage: .mebibytes(100), limit: .gibibytes(1))
+        await until { part.calls.all.last == "admit normal" }
+        manager.beginShutdown(within: .seconds(1))
+        run.cancel()
+        try await run.value
+        let calls = part.calls.all
+        #expect(calls.prefix(2) == ["joined", "prepare"])
+        #expect(calls.filter { !$0.hasPrefix("admit") } == ["joined", "prepare", "refuse work", "loop ended", "finish shutdown", "finished"])
+        #expect(manager.shutdownReport?.stragglers == ["slow handler"])
+        #expect(manager.capabilities["recorder"]?.isLive == true && manager.status.lifecycle.state == "recorded")
+    }
+
+    @Test func `a part that joins a running manager is prepared at once`() async throws {
+        let (manager, _, _) = Self.managed()
+        let run = Task { try await manager.run() }
+        await until { manager.hasRun.load(ordering: .relaxed) }
+        let part = manager.part { Recorder() }
+        await until { part.calls.all == ["joined", "prepare"] }
+        run.cancel()
+        try await run.value
+    }
+
+    @Test func `many threads that join a part at once receive the same one, which joins once`() async {
+        let (manager, _, _) = Self.managed()
+        let parts = await withTaskGroup(of: Recorder.self) { group in
+            for _ in 0..<16 { group.addTask { manager.part { Recorder() } } }
+            return await group.reduce(into: [Recorder]()) { $0.append($1) }
+        }
+        #expect(parts.allSatisfy { $0 === parts[0] } && parts[0].calls.all == ["joined"])
+    }
+
+    @Test func `C22 under pressure a part finishes while saves run, and can wait for them`() async throws {
+        let ladder = EscalationLadder.standard.terminating(after: .zero, grace: .seconds(5))
+        let (manager, source, _) = Self.managed(PressurePolicy(ladder: ladder)) { _, _ in }
+        let part = manager.part { Recorder() }, save = Blockade()
+        manager.beforeTermination("rows") { _ in save.wait() }
+        let run = Task { try await manager.run() }
+        await until { part.calls.all.contains("prepare") }
+        source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
+        await until { part.calls.all.contains("finish pressure") && save.count == 1 }
+        #expect(!part.calls.all.contains("finished"))
+        save.open()
+        await until { part.calls.all.contains("finished") }
+        try await run.value
+    }
+
+    @Test func `T30 without a life cycle timers fire again after a gap`() async {
+        let (manager, _, clock) = Self.managed()
+        let fired = Counter()
+        manager.parts.alarms.set(.timer, after: .seconds(1)) { fired.add(1) }
+        manager.parts.alarms.noticed(RunningGap(kind: .frozen, length: .seconds(60)))
+        clock.advance(by: .seconds(2))
+        await until { fired.value == 1 }
+    }
+}
