@@ -80,7 +80,7 @@ import Testing
         ("no supervisor is connected", false, "the process was to stand still, which was refused: no supervisor is connected."),
         (nil, true, "the process was to stand still, had this been no dry run."),
     ])
-    func `an explanation mentions a question to a supervisor only where one was asked`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
+    func `an explanation mentions a supervisor only where one was asked`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, policy: .init(isDryRun: isDryRun), clock: clock)
         let link = manager.carryStandstill { refusal }
