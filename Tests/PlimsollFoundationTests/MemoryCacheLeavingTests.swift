@@ -23,7 +23,7 @@ import Testing
 
     // MARK: Delegate
 
-    @Test func `the delegate hears of what leaves by itself, and of nothing else`() {
+    @Test func `the delegate hears of evicted objects, and of no others`() {
         let (cache, witness) = watched(limit: 3)
         fill(cache, 0..<5)
         #expect(witness.evicted == [0, 1])
@@ -76,7 +76,7 @@ import Testing
         #expect(witness.evicted.contains(0) && witness.evicted.last == 8)
     }
 
-    @Test func `T2 a delegate that puts back all that is evicted comes to an end`() {
+    @Test func `T2 a delegate that puts all evicted objects back comes to an end`() {
         let (cache, _) = watched(limit: 3) { cache, citizen in cache.setObject(citizen, forKey: NSNumber(value: citizen.number)) }
         fill(cache, 0..<20)
         #expect(cache.count <= 3)
@@ -89,7 +89,7 @@ import Testing
 
     // MARK: Lives
 
-    @Test func `a cache that is dropped leaves nothing behind`() {
+    @Test func `a dropped cache leaves no object behind`() {
         let census = Census(), keys = Census()
         var cache: MemoryCache<Citizen, Citizen>? = MemoryCache()
         for number in 0..<1000 { cache?.setObject(Citizen(number, census), forKey: Citizen(number, keys), cost: number) }
@@ -99,7 +99,7 @@ import Testing
         #expect(gone == nil && census.alive == 0 && keys.alive == 0)
     }
 
-    @Test func `what leaves in whichever way is released at once`() {
+    @Test func `a leaving object is released at once, by every path`() {
         let census = Census(), cache = Citizens()
         fill(cache, 0..<100, census)
         cache.removeObject(forKey: 0)
@@ -147,7 +147,7 @@ import Testing
         func isContentDiscarded() -> Bool { state.withLock { $0.isDiscarded } }
     }
 
-    @Test func `an object whose content was discarded is evicted when it is asked for`() {
+    @Test func `a look-up evicts an object with discarded content`() {
         let cache = MemoryCache<String, Sheet>(), sheet = Sheet(), witness = Witness<String, Sheet> { _ in 1 }
         cache.delegate = witness
         cache.setObject(sheet, forKey: "a", cost: 10)
@@ -164,7 +164,7 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `purgeable data of which the kernel took pages is missing`() {
+    func `purgeable data with pages taken by the kernel counts as missing`() {
         let cache = MemoryCache<NSString, PurgeableData>()
         // More pages than can escape at once, standing in another processor's list of pages to be sorted in (mm/swap.c).
         let kept = PurgeableData(data: Data(repeating: 1, count: 1_000_000)), taken = PurgeableData(data: Data(repeating: 2, count: 1_000_000))
@@ -178,7 +178,7 @@ import Testing
         #expect(cache.object(forKey: "taken") == nil && cache.count == 1)
     }
 
-    @Test func `what is evicted discards its content, unless it is accessed; what is removed does not`() {
+    @Test func `an evicted object discards the content unless accessed; a removed object does not`() {
         let cache = MemoryCache<Int, Sheet>(), sheets = (0..<5).map { _ in Sheet() }
         for (number, sheet) in sheets.enumerated() { cache.setObject(sheet, forKey: number) }
         #expect(sheets[0].beginContentAccess())

@@ -16,7 +16,7 @@ import Testing
 
     func numbers(_ cache: MemoryCache<Int, Int>, _ range: Range<Int> = 0..<200) -> [Int] { range.filter { cache.object(forKey: $0) != nil } }
 
-    @Test func `limits lowered take effect at once, and zero is none`() {
+    @Test func `lowered limits take effect at once, and zero is no limit`() {
         let cache = filled(100)
         cache.countLimit = 60
         #expect(cache.count == 60 && cache.totalCost == 600 && cache.heldBytes == 600)
@@ -30,7 +30,7 @@ import Testing
         #expect(cache.count == 0 && cache.totalCost == 0)
     }
 
-    @Test func `both limits hold together, whichever is the tighter`() {
+    @Test func `both limits hold together, and the tighter one decides`() {
         let cache = filled(0, limit: 10, costLimit: 100)
         for number in 0..<50 { cache.setObject(number, forKey: number, cost: 1) }
         #expect(cache.count == 10 && cache.totalCost == 10)
@@ -41,7 +41,7 @@ import Testing
         #expect(cache.count == 10)
     }
 
-    @Test func `a newcomer is admitted, however the costs lie`() {
+    @Test func `a newcomer is admitted with any costs in the cache`() {
         for order in [{ _ in 0 }, { $0 }, { 300 - $0 }, { $0 * 37 % 100 }] as [(Int) -> Int] {
             let cache = filled(0, limit: 20, costLimit: 2000)
             for number in 0..<300 {
@@ -53,7 +53,7 @@ import Testing
         for number in 0..<10 { #expect(single.setObject(number, forKey: number) && numbers(single) == [number]) }
     }
 
-    @Test func `a newcomer is admitted among those that are all asked for`() {
+    @Test func `a newcomer is admitted among entries that are all in use`() {
         let cache = filled(5, limit: 5)
         for number in 5..<50 {
             for other in numbers(cache) { #expect(cache.object(forKey: other) == other) }
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `what is asked for again outlives a scan`() {
+    @Test func `entries asked for again outlive a scan`() {
         let cache = filled(100, limit: 100)
         for number in 0..<20 { _ = cache.object(forKey: number) }
         for number in 1000..<5000 { cache.setObject(number, forKey: number, cost: number % 7) }
@@ -70,14 +70,14 @@ import Testing
         #expect(cache.statistics.evictions == 4000 && cache.statistics.purged == 0)
     }
 
-    @Test func `T26 what costs more than the limit is refused alone, and what it was to replace is out of date`() {
+    @Test func `T26 an object over the limit is refused alone, and the old value under that key is dropped`() {
         let cache = filled(10, costLimit: 100)
         #expect(!cache.setObject(99, forKey: 99, cost: 101) && !cache.setObject(99, forKey: 99, cost: Int.max) && cache.count == 10)
         #expect(!cache.setObject(-1, forKey: 3, cost: 1000) && cache.object(forKey: 3) == nil)
         #expect(cache.count == 9 && cache.totalCost == 90 && cache.statistics.evictions == 0)
     }
 
-    @Test func `T26 no cost makes sums overflow, and a negative one is none`() {
+    @Test func `T26 no cost makes sums overflow, and a negative cost counts as zero`() {
         let cache = MemoryCache<Int, Int>()
         for number in 0..<1000 { #expect(cache.setObject(number, forKey: number, cost: Int.max - number)) }
         #expect(cache.count == 1000 && cache.totalCost > 0)
@@ -92,7 +92,7 @@ import Testing
         #expect(cache.setObject(2, forKey: 2, cost: 7) && cache.count == 2)
     }
 
-    @Test func `replacing in a full cache evicts nobody else`() {
+    @Test func `replacing in a full cache evicts no other entry`() {
         let cache = filled(10, limit: 10, costLimit: 100)
         for round in 1...20 {
             for number in 0..<10 { cache.setObject(number + round, forKey: number, cost: 10) }

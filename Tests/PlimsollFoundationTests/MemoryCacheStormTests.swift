@@ -17,7 +17,7 @@ import Testing
 
     /// Checked against a dictionary of what was last set under each key: what comes back is that or nothing, nothing is lost but by limit or release, and
     /// every object that left is accounted for.
-    @Test func `the limits hold after every call, whatever the calls are`() {
+    @Test func `the limits hold after every call in random sequences`() {
         var evictions = 0, refusals = 0
         for seed in seeds(0..<60) {
             var random = SeededGenerator(seed: seed)
@@ -62,7 +62,7 @@ import Testing
         if !hasChosenSeed { #expect(evictions > 1000 && refusals > 10, "the properties were never exercised") }
     }
 
-    @Test func `many threads, one cache: the limits hold, each object leaves once, and all die`() async {
+    @Test func `many threads share one cache: the limits hold, each object leaves once, and all die`() async {
         for seed in seeds(0..<4) {
             let census = Census(), made = Serial(), cache = Citizens()
             let witness = Witness<NSNumber, Citizen>({ $0.number }) { cache, citizen in
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func `limits of one, from many threads`() async {
+    @Test func `the limits of one cache hold against many threads`() async {
         let cache = MemoryCache<NSString, Citizen>(), census = Census()
         cache.countLimit = 1
         await withTaskGroup(of: Void.self) { group in
@@ -116,7 +116,7 @@ import Testing
     }
 
     /// O(1): what an insert costs is counted in comparisons of keys, as time is no measure in a test.
-    @Test func `inserting compares a handful of keys, however many there are and whatever they cost`() {
+    @Test func `an insert compares a handful of keys, for any number and cost of entries`() {
         final class Compared: NSObject {
             static let comparisons = Atomic<Int>(0)
             let number: Int

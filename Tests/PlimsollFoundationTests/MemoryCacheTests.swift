@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct MemoryCacheTests {
-    @Test func `the calls of NSCache`() {
+    @Test func `the calls of NSCache work`() {
         let legacy = MemoryCache<NSString, NSData>()
         let data = NSData(data: Data([1, 2, 3]))
         legacy.name = "legacy"
@@ -45,7 +45,7 @@ import Testing
         override func isEqual(_ object: Any?) -> Bool { (object as? Wrapper)?.text == text }
     }
 
-    @Test func `keys of Foundation are equal by isEqual, not by identity`() {
+    @Test func `Foundation keys are equal by isEqual, not by identity`() {
         let texts = MemoryCache<NSString, NSNumber>()
         let key = NSString(string: "thumb-"), mutable = NSMutableString(string: "thumb-7")
         texts.setObject(7, forKey: NSString(string: key.appending("7")))
@@ -66,7 +66,7 @@ import Testing
         #expect(objects.object(forKey: one) == 1 && objects.object(forKey: other) == nil && objects.object(forKey: NSString("a")) == nil)
     }
 
-    @Test func `objects that are no NSObject are equal by ==, else by identity`() {
+    @Test func `objects outside NSObject are equal by ==, else by identity`() {
         let plain = MemoryCache<Plain, NSNumber>(), one = Plain(), other = Plain()
         plain.setObject(1, forKey: one)
         plain.setObject(2, forKey: other)
@@ -77,7 +77,7 @@ import Testing
         #expect(names.object(forKey: Name("a")) == 1 && names.object(forKey: Name("b")) == nil)
     }
 
-    @Test func `keys of any class in one cache, and a cache whose keys' class is not known`() {
+    @Test func `one cache takes keys of any class, and a generic cache takes keys of unknown class`() {
         let any = MemoryCache<AnyObject, AnyObject>(), plain = Plain(), text = NSString("value")
         let keys: [AnyObject] = [NSString("a"), NSNumber(value: 1), plain, Name("a"), Wrapper("a")]
         for key in keys { any.setObject(key, forKey: key) }
@@ -91,7 +91,7 @@ import Testing
         #expect(generic.object(forKey: NSString(string: "a")) === text && generic.object(forKey: "b") == nil)
     }
 
-    @Test func `keys and values that are no objects`() {
+    @Test func `keys and values may be other than objects`() {
         let numbers = MemoryCache<String, Int>(), bytes = MemoryCache<UUID, [UInt8]>(), id = UUID()
         numbers.setObject(7, forKey: "seven")
         bytes.setObject([1, 2], forKey: id, cost: 2)
@@ -100,7 +100,7 @@ import Testing
 
     // MARK: Weight
 
-    @Test func `T26 what is set without a cost counts under pressure, and toward no limit`() {
+    @Test func `T26 an object set without a cost counts under pressure, and toward no limit`() {
         func held<Value>(_ value: Value, cost: Int = 0) -> Int {
             let cache = MemoryCache<String, Value>()
             cache.totalCostLimit = 100
@@ -123,7 +123,7 @@ import Testing
         #expect(own.heldBytes == 500 && own.release(1) > 0)
     }
 
-    @Test func `a manager has it let go of what is coldest, and no more than is needed`() {
+    @Test func `a manager releases the coldest entries, and no more than needed`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let cache = MemoryCache<NSString, NSData>()
         cache.name = "thumbnails"
@@ -137,7 +137,7 @@ import Testing
         registration.cancel()
     }
 
-    @Test func `under pressure it gives way by itself, and does not grow where there is no room`() async throws {
+    @Test func `a registered cache gives way under pressure without a call, and does not grow without room`() async throws {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source, clock: ManualClock())
         let cache = MemoryCache<NSString, NSData>(), empty = MemoryCache<NSString, NSData>()
         for number in 0..<100 { cache.setObject(NSData(), forKey: "\(number)" as NSString, cost: 1 << 20) }

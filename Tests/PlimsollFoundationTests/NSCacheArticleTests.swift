@@ -20,7 +20,7 @@ final class Evictions: MemoryCacheDelegate {
 @Suite(.timeLimit(.minutes(5))) struct NSCacheArticleTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
-    @Test func `change the type, register it, done`() {
+    @Test func `an NSCache migrates by a changed type and a registration`() {
         let data = NSData(data: Data(count: 1000))
         let thumbnails = MemoryCache<NSString, NSData>()
         thumbnails.totalCostLimit = 64 << 20
@@ -31,7 +31,7 @@ final class Evictions: MemoryCacheDelegate {
         #expect(thumbnail === data && (manager.release() as ActionReport).released == .bytes(1000) && thumbnails.count == 0)
     }
 
-    @Test func `keys and values that are no objects`() throws {
+    @Test func `the article's keys and values may be other than objects`() throws {
         let url = try #require(URL(string: "https://host/a"))
         let sizes = MemoryCache<URL, Int>()
         sizes.countLimit = 10_000
@@ -39,7 +39,7 @@ final class Evictions: MemoryCacheDelegate {
         #expect(sizes.object(forKey: url) == 4096)
     }
 
-    @Test func `the delegate`() {
+    @Test func `the article's delegate hears of evictions`() {
         let cache = MemoryCache<NSString, NSData>(), evictions = Evictions()
         cache.delegate = evictions
         cache.countLimit = 1
@@ -47,7 +47,7 @@ final class Evictions: MemoryCacheDelegate {
         #expect(log.all == ["evicted 12 bytes, 0 objects left"])
     }
 
-    @Test func `discardable content`() {
+    @Test func `the article's discardable content is discarded`() {
         let decoded = Data(repeating: 7, count: 100_000), images = MemoryCache<NSString, PurgeableData>()
         let sent = Mutex(0)
         func send(_ bytes: Data) { sent.withLock { $0 += bytes.count } }
@@ -67,7 +67,7 @@ final class Evictions: MemoryCacheDelegate {
         #expect(images.object(forKey: "cover") == nil && images.count == 0)
     }
 
-    @Test func `a cache of responses`() {
+    @Test func `the article's cache of responses works`() {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-article-\(UUID())")
         defer { try? FileManager.default.removeItem(at: folder) }
         let configuration = URLSessionConfiguration.ephemeral
@@ -78,7 +78,7 @@ final class Evictions: MemoryCacheDelegate {
         manager.register(URLCache(memoryCapacity: 1000, diskCapacity: 0, diskPath: folder.path))
     }
 
-    @Test func `further than NSCache`() async throws {
+    @Test func `the article's calls beyond NSCache work`() async throws {
         let path = "/a"
         @Sendable func load(_ path: String) async throws -> Data { Data(path.utf8) }
         let pages = VolatileCache<String, Data>("pages")  // no limit: what would otherwise be idle
@@ -93,7 +93,7 @@ final class Evictions: MemoryCacheDelegate {
         .deletingLastPathComponent().appendingPathComponent("docs/MigratingFromNSCache.md")
 
     @Test(.needs(FileManager.default.fileExists(atPath: article.path), "the sources are not at hand"))
-    func `what the article shows is compiled here, word for word`() throws {
+    func `this file compiles the article's snippets word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
         let parts = try String(contentsOf: Self.article, encoding: .utf8).split(separator: "```", omittingEmptySubsequences: false)

@@ -7,7 +7,7 @@ import Testing
 ///
 /// One is not shown, as it would hang: NSCache calls its delegate under a lock that is not recursive, and so cannot be used there.
 @Suite struct NSCacheContrastTests {
-    @Test func `among equal costs NSCache evicts the newest`() {
+    @Test func `NSCache evicts the newest among equal costs`() {
         let theirs = NSCache<NSNumber, NSNumber>(), ours = MemoryCache<NSNumber, NSNumber>()
         theirs.countLimit = 3
         ours.countLimit = 3
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func `NSCache leaks what is in it when it is dropped`() {
+    @Test func `a dropped NSCache leaks the entries`() {
         let theirs = Census(), ours = Census()
         var cache: NSCache<NSNumber, Citizen>? = NSCache()
         var memoryCache: MemoryCache<NSNumber, Citizen>? = MemoryCache()
@@ -35,7 +35,7 @@ import Testing
         withKnownIssue("entries refer to each other") { #expect(theirs.alive == 0) }
     }
 
-    @Test func `a limit lowered means nothing to NSCache until something is set`() {
+    @Test func `NSCache ignores a lowered limit until the next set`() {
         let theirs = NSCache<NSNumber, Citizen>(), ours = MemoryCache<NSNumber, Citizen>(), census = Census(), ourCensus = Census()
         for number in 0..<10 {
             theirs.setObject(Citizen(number, census), forKey: number as NSNumber, cost: 10)
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func `keys that are equal by == are different ones to NSCache`() {
+    @Test func `NSCache takes keys equal by == for different keys`() {
         typealias Name = MemoryCacheTests.Name
         let theirs = NSCache<Name, NSNumber>(), ours = MemoryCache<Name, NSNumber>()
         theirs.setObject(1, forKey: Name("a"))

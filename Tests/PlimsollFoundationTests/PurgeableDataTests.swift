@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct PurgeableDataTests {
-    @Test(arguments: [0, 1, 14, 100, 5000, 1_000_000]) func `what goes in comes out, as Data and in place`(size: Int) {
+    @Test(arguments: [0, 1, 14, 100, 5000, 1_000_000]) func `bytes stored come back unchanged, as Data and in place`(size: Int) {
         let bytes = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7) })
         let data = PurgeableData(data: bytes)
         data.endContentAccess()
@@ -20,7 +20,7 @@ import Testing
         #expect(PurgeableData(data: bytes.dropFirst(size / 2)).data == Data(bytes.dropFirst(size / 2)))
     }
 
-    @Test func `it is made accessed, and its content can go when no access is left`() {
+    @Test func `purgeable data starts accessed, and the content can go when no access is left`() {
         let data = PurgeableData(length: 50_000)
         data.discardContentIfPossible()
         #expect(!data.isContentDiscarded() && data.beginContentAccess())
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `the kernel takes it between accesses only, and never in part`() {
+    func `the kernel takes purgeable data between accesses only, and never in part`() {
         let bytes = Data(repeating: 5, count: 1_000_000), data = PurgeableData(data: bytes)
         data.buffer.reclaim()
         #expect(data.data == bytes)
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `Data in place keeps the kernel off for as long as it is kept`() {
+    func `Data in place keeps the kernel off for as long as a reference exists`() {
         let bytes = Data(repeating: 5, count: 300_000), data = PurgeableData(data: bytes)
         data.endContentAccess()
         var kept = data.withData { $0 }
@@ -70,7 +70,7 @@ import Testing
         withExtendedLifetime(slice) {}
     }
 
-    @Test func `Data in place outlives what it came from, and access ends with it`() throws {
+    @Test func `Data in place outlives the source object, and access ends with the last reference`() throws {
         var data: PurgeableData? = PurgeableData(data: Data(repeating: 5, count: 300_000))
         let buffer = try #require(data?.buffer)
         data?.endContentAccess()
@@ -90,7 +90,7 @@ import Testing
         #expect(data.buffer.heldBytes == 10_000)
     }
 
-    @Test func `a manager counts it, and asks it first`() {
+    @Test func `a manager counts purgeable data, and releases that data first`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let data = PurgeableData(length: 1 << 20, name: "frame")
         let registration = manager.register(data.buffer)

@@ -10,7 +10,7 @@ import Testing
     let set = QuiesceSet(time: .running)
     let log = Log()
 
-    @Test func `C38 C39 C9 a dispatch queue is suspended once and resumed once, whatever flaps`() async {
+    @Test func `C38 C39 C9 a dispatch queue is suspended once and resumed once under flapping states`() async {
         let queue = DispatchQueue(label: "work")
         let registration = set.add(queue)
         #expect(set.members == ["work"])
@@ -34,7 +34,7 @@ import Testing
         registration.cancel()
     }
 
-    @Test func `C39 a queue that somebody else has suspended stays so`() async {
+    @Test func `C39 a queue suspended by other code stays suspended`() async {
         let queue = DispatchQueue(label: "work")
         set.add(queue)
         queue.suspend()
@@ -47,7 +47,7 @@ import Testing
         #expect(log.all == ["by hand", "work"])
     }
 
-    @Test func `C38 a paused queue or timer is released in good order, with its set or before`() async {
+    @Test func `C38 a paused queue or timer is released in good order, with the set or before`() async {
         for leaves in [true, false] {
             var set: QuiesceSet? = QuiesceSet(time: .running)
             var queue: DispatchQueue? = DispatchQueue(label: "work")
@@ -73,7 +73,7 @@ import Testing
         await #expect(processExitsWith: .failure) { QuiesceSet(time: .running).add(OperationQueue.main) }
     }
 
-    @Test func `C34 C35 C82 a queue goes on in the background if it is to, or has a lease; at the rung quiesce it is suspended`() async {
+    @Test func `C34 C35 C82 a queue goes on in the background by setting or lease, and the rung quiesce suspends both`() async {
         let goesOn = DispatchQueue(label: "goes on"), leased = DispatchQueue(label: "leased"), work = DispatchQueue(label: "work")
         set.add(goesOn, inBackground: .goesOn)
         set.add(leased, workClass: "heartbeat")
@@ -95,7 +95,7 @@ import Testing
         lease.cancel()
     }
 
-    @Test func `C38 C39 a dispatch timer does not fire while paused, and fires once for all it missed`() async {
+    @Test func `C38 C39 a dispatch timer does not fire while paused, and fires once for all missed times`() async {
         let queue = DispatchQueue(label: "timer")
         let timer = DispatchSource.makeTimerSource(queue: queue)
         timer.setEventHandler { [log] in log.add("fired") }
@@ -111,7 +111,7 @@ import Testing
         timer.cancel()
     }
 
-    @Test func `C38 C39 C82 an operation queue is narrowed and suspended, and what was there is put back`() {
+    @Test func `C38 C39 C82 an operation queue is narrowed and suspended, and the earlier values are put back`() {
         let queue = OperationQueue(), open = OperationQueue(), own = OperationQueue()
         queue.maxConcurrentOperationCount = 8
         own.isSuspended = true
@@ -135,7 +135,7 @@ import Testing
         #expect(open.maxConcurrentOperationCount == OperationQueue.defaultMaxConcurrentOperationCount)
     }
 
-    @Test func `C39 what somebody changes while an operation queue is narrowed stays changed`() {
+    @Test func `C39 a foreign change during the narrowing of an operation queue stays`() {
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 8
         let registration = set.add(queue)

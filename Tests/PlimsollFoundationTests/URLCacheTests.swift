@@ -25,7 +25,7 @@ import Testing
         numbers.filter { cache.cachedResponse(for: Self.request($0))?.data.first == UInt8($0) }
     }
 
-    @Test func `C88 under pressure it gives up what is oldest, as much as is asked for, and the cache goes on`() {
+    @Test func `C88 a URL cache under pressure gives up the oldest entries up to the request, and goes on`() {
         let cache = PurgeableURLCache(memoryCapacity: 100_000, diskCapacity: 0, diskPath: folder.path)
         manager.register(cache, name: "pages")
         for number in 0..<20 { Self.store(number, in: cache) }
@@ -37,7 +37,7 @@ import Testing
         #expect(has(0..<20, cache) == [3] && cache.currentMemoryUsage == 1000)
     }
 
-    @Test func `C87 C88 on the way to the background it is emptied if it was registered so, and handles stay good`() async throws {
+    @Test func `C87 C88 a URL cache registered for purging is emptied on the way to the background, and stays usable`() async throws {
         let cache = PurgeableURLCache(memoryCapacity: 100_000, diskCapacity: 0, diskPath: folder.path)
         let configuration = URLSessionConfiguration.ephemeral
         configuration.urlCache = cache
@@ -51,7 +51,7 @@ import Testing
         #expect(has(0..<5, cache) == [1])
     }
 
-    @Test func `memory goes and the disk stays`() {
+    @Test func `a purge empties memory, and the disk stays`() {
         let cache = PurgeableURLCache(memoryCapacity: 1 << 20, diskCapacity: 1 << 20, diskPath: folder.path)
         manager.register(cache)
         for number in 0..<5 { Self.store(number, in: cache, .allowed) }
@@ -70,7 +70,7 @@ import Testing
         #expect(has(0..<9, cache) == [7] && cache.memoryCapacity == 1 << 20 && cache.diskCapacity == 1 << 20)
     }
 
-    @Test func `a request stored again and again is there once, and evicting is safe`() {
+    @Test func `a request stored again and again is kept once, and evicting is safe`() {
         let cache = PurgeableURLCache(memoryCapacity: 10_000, diskCapacity: 0, diskPath: folder.path)
         for round in 0..<50 { for number in 0..<8 { Self.store(number, in: cache, bytes: 1000 + round) } }
         #expect(cache.currentMemoryUsage == 8 * 1049)
@@ -106,7 +106,7 @@ import Testing
         #expect(cache.currentMemoryUsage == 0)
     }
 
-    @Test func `a plain URLCache crashes where it evicts after one request was stored twice`() async {
+    @Test func `a plain URLCache crashes on evicting after one request was stored twice`() async {
         // The process that crashes can't clear up.
         defer { try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + "plimsoll-urlcache-of-one-that-crashes") }
         await withKnownIssue("the list of what is oldest has the request twice, the table once") {
@@ -119,7 +119,7 @@ import Testing
         }
     }
 
-    @Test func `addresses that differ in query or scheme only are one and the same to URLCache`() throws {
+    @Test func `URLCache takes addresses that differ in query or scheme only for the same address`() throws {
         let cache = URLCache(memoryCapacity: 10_000, diskCapacity: 0, diskPath: folder.path)
         let one = URLRequest(url: try #require(URL(string: "http://host/a?page=1"))),
             other = URLRequest(url: try #require(URL(string: "https://host/a?page=2")))

@@ -26,7 +26,7 @@ import Testing
         var number: Double
     }
 
-    @Test func `Codable values are kept, and what cannot be coded is refused`() {
+    @Test func `Codable values are kept, and a value that cannot be coded is refused`() {
         let sessions = VolatileCache<String, Session>("sessions")
         let session = Session(user: "k\u{FC}ste", seen: Date(timeIntervalSince1970: 1_000_000), roles: ["admin": 1])
         #expect(sessions.insert(session, forKey: "a") && sessions.value(forKey: "a") == session)

@@ -63,7 +63,7 @@ private final class Election: Sendable {
         return (manager, manager.lifecycle, clock)
     }
 
-    @Test func `a service launches with run and terminates when that is cancelled`() async throws {
+    @Test func `a service launches with run and terminates with the cancellation of run`() async throws {
         let server = Server()
         @Sendable func main() async throws {
             let manager = ResourceManager(source: LinuxPressureSource())
@@ -81,7 +81,7 @@ private final class Election: Sendable {
         #expect(server.steps.first == "accept" && server.steps.last == "clean", "\(server.steps)")
     }
 
-    @Test func `to the background and back, and an interruption`() async throws {
+    @Test func `a life cycle goes to the background and back, and through an interruption`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let report = try await lifecycle.enterBackground(cause: .idle)
         for late in report.overran { print("\(late.name), registered at \(late.origin), took more than \(late.took)") }
@@ -93,7 +93,7 @@ private final class Election: Sendable {
         #expect(lifecycle.state == .active)
     }
 
-    @Test func `background work, scoped and by token`() async throws {
+    @Test func `background work runs by scope and by token`() async throws {
         let (manager, _, _) = onManualClock()
         let chunks = [1, 2, 3], uploaded = Mutex(0)
         @Sendable func upload(_ chunk: Int) async throws { uploaded.withLock { $0 += chunk } }
@@ -112,7 +112,7 @@ private final class Election: Sendable {
         #expect(uploaded.withLock { $0 } == 6 && !task.isActive && manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `what stops by itself`() async throws {
+    @Test func `a limiter and a ticker stop without a call and resume, and a lease lets work on`() async throws {
         let (_, lifecycle, clock) = onManualClock()
         let pushed = Mutex<[Int]>([])
         @Sendable func push(missed: Int) async { pushed.withLock { $0.append(missed) } }
@@ -135,7 +135,7 @@ private final class Election: Sendable {
         lease.cancel()
     }
 
-    @Test func `what is given back, and secrets`() async throws {
+    @Test func `going to the background gives back leadership and wipes secrets`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let election = Election(), committed = Mutex(0)
         func prepare() async -> Int { 7 }
@@ -161,7 +161,7 @@ private final class Election: Sendable {
         #expect(leader.isHeld && election.epoch == leader.epoch)
     }
 
-    @Test func `what is saved comes back with the next run`() async throws {
+    @Test func `saved state comes back with the next run`() async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-article-\(UUID())").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         for contents: [UInt8] in [[7], [8]] {
@@ -176,7 +176,7 @@ private final class Election: Sendable {
         }
     }
 
-    @Test func `what happened meanwhile`() async throws {
+    @Test func `environment changes are told after a gap`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let told = Mutex<[EnvironmentChange]>([])
         lifecycle.onEnvironmentChange("log") { change in told.withLock { $0.append(change) } }
@@ -193,7 +193,7 @@ private final class Election: Sendable {
         #expect(told.withLock { $0.map(\.kind) } == [.custom("maintenance")])
     }
 
-    @Test func `scenes`() async throws {
+    @Test func `a scene connects and goes to the background`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let store = Shelves(), tenant = Shelf()
         let cache = PurgeableCache<String, [UInt8]>("tenant-42", cost: { _, value in value.count })
@@ -206,7 +206,7 @@ private final class Election: Sendable {
         #expect(scene.state == .background && lifecycle.state == .background)
     }
 
-    @Test func `a request from outside`() async throws {
+    @Test func `an outside request activates the process`() async throws {
         let (_, lifecycle, _) = onManualClock()
         let opened = Mutex<[String]>([])
         @Sendable func open(_ name: String, _ payload: [UInt8]) async { opened.withLock { $0.append(name) } }
@@ -215,7 +215,7 @@ private final class Election: Sendable {
         #expect(opened.withLock { $0 } == ["tenant-42"] && lifecycle.state == .active)
     }
 
-    @Test func `C4 nobody is told of a freeze beforehand, and everybody afterwards`() async throws {
+    @Test func `C4 no handler is told of a freeze beforehand, and all observers hear afterwards`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
         let lifecycle = manager.lifecycle, server = Server()
@@ -233,7 +233,7 @@ private final class Election: Sendable {
         #expect(server.steps == ["stop", "drain", "clean"] && states == [.suspended, .background])
     }
 
-    @Test func `testing a freeze`() async throws {
+    @Test func `a test can rehearse a freeze`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
         let lifecycle = manager.lifecycle
@@ -245,7 +245,7 @@ private final class Election: Sendable {
         #expect(lifecycle.state == .background)
     }
 
-    @Test func `C73 what a process has begun when it ends is handed to a peer`() async throws {
+    @Test func `C73 work begun by an ending process is handed to a peer`() async throws {
         let (manager, lifecycle, _) = onManualClock(), other = onManualClock().lifecycle
         let taken = Mutex<[UInt8]>([])
         other.onActivation("rows") { request in taken.withLock { $0 = request.payload } }
@@ -265,7 +265,7 @@ private final class Election: Sendable {
         #expect(taken.withLock { $0 } == rows.left && !rows.left.isEmpty && other.state == .active && lifecycle.state == .notRunning)
     }
 
-    @Test func `T39 a pause reaches members only: threads of others and children go on`() async throws {
+    @Test func `T39 a pause reaches members only: other threads and children go on`() async throws {
         let (_, lifecycle, _) = onManualClock()
         try await lifecycle.interrupt()
         #expect(lifecycle.pausables.extent().isPaused)
@@ -294,7 +294,7 @@ private final class Election: Sendable {
         .deletingLastPathComponent().appendingPathComponent("docs/Lifecycle.md")
 
     @Test(.needs(FileManager.default.fileExists(atPath: article.path), "the sources are not at hand"))
-    func `what the article shows is compiled here, word for word`() throws {
+    func `this file compiles the article's snippets word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
         let parts = try String(contentsOf: Self.article, encoding: .utf8).split(separator: "```", omittingEmptySubsequences: false)

@@ -13,7 +13,7 @@ import Testing
     }()
 
     @Test(.needs(article != nil, "the article is not at hand"))
-    func `every example is answered as it is shown`() async throws {
+    func `every example of the article gets the shown answer`() async throws {
         let lines = (Self.article ?? "").split(separator: "\n").map { $0.drop { $0 == " " } }
         try await AdminFixture.run { fixture in
             let readOnly = AdminEndpoint(manager: fixture.manager, path: fixture.directory + "/read-only")

@@ -98,7 +98,7 @@ public final class TileRenderer: Sendable {
     private func trim() {}
     private func render(_ path: String) async throws -> [UInt8] { Array(path.utf8) }
 
-    @Test func `a configuration is taken from the environment, or from what else provides one`() throws {
+    @Test func `a configuration is taken from the environment, or from another provider`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }
         let yourFile = InMemoryProvider(values: [:])
         // It may end the process: compiled and not run.
@@ -114,7 +114,7 @@ public final class TileRenderer: Sendable {
         #expect(ResourceService(manager, settings: settings, logger: logger).manager.isDryRun)
     }
 
-    @Test func `an application in four steps`() async throws {
+    @Test func `an application uses the library in four steps`() async throws {
         let logger = Logger(label: "article") { _ in SwiftLogNoOpLogHandler() }, server = Idle()
         // A group waits for a signal: this one is made and not run.
         func run() async throws {
@@ -148,7 +148,7 @@ public final class TileRenderer: Sendable {
         #expect(manager.status.holders.count == 3 && manager.status.tasks.ended == 1)
     }
 
-    @Test func `the landing page and the library`() async throws {
+    @Test func `the snippets of the landing page and the library article run`() async throws {
         func land() {
             let manager = ResourceManager(source: LinuxPressureSource())
             let thumbnails = VolatileCache<UInt64, [UInt8]>("thumbnails")
@@ -160,7 +160,7 @@ public final class TileRenderer: Sendable {
         #expect(try await renderer.tile(7) == [7] && manager.status.holders.map(\.name) == ["tiles"])
     }
 
-    @Test func `a cache for each`() async throws {
+    @Test func `the snippet of each cache runs`() async throws {
         let path = "/"
         let pages = VolatileCache<String, [UInt8]>("pages")
         let sessions = PurgeableCache<String, Session>(
@@ -169,7 +169,7 @@ public final class TileRenderer: Sendable {
         #expect(page == [47] && sessions.count == 0)
     }
 
-    @Test func `a service that owns a background task`() async throws {
+    @Test func `a service owns a background task`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), shelf = Shelf()
         let (reports, report) = AsyncStream.makeStream(of: String.self)
         let writer = ReportWriter(manager: manager, reports: reports, shelf: shelf), compactor = Compactor(manager: manager, shelf: shelf)
@@ -186,7 +186,7 @@ public final class TileRenderer: Sendable {
         #expect(await shelf.postponed.isEmpty && manager.shutdownReport?.asked == 0 && manager.shutdownReport?.stragglers == [])
     }
 
-    @Test func `levels on several routes`() async throws {
+    @Test func `several routes have levels of their own`() async throws {
         let source = ScriptedPressureSource(), trims = Mutex(0)
         let manager = ResourceManager(source: source)
         @Sendable func trim() { trims.withLock { $0 += 1 } }
@@ -208,7 +208,7 @@ public final class TileRenderer: Sendable {
         #expect(trims.withLock { $0 } == 1)
     }
 
-    @Test func `a ladder of one's own`() throws {
+    @Test func `a policy takes a ladder of the service's own`() throws {
         let ladder = try EscalationLadder([
             Rung(at: .warning, .release), Rung(at: .critical, .quiesce),
             Rung(at: .critical, after: .seconds(2), .expireBackgroundTasks(grace: .seconds(5))),
@@ -220,7 +220,7 @@ public final class TileRenderer: Sendable {
         #expect(outcome.actions.contains("r") && outcome.actions.contains("e") && !outcome.actions.contains("t"))
     }
 
-    @Test func `handlers under drawn pressure`() async throws {
+    @Test func `handlers run under drawn pressure`() async throws {
         let buffers = Buffers()
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source)
@@ -240,7 +240,7 @@ public final class TileRenderer: Sendable {
         print(manager.capabilities["allocator"]?.detail ?? "unknown")
     }
 
-    @Test func `time that moves with the reading`() async throws {
+    @Test func `time moves with the reading`() async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, clock: clock)
         let running = Task { try await manager.run() }
@@ -254,7 +254,7 @@ public final class TileRenderer: Sendable {
         try await running.value
     }
 
-    @Test func `a limiter and a token`() async throws {
+    @Test func `a service uses a limiter and a token`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), path = "/"
         @Sendable func save(_ reason: ExpirationReason) {}
         let limiter = ConcurrencyLimiter("render", limit: 64)
@@ -273,7 +273,7 @@ public final class TileRenderer: Sendable {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
 
     @Test(.needs(FileManager.default.fileExists(atPath: root.appendingPathComponent("docs/Plimsoll.docc").path), "the sources are not at hand"))
-    func `what the articles show is compiled here, word for word`() throws {
+    func `this file compiles the articles' snippets word for word`() throws {
         func lines(_ text: String) -> [Substring] { text.split(separator: "\n").map { $0.drop { $0 == " " } } }
         let own = lines(try String(contentsOfFile: #filePath, encoding: .utf8)).joined(separator: "\n")
         let folder = Self.root.appendingPathComponent("docs/Plimsoll.docc")

@@ -35,7 +35,7 @@ import Testing
         #expect(try self.rows(name).count == lines.count, "\(name) has rows that nothing stands behind")
     }
 
-    @Test func `every setting is documented with its name, type, standard value and range`() throws {
+    @Test func `every setting is documented with name, type, standard value and range`() throws {
         try expect(
             "configuration.md", "| key | environment | type | standard | allowed | live | meaning |",
             ServiceSettings.keys.map {
@@ -43,7 +43,7 @@ import Testing
             })
     }
 
-    @Test func `the snippet on configuration is one that ArticleTests compile`() throws {
+    @Test func `ArticleTests compile the snippet on configuration`() throws {
         let article = try String(
             contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("ArticleTests.swift"), encoding: .utf8)
         let parts = try text("configuration.md").components(separatedBy: "```")
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test(arguments: ["alerts.yml", "dashboard.json", "runbook.md", "kubernetes.yaml", "deployment.md"])
-    func `what a file names is measured under that name`(file: String) throws {
+    func `each metric that a file names is measured under that name`(file: String) throws {
         let families = MetricCatalogue.families(ResourceManager(source: ScriptedPressureSource()).status)
         var known = Set(families.map(\.name))
         for family in families where family.kind == .histogram {
@@ -72,7 +72,7 @@ import Testing
         #expect(!named.isEmpty)
     }
 
-    @Test func `each alert has its part of the runbook, and each part its alert`() throws {
+    @Test func `each alert has a part of the runbook, and each part an alert`() throws {
         let alerts = try text("alerts.yml").matches(of: #/alert: (\w+)/#).map { String($0.output.1) }
         let parts = try text("runbook.md").matches(of: #/(?m)^## (Plimsoll\w+)$/#).map { String($0.output.1) }
         #expect(alerts == parts && alerts.count == 10)
@@ -80,12 +80,12 @@ import Testing
     }
 
     @Test(.needs(Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
-    func `the rules fire when they should, and only then, by Prometheus' own word`() throws {
+    func `the rules fire on their cases and only then, by Prometheus' own test`() throws {
         let said = try Tool.run(Tool.promtool!, ["test", "rules", Self.folder.appendingPathComponent("alerts.test.yml").path])
         #expect(said.status == 0, "\(said.output)")
     }
 
-    @Test func `the dashboard is JSON with panels that ask for something`() throws {
+    @Test func `the dashboard is JSON, and the panels have queries`() throws {
         let dashboard = try #require(try JSONSerialization.jsonObject(with: Data(try text("dashboard.json").utf8)) as? [String: Any])
         let panels = try #require(dashboard["panels"] as? [[String: Any]])
         #expect(panels.count > 10)
@@ -101,7 +101,7 @@ import Testing
         #expect(said.status == 0, "\(said.output)")
     }
 
-    @Test func `manifests say what the guide says: requests are limits, the grace exceeds the budget, settings exist`() throws {
+    @Test func `manifests follow the guide: requests are limits, the grace exceeds the budget, settings exist`() throws {
         let manifest = try text("kubernetes.yaml")
         #expect(manifest.matches(of: #/memory: 512Mi/#).count == 2)
         let grace = try #require(manifest.firstMatch(of: #/terminationGracePeriodSeconds: (\d+)/#)?.output.1)
@@ -111,7 +111,7 @@ import Testing
         #expect(variables.count == 2 && Duration.seconds(Int(grace) ?? 0) > settings.shutdownBudget)
     }
 
-    @Test func `the unit says what the guide says: its patience exceeds the budget, its limits lie a tenth apart`() throws {
+    @Test func `the unit follows the guide: the stop timeout exceeds the budget, the limits lie a tenth apart`() throws {
         let lines = try text("shop.service").split(separator: "\n").map { $0.split(separator: "=", maxSplits: 1).map(String.init) }
         let unit = Dictionary(lines.filter { $0.count == 2 }.map { ($0[0], $0[1]) }) { $1 }
         func time(_ key: String) throws -> Duration { try #require(unit[key].flatMap { Duration(plimsoll: $0) }, "\(key)=") }

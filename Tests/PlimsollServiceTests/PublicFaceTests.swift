@@ -44,7 +44,7 @@ private struct IdleService: Service {
     private func upload(_ chunk: Chunk) async throws {}
     private func checkpoint() async {}
 
-    @Test func `a program sets itself up and runs in a group of services`() async throws {
+    @Test func `a program sets up the library and runs in a group of services`() async throws {
         let manager = ResourceManager(source: LinuxPressureSource())
         print(manager.capabilities)
         let logger = Logger(label: "face"), server = IdleService()
@@ -113,7 +113,7 @@ private struct IdleService: Service {
         }
     }
 
-    @Test func `a program registers anything else`() {
+    @Test func `a program registers a holder of another kind`() {
         let db = Database()
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
         let buffer = PurgeableBuffer(byteCount: 8 << 20)
@@ -154,7 +154,7 @@ private struct IdleService: Service {
         #expect(lifecycle.state == .active)
     }
 
-    @Test func `a program states its policy`() throws {
+    @Test func `a program states a policy`() throws {
         _ = ResourceManager(
             source: ScriptedPressureSource(), policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false))
         _ = PressurePolicy(ladder: .standard.terminating(after: .seconds(30), grace: .seconds(10)))
@@ -167,7 +167,7 @@ private struct IdleService: Service {
         #expect(ladder.rungs.count == 5)
     }
 
-    @Test func `a program tests itself`() {
+    @Test func `a program tests against drawn pressure`() {
         let trace = PressureTrace("__--##__--__")
         let outcome = Simulation(policy: .standard).run(trace)
         #expect(outcome.levels.count == 12)

@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite struct LeashTests {
-    @Test func `what tests have started ends when they are killed, in a group and without one`() async throws {
+    @Test func `processes that a test has started end with a killed test, in a group and without one`() async throws {
         let directory = Fixture.Directory(), path = directory.path + "/started"
         defer { unlink(path) }
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in

@@ -32,7 +32,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
 }
 
 @Suite(.serialized, .timeLimit(.minutes(5))) struct ClientCodeTests {
-    @Test func `observing`() async throws {
+    @Test func `a client observes levels`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         print(manager.capabilities)
         let registration = manager.observe(from: .warning) { event in
@@ -46,7 +46,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         manager.simulate(.critical, for: .seconds(5))
     }
 
-    @Test func `loading`() async throws {
+    @Test func `a client loads values`() async throws {
         let sessions = PurgeableCache<String, Session>(
             "sessions", refreshAfter: .seconds(60), releasesUnderPressure: false, cost: { _, s in s.byteCount })
         func blocking() throws -> Session { try sessions.valueBlocking(forKey: "a") { Session(byteCount: 8) } }
@@ -60,7 +60,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(statistics.expired == 0 && statistics.replaced == 0 && statistics.rejected == 0 && !sessions.releasesUnderPressure)
     }
 
-    @Test func `caching`() async throws {
+    @Test func `a client caches values`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let sessions = PurgeableCache<String, Session>(
             "sessions", limit: .mebibytes(64), rebuildCost: .expensive, cost: { _, s in s.byteCount })
@@ -78,7 +78,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(statistics.hits == 1 && statistics.byteCount == .zero && statistics.count == 0 && statistics.droppedByKernel == 0)
     }
 
-    @Test func `caching in volatile memory`() async throws {
+    @Test func `a client caches in volatile memory`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let pages = VolatileCache<String, [UInt8]>("pages")
         let thumbs = VolatileCache<UInt64, [UInt8]>("thumbs", limit: .mebibytes(256), timeToLive: .seconds(300))
@@ -103,7 +103,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(buffers.value(forKey: 1) == NetworkBuffer(bytes: [1, 2]))
     }
 
-    @Test func `a volatile buffer`() {
+    @Test func `a client uses a volatile buffer`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let buffer = PurgeableBuffer(byteCount: 8 << 20)
         manager.register(buffer)
@@ -118,7 +118,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         print(PurgeableBuffer("tiles", byteCount: 1 << 20, rebuildCost: .expensive).name)
     }
 
-    @Test func `registering anything else`() {
+    @Test func `a client registers a holder of another kind`() {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let db = Database()
         manager.register("sqlite", rebuildCost: .cheap, byteCount: { db.cacheSize }) { target in db.release(target) }
@@ -127,7 +127,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(Set(manager.status.holders.map(\.name)) == ["sqlite", "pool"])
     }
 
-    @Test func `background work`() async throws {
+    @Test func `a client does background work`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         try await manager.withBackgroundTask("export") { task in
             for index in 0..<3 { task.progress(completed: index, total: 3) }
@@ -141,7 +141,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         task.end()
     }
 
-    @Test func `policy`() throws {
+    @Test func `a client sets a policy`() throws {
         _ = ResourceManager(
             source: ScriptedPressureSource(),
             policy: PressurePolicy(ladder: .standard, thresholds: .standard, isDryRun: false))
@@ -155,7 +155,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(ladder.rungs.count == 4)
     }
 
-    @Test func `testing`() {
+    @Test func `a client tests with drawn pressure`() {
         let trace = PressureTrace("__--##__--__")
         let outcome = Simulation(policy: .standard).run(trace)
         #expect(outcome.levels.count == 12 && outcome.actions.count == 12)
@@ -164,7 +164,7 @@ private struct Row: VolatileStorable, BitwiseCopyable {
         #expect(ByteCount.kibibytes(64).bytes == 65536 && ByteCount.gibibytes(1) > .bytes(12))
     }
 
-    @Test func `drawings that cannot be read are refused`() {
+    @Test func `unreadable drawings are refused`() {
         #expect(PressureTrace("__x"[...]) == nil)
         #expect(PressureTrace("__ -- ##").description == "__--##")
     }

@@ -12,7 +12,7 @@ import Testing
 
     private static func table() throws -> ContractTable { ContractTable(try String(contentsOf: file, encoding: .utf8)) }
 
-    @Test func `the table says what the names of the tests say`() throws {
+    @Test func `the table agrees with the names of the tests`() throws {
         let table = try Self.table()
         let written = table.written(for: Self.tests)
         if ProcessInfo.processInfo.environment["PLIMSOLL_WRITE_CONTRACTS"] != nil {
@@ -29,7 +29,7 @@ import Testing
         #expect(ids == ContractTable.ids)
     }
 
-    @Test func `tests name what there is, at the beginning, and no two of a suite the same`() {
+    @Test func `tests name existing ids, at the beginning, and no two tests of a suite the same`() {
         let known = Set(ContractTable.ids)
         var seen: Set<NamedTest> = []
         for test in Self.tests {
@@ -40,7 +40,7 @@ import Testing
         #expect(seen.count > 100, "the tests were not found")
     }
 
-    @Test func `what has no test yet is known`() {
+    @Test func `the list of untested promises is right`() {
         let holding = ContractTable.holding(Self.tests)
         let missing = ContractTable.required.filter { holding[$0] == nil }
         let unexpected = missing.subtracting(Self.withoutTest).sorted(), held = Self.withoutTest.subtracting(missing).sorted()

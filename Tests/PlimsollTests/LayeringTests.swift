@@ -6,7 +6,7 @@ import Testing
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct LayeringTests {
     private static let house = (try? String(contentsOf: TidyTests.root.appendingPathComponent("docs/ARCHITECTURE.md"), encoding: .utf8)) ?? ""
 
-    @Test func `no room uses a type of a room above it`() throws {
+    @Test func `no room uses a type of a room above`() throws {
         let modules = Floors.modules(in: Self.house)
         #expect(modules.map(\.name).contains("Plimsoll") && modules.count >= 5, "the floors were not found")
         for module in modules {
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test func `every module with rooms has its floors told`() throws {
+    @Test func `every module with rooms has floors in the documentation`() throws {
         let named = Set(Floors.modules(in: Self.house).map(\.name))
         let folders = try FileManager.default.contentsOfDirectory(
             at: TidyTests.root.appendingPathComponent("Sources"), includingPropertiesForKeys: [.isDirectoryKey])
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `a reference upwards is found, in comments and texts none is`() {
+    @Test func `an upward reference is found in code, and none in comments and texts`() {
         let module = Floors(name: "House", rooms: ["Attic", "Cellar"])
         let attic = Floors.File(path: "Attic/Roof.swift", text: "struct Roof { let wine = Wine() }\nenum Key { struct Hidden {} }")
         let cellar = """
@@ -53,7 +53,7 @@ import Testing
             ])
     }
 
-    @Test func `the list is read from the picture`() {
+    @Test func `the floors are read from the picture`() {
         let picture = """
             Prose.
             ```

@@ -28,7 +28,7 @@ import Testing
             "\(product) gained \(new) and lost \(gone); if that is meant, PLIMSOLL_WRITE_SURFACE=1 writes docs/surface/\(product).txt")
     }
 
-    @Test func `what is public is found, with its place, and nothing else`() {
+    @Test func `public declarations are found, with their place, and no others`() {
         let source = """
             public struct House: Sendable {
                 /// public in a comment

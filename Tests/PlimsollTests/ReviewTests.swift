@@ -6,7 +6,7 @@ import Testing
 @Suite(.needs(TidyTests.hasSources, "the sources are not at hand")) struct ReviewTests {
     private static let file = TidyTests.root.appendingPathComponent("docs/Review.md")
 
-    @Test func `every test that the table of the review names exists`() throws {
+    @Test func `every test named in the review's table exists`() throws {
         let tests = TestDirectory(TidyTests.sources("Tests"))
         let mentions = ReviewTable.mentions(in: try String(contentsOf: Self.file, encoding: .utf8))
         #expect(mentions.count { $0.name != nil } > 200, "the names were not found")
@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    @Test func `names are found in rows, and an ellipsis stands for what is left out`() {
+    @Test func `names are found in rows, and an ellipsis stands for omitted text`() {
         let tick = "`"
         let table = """
             Prose with SomeTests and \(tick)no test of any\(tick).

@@ -18,7 +18,7 @@ import Testing
     static let hasSources = !sources("Sources/Plimsoll").isEmpty
 
     @Test(.needs(hasSources, "the sources are not at hand"))
-    func `the core imports nothing but Synchronization and its shims`() {
+    func `the core imports only Synchronization and the two shims`() {
         for (path, text) in Self.sources("Sources/Plimsoll") {
             for line in text.split(separator: "\n") where line.contains("import ") && !line.hasPrefix("//") && !line.hasPrefix(" ") {
                 let module = line.split(separator: " ").last.map(String.init) ?? ""
@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test(.needs(hasSources, "the sources are not at hand"))
-    func `nothing is detached, slept through, or left for later`() {
+    func `no source detaches tasks, sleeps, or leaves work for later`() {
         let banned = ["Task." + "detached", "TO" + "DO", "FIX" + "ME", "@_exported", "#if os("]
         for (path, text) in Self.sources("Sources") {
             for word in banned { #expect(!text.contains(word), "\(path) has \(word)") }
@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test(.needs(hasSources, "the sources are not at hand"))
-    func `tests wait for what happens, within a limit, neither sleep nor spin, and say what they need`() {
+    func `tests wait with a limit, neither sleep nor spin, and declare their needs`() {
         let banned = [
             " sleep" + "(", ".sleep" + "(", "usleep" + "(", "nanosleep" + "(", "Task." + "yield", "sched_" + "yield(", "yield" + "Thread(",
             ".enabled" + "(if", ".disabled" + "(",
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(.needs(hasSources, "the sources are not at hand"))
-    func `everything unchecked has its argument on the line above`() {
+    func `each unchecked declaration has an argument on the line above`() {
         for (path, text) in Self.sources("Sources") {
             let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
             for (index, line) in lines.enumerated() where line.contains("@unchecked Sendable") || line.contains("nonisolated(unsafe)") {
@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(.needs(hasSources, "the sources are not at hand"))
-    func `files stay readable`() {
+    func `each source file has at most 400 lines`() {
         for (path, text) in Self.sources("Sources") { #expect(text.split(separator: "\n").count <= 400, "\(path)") }
     }
 }

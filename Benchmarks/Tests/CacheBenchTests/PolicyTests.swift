@@ -19,11 +19,11 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         (requests: "abcdabeabcde", capacity: 3, hits: 5),  // the book's example of 7 faults
         (requests: "", capacity: 1, hits: 0),
     ])
-    func `nobody does better than the best possible`(requests: String, capacity: Int, hits: Int) {
+    func `no policy beats the optimal replay`(requests: String, capacity: Int, hits: Int) {
         #expect(OptimalReplay.hits(keys(requests), keyCount: 26, capacity: capacity) == hits)
     }
 
-    @Test func `the best possible is what trying everything finds`() {
+    @Test func `the optimal replay equals an exhaustive search`() {
         for seed in UInt64(0)..<200 {
             var state = seed &* 0x9e37_79b9_7f4a_7c15 | 1
             let requests = (0..<9).map { _ in
@@ -52,7 +52,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         (requests: "abacab", budget: 2, drawing: "..+.+."),
         (requests: "aabbab", budget: 2, drawing: ".+.+++"),
     ])
-    func `out goes what was used least recently`(requests: String, budget: Int, drawing: String) {
+    func `exact LRU evicts the least recently used entry`(requests: String, budget: Int, drawing: String) {
         var lru = ExactLRU(budget: budget, keyCount: 26)
         #expect(draw(requests) { lru.request($0) } == drawing)
     }
@@ -70,7 +70,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         (requests: "aabcdefghijklmnopqrstuvwxyza", capacity: 10, drawing: ".+.........................+"),
         (requests: "abababab", capacity: 2, drawing: "..++++++"),
     ])
-    func `one re-access is enough to be kept`(requests: String, capacity: Int, drawing: String) {
+    func `one re-access is enough to keep an entry`(requests: String, capacity: Int, drawing: String) {
         var s3fifo = ReferenceS3FIFO(capacity: capacity, keyCount: 26)
         #expect(draw(requests) { s3fifo.request($0) } == drawing)
     }
@@ -81,7 +81,7 @@ private func draw(_ letters: String, _ request: (UInt32) -> Bool) -> String {
         #expect(draw("abcdefghijka" + "lmnopqrstuv" + "a") { s3fifo.request($0) }.last == "+")
     }
 
-    @Test func `streams from seeds are the same every time`() {
+    @Test func `seeded streams are the same every time`() {
         for ((first, seed), (second, _)) in zip(SyntheticTraces.all(), SyntheticTraces.all()) {
             #expect(first.requests == second.requests, "\(first.name), seed \(seed)")
             #expect(first.requests.allSatisfy { $0 < first.keyCount })

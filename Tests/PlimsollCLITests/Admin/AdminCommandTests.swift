@@ -22,7 +22,7 @@ import Testing
         (["explain", "unit", "--audit", "file", "--socket", "/s"], "--socket, --json and --last are for a running service"),
         (["explain", "--last", "0"], "allowed is 1 to 256"), (["top", "--interval", "0"], "allowed are seconds from 0.1 to 10"),
     ])
-    func `what can't be meant is refused with what is allowed`(arguments: [String], sentence: String) {
+    func `senseless arguments are refused with a list of allowed values`(arguments: [String], sentence: String) {
         do {
             _ = try PlimsollCommand.parseAsRoot(arguments)
             Issue.record("\(arguments) was accepted")
@@ -40,7 +40,7 @@ import Testing
         ["status", "--socket", "/s"],
         ["top", "--interval", "0.5"], ["caches", "--json"], ["tasks"],
     ])
-    func `the old uses and the new ones are told apart`(arguments: [String]) throws {
+    func `the command line tells the old uses from the new ones`(arguments: [String]) throws {
         _ = try PlimsollCommand.parseAsRoot(arguments)
     }
 
@@ -50,7 +50,7 @@ import Testing
         AdminSockets(environment: { variables[$0] }, names: { files[$0] ?? [] }, problem: { dead.contains($0) ? "nobody listens" : nil })
     }
 
-    @Test func `the variable goes before what is found`() throws {
+    @Test func `the variable goes before a discovered socket`() throws {
         #expect(try sockets(["PLIMSOLL_SOCKET": "/a"], ["/run": ["x"], "/run/x": ["plimsoll.sock"]]).choose() == "/a")
     }
 
@@ -61,7 +61,7 @@ import Testing
         (["XDG_RUNTIME_DIR": "/u"], ["/u": ["shop"], "/u/shop": ["plimsoll.sock"]], "/u/shop/plimsoll.sock"),
         (["XDG_RUNTIME_DIR": "/u"], ["/u": ["plimsoll-7.sock", "plimsoll-8.sock"]], "/u/plimsoll-7.sock"),
     ])
-    func `the one that answers in a usual place is used`(variables: [String: String], files: [String: [String]], path: String) throws {
+    func `the one socket that answers in a usual place is used`(variables: [String: String], files: [String: [String]], path: String) throws {
         #expect(try sockets(variables, files, dead: ["/u/plimsoll-8.sock"]).choose() == path)
     }
 
@@ -76,7 +76,7 @@ import Testing
             "no admin socket answers: name one with --socket PATH or $PLIMSOLL_SOCKET\n  /u/plimsoll-8.sock  (nobody listens)"
         ),
     ])
-    func `none or several: what was found is told`(variables: [String: String], files: [String: [String]], sentence: String) {
+    func `no socket or several sockets: the error lists the candidates`(variables: [String: String], files: [String: [String]], sentence: String) {
         do {
             _ = try sockets(variables, files, dead: ["/u/plimsoll-8.sock"]).choose()
             Issue.record("chosen")
@@ -97,7 +97,7 @@ import Testing
     static let isBuilt = access(ProcessTests.program, X_OK) == 0
 
     @Test(.needs(isBuilt, "the program has not been built"))
-    func `commands do what they say, and their status tells how it went`() throws {
+    func `commands do their work, and the exit status reports the result`() throws {
         let directory = NSTemporaryDirectory() + "pc-\(UUID().uuidString.prefix(8))", path = directory + "/s"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }

@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: [Int.max, Int.min, -1, 0, 1])
-    func `sums of a peer's numbers end at the largest there is`(number: Int) throws {
+    func `sums of a peer's numbers end at the largest possible number`(number: Int) throws {
         #expect(try !Self.show(Self.wherePossible(number)).isEmpty)
         // Not all numbers may be negative, or so large: such an answer is refused.
         let all = try Self.decode(Self.replaceNumbers(try Self.answer()) { NSNumber(value: number) })
@@ -88,13 +88,13 @@ import Testing
         return answer
     }
 
-    @Test func `counts of refusals end at the largest there is`() {
+    @Test func `counts of refusals end at the largest possible number`() {
         var counts = RequestCounts()
         counts.refused = ["normal": ["arrivals": .max, "paused": 1, "concurrency": .max]]
         #expect(counts.refused("normal") == .max && counts.refused("critical") == 0)
     }
 
-    @Test func `whatever numbers and bytes an answer has, it is read and shown, or refused`() throws {
+    @Test func `an answer with arbitrary numbers and bytes is shown or refused`() throws {
         let seed = newSeed(), runs = ProcessInfo.processInfo.environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 400
         var random = SeededGenerator(seed: seed), shown = 0, refused = 0
         let extremes: [NSNumber] = [

@@ -10,7 +10,7 @@ import Testing
 @Suite struct AdminTextTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
-    @Test func `what was shed is told by priority, and a limit only where there is one`() throws {
+    @Test func `shed requests are shown by priority, and a limit only where one is set`() throws {
         let shedder = RequestShedder("http", policy: SheddingPolicy(limit: 1))
         manager.lifecycle.pausables.add(shedder)
         manager.lifecycle.pausables.add(RequestShedder("open"))
@@ -29,7 +29,7 @@ import Testing
         #expect(AdminText.caches(status.holders).contains("sqlite\u{FFFD}, no answer for 12.3 s"))
     }
 
-    @Test func `a level that is held says until when and why, in each text`() throws {
+    @Test func `a held level shows the end and the reason, in each text`() throws {
         var answer = try TopViewTests.answer()
         manager.lifecycle.pausables.add(RequestShedder("http"))
         var status = try #require(answer.status), memory = try #require(status.memory)
@@ -53,7 +53,7 @@ import Testing
         #expect(sentences[1] == "Since memory is short, \"http\" refuses 2.5 a second.")
     }
 
-    @Test func `what a column counts is its name`() {
+    @Test func `a column's heading names the counted quantity`() {
         manager.register("sqlite", byteCount: { 4096 }, release: { _ in 0 })
         #expect(AdminText.caches(manager.status.holders).split(separator: "\n")[0].hasSuffix("rebuild cost"))
     }
@@ -62,7 +62,7 @@ import Testing
         ("refused: the ladder is off", "what can pause was to pause, which was refused: the ladder is off."),
         ("overran: a, b", "what can pause was paused. Not within its time: a, b."), ("done", "what can pause was paused."),
     ])
-    func `a sentence about what was refused does not say that it was done`(outcome: String, sentence: String) throws {
+    func `a sentence about a refused action does not claim the action`(outcome: String, sentence: String) throws {
         var status = try #require(try TopViewTests.answer(actions: 1).status)
         (status.actions[0].action, status.actions[0].outcome) = ("quiesce", outcome)
         #expect(AdminExplanation(status).sentences.last?.hasSuffix(": " + sentence) == true, "\(AdminExplanation(status).sentences)")
@@ -72,7 +72,7 @@ import Testing
         ("/proc/pressure/memory, the machine's, as no group is to be seen", "all tasks of the machine, since it was started"),
         ("/sys/fs/cgroup/a/memory.pressure", "the group's tasks, since the group was made"),
     ])
-    func `doctor says whose stall it tells`(detail: String, whose: String) {
+    func `doctor names the group or host of the stall`(detail: String, whose: String) {
         let capabilities = Capabilities(footing: .ownGroup, signals: [.init("stall", isLive: true, detail)])
         let reading = PressureReading(at: .zero, boundary: .maximum, limit: .mebibytes(64), stall: .init(some: .milliseconds(485)))
         let text = DoctorCommand.text(capabilities, reading)

@@ -47,7 +47,7 @@ import Testing
         }.joined(separator: "\n")
     }
 
-    @Test func `80 by 24`() throws {
+    @Test func `a frame of 80 by 24 is drawn in full`() throws {
         let expected = """
             shop (4711)  active  warning (headroom), 12 MiB short                    q quits
             usage      [█████████████████████████████████████W▒▒▒▒c▒▒▒·]  500 MiB of 512 MiB
@@ -69,7 +69,7 @@ import Testing
         #expect(frame == expected, "\n\(frame)\n")
     }
 
-    @Test func `40 by 10: what has no room is counted`() throws {
+    @Test func `a frame of 40 by 10 counts the parts without room`() throws {
         let expected = """
             shop (4711)  active  warning (headroom),
             usage      [█████Wc]  500 MiB of 512 MiB
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test(arguments: [(1, 1), (20, 4), (40, 10), (79, 23), (80, 24), (81, 25), (132, 43), (300, 100)])
-    func `a frame fits, however much there is to show`(columns: Int, rows: Int) throws {
+    func `a frame fits any amount of content`(columns: Int, rows: Int) throws {
         for many in [0, 1, 3, 60] {
             let lines = TopView(columns: columns, rows: rows).frame(try Self.answer(caches: many, tasks: many, actions: many))
             #expect(lines.count == max(4, rows))
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func `each part gets its share of the lines, and what others leave`() throws {
+    @Test func `each part gets a share of the lines, and the lines that other parts leave`() throws {
         let lines = TopView(columns: 80, rows: 24).frame(try Self.answer(caches: 40, tasks: 2, actions: 40))
         #expect(lines[5] == "HOLDERS  (34 more)")
         #expect(lines.count { $0.contains("hits") } == 6)
@@ -103,20 +103,20 @@ import Testing
         #expect(lines.contains("LAST ACTIONS  (34 more)"))
     }
 
-    @Test func `what a service names does not reach the terminal as it is`() throws {
+    @Test func `a service's names reach the terminal without control characters`() throws {
         let hostile = try Self.answer(name: "a\\u001b[2Jb\\u202e\\u4f60\\u0301c")
         let frame = TopView(columns: 80, rows: 24).frame(hostile).joined()
         #expect(!frame.unicodeScalars.contains { $0 == "\u{1B}" || $0 == "\u{202E}" || $0 == "\u{4F60}" || $0 == "\u{301}" })
     }
 
-    @Test func `a manager that does not run is shown as one`() throws {
+    @Test func `a manager that does not run is shown as stopped`() throws {
         var answer = try Self.answer()
         answer.status?.memory = nil
         #expect(Self.frame(answer, 80, 24).contains("not looked at yet: the manager does not run"))
         #expect(AdminText.status(try #require(answer.status)).contains("the manager does not run"))
     }
 
-    @Test func `reclaimable memory is told from the rest, and lines stay visible`() {
+    @Test func `reclaimable memory is shown apart from the rest, and lines stay visible`() {
         #expect(TopView.bar(0.5, 0.9, width: 10, marks: [(0.2, "a"), (0.7, "w"), (0.95, "c")]) == "██A██▒▒w▒c")
         #expect(TopView.bar(0, 0, width: 4, marks: []) == "····")
         #expect(TopView.bar(2, 3, width: 4, marks: [(7, "w")]) == "████")

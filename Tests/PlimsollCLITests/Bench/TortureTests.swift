@@ -20,7 +20,7 @@ import Testing
         #expect(tally.reads >= 20_000 && tally.wrongBytes == 0, "seed \(seed)")
     }
 
-    @Test func `what readers find is added up`() throws {
+    @Test func `the torture adds up the readers' findings`() throws {
         struct Liar: Tortured {
             func read(_ random: inout SeededGenerator) -> Torture.Tally { Torture.Tally(reads: 2, wrongBytes: 8, dropped: 1) }
             func reclaim(_ random: inout SeededGenerator) {}

@@ -38,7 +38,7 @@ import Testing
         (["sink"], "Unexpected argument 'sink'"),
         (["doctor", "--loud"], "Unknown option '--loud'"),
     ])
-    func `impossible options are refused with what is allowed`(arguments: [String], sentence: String) {
+    func `impossible options are refused with the allowed values`(arguments: [String], sentence: String) {
         do {
             _ = try PlimsollCommand.parseAsRoot(arguments)
             Issue.record("\(arguments) was accepted")
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func `what is possible is taken as it is meant`() throws {
+    @Test func `possible options are parsed as meant`() throws {
         let run = try #require(try PlimsollCommand.parseAsRoot(["run", "--memory-max", "512M", "--", "sleep", "--help"]) as? RunCommand)
         #expect(run.memoryMax == .mebibytes(512))
         #expect(run.command == ["sleep", "--help"])
@@ -59,7 +59,7 @@ import Testing
         #expect(chosen == [.traffic, .slowRamp])
     }
 
-    @Test func `unavailable is 69 and failed is 1`() {
+    @Test func `unavailable exits with 69 and failed with 1`() {
         #expect(Failure.unavailable("").status.rawValue == 69)
         #expect(Failure.failed("").status.rawValue == 1)
     }

@@ -9,23 +9,23 @@ import Testing
     @Test(arguments: [
         (0.0, 1, "0"), (4.24, 1, "4.2"), (4.26, 1, "4.3"), (20, 1, "20"), (-0.04, 1, "0"), (-1.5, 1, "-1.5"), (0.005, 2, "0.01"), (1.05, 2, "1.05"),
     ])
-    func `numbers as people read them`(value: Double, decimals: Int, text: String) {
+    func `numbers are formatted for people`(value: Double, decimals: Int, text: String) {
         #expect(Text.number(value, decimals: decimals) == text)
     }
 
-    @Test func `medians and quantiles`() {
+    @Test func `medians and quantiles of samples are right`() {
         #expect(median([]) == nil)
         #expect(median([3, 1, 2]) == 2)
         #expect(median([4, 1, 2, 3]) == 2.5)
     }
 
-    @Test func `a bar shows what is used and where the lines are`() {
+    @Test func `a bar shows usage and the lines`() {
         #expect(Bar.draw(0.5, width: 10, marks: [(0.8, "w"), (0.9, "c")]) == "█████···wc")
         #expect(Bar.draw(2, width: 4) == "████")
         #expect(Bar.draw(.nan, width: 4) == "····")
     }
 
-    @Test func `a frame keeps its height, whatever there is to tell`() {
+    @Test func `a frame keeps the same height with any content`() {
         var view = WatchView(), decisions = PressureDecisions()
         var heights: Set<Int> = []
         for second in 0..<20 {
@@ -37,7 +37,7 @@ import Testing
         #expect(heights.count == 1)
     }
 
-    @Test func `what a kernel or a file says cannot steer the terminal`() {
+    @Test func `control characters in text from a kernel or a file cannot steer the terminal`() {
         #expect(printable("a\u{1B}[2Jb\n") == "a\u{FFFD}[2Jb\u{FFFD}")
     }
 
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `the chart is well-formed and shows what happened`(isEmpty: Bool) {
+    func `the chart is well-formed and shows the run's events`(isEmpty: Bool) {
         let (without, with) =
             isEmpty
             ? (DemoRecord(isProtected: false), DemoRecord(isProtected: true)) : DemoSimulation(limit: .mebibytes(256), seconds: 20).run()
@@ -76,7 +76,7 @@ import Testing
         #expect(svg.contains("prefers-color-scheme: dark"))
     }
 
-    @Test func `text from outside stays text`() {
+    @Test func `outside text is escaped in the chart`() {
         var record = DemoRecord(isProtected: false)
         record.fate = .other("</text><script>\"&'")
         let svg = DemoChart(without: record, with: DemoRecord(isProtected: true), limit: .mebibytes(64), seconds: 4).svg

@@ -33,7 +33,7 @@ private final class Fixture {
 }
 
 @Suite struct GroupTests {
-    @Test func `below the own group where that passes memory on`() throws {
+    @Test func `a group is made below the own group where that group passes memory on`() throws {
         let fixture = try Fixture(["own/cgroup.subtree_control": "cpu memory\n", "cgroup.subtree_control": "memory\n"])
         let group = try GroupMaker(own: fixture.group(version: .v2, own: "own")).make("a", limit: nil)
         #expect(group.memory == fixture.path + "/own/plimsoll-\(getpid())-a")
@@ -41,20 +41,20 @@ private final class Fixture {
         #expect(group.remove())
     }
 
-    @Test func `beside the own group where only the parent passes memory on`() throws {
+    @Test func `a group is made beside the own group where only the parent passes memory on`() throws {
         let fixture = try Fixture(["own/cgroup.controllers": "cpu\n", "cgroup.subtree_control": "memory\n"])
         let group = try GroupMaker(own: fixture.group(version: .v2, own: "own")).make("a", limit: nil)
         #expect(group.memory == fixture.path + "/plimsoll-\(getpid())-a")
         #expect(group.remove())
     }
 
-    @Test func `never above what is mounted`() throws {
+    @Test func `a group is never made above the mount`() throws {
         let fixture = try Fixture(["cgroup.controllers": "cpu\n"])
         let maker = GroupMaker(own: fixture.group(version: .v2, own: ""))
         #expect(throws: GroupMaker.Refusal.self) { try maker.make("a", limit: nil) }
     }
 
-    @Test func `on a hybrid host a second directory for stall, and both are removed`() throws {
+    @Test func `a hybrid host gets a second directory for stall, and both directories are removed`() throws {
         let fixture = try Fixture(["memory/tasks": "", "unified/cgroup.procs": ""])
         // A real unified directory has memory.pressure in it as soon as it is made; an ordinary one has not, and is taken away again.
         let group = try GroupMaker(own: fixture.group(version: .v1, own: "memory", unified: "unified")).make("a", limit: nil)
@@ -63,7 +63,7 @@ private final class Fixture {
         #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.path + "/unified") == ["cgroup.procs"])
     }
 
-    @Test func `a limit that is refused leaves no group behind, and says why`() throws {
+    @Test func `a refused limit leaves no group behind, and the error gives the reason`() throws {
         let fixture = try Fixture(["cgroup.subtree_control": "memory\n"])
         let maker = GroupMaker(own: fixture.group(version: .v2, own: ""))
         do {
@@ -86,7 +86,7 @@ private final class Fixture {
         }
     }
 
-    @Test func `version 2 is read from its files`() throws {
+    @Test func `a version 2 group is read from files`() throws {
         let fixture = try Fixture([
             "memory.current": "1048576\n", "memory.peak": "2097152\n", "memory.events": "low 0\nhigh 1\nmax 7\noom 2\noom_kill 3\n",
             "memory.stat": "anon 10\nfile 409600\nshmem 4096\n",
@@ -99,7 +99,7 @@ private final class Fixture {
         #expect(group.pinned == ByteCount(1_048_576 - 409_600 + 4096))
     }
 
-    @Test func `version 1 is read from its files`() throws {
+    @Test func `a version 1 group is read from files`() throws {
         let fixture = try Fixture([
             "memory.usage_in_bytes": "1048576\n", "memory.max_usage_in_bytes": "2097152\n", "memory.failcnt": "9\n",
             "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n", "memory.stat": "cache 1\ntotal_cache 8192\ntotal_shmem 0\n",
@@ -110,7 +110,7 @@ private final class Fixture {
         #expect(group.pinned == ByteCount(1_048_576 - 8192))
     }
 
-    @Test func `a group that is gone shows nothing and does no harm`() {
+    @Test func `a removed group shows nothing and does no harm`() {
         let group = LimitedGroup(version: .v2, memory: "/nonexistent/plimsoll", stall: "/nonexistent/plimsoll")
         #expect(group.usage == .zero && group.peak == nil && group.kills == 0 && group.stalled == nil)
         #expect(group.remove())

@@ -35,7 +35,7 @@ struct KillAnywhereTests {
     }()
 
     @Test(.needs(no: ProcessTests.obstacle == nil ? obstacle : nil), arguments: samples)
-    func `T32 a supervisor killed anywhere leaves nobody frozen, slowed down, limited or there twice`(sample: Sample) async throws {
+    func `T32 a supervisor killed anywhere leaves no unit frozen, slowed down, limited or duplicated`(sample: Sample) async throws {
         for seed in seeds(0..<0) {
             var random = SeededGenerator(seed: seed)
             let phase = sample.phases[Int.random(in: sample.phases.indices, using: &random)]

@@ -26,12 +26,12 @@ import Testing
         #expect(run.group.slabHeld >= 400 << 20 && !run.group.isKilled)
     }
 
-    @Test func `T28 a critical level ends by itself where only admitted requests free memory`() {
+    @Test func `T28 a critical level ends without outside help where only admitted requests free memory`() {
         let run = play(.sealed)
         #expect(run.steps.contains { $0.actions.contains(.quiesce) })
     }
 
-    @Test func `T16 K18 caches settle by the lower limit of a parent that a neighbour shares, not by their own group's`() {
+    @Test func `T16 K18 caches settle by the lower limit of a parent that a neighbour shares, not by their own group's limit`() {
         let run = play(.lowerFloor)
         #expect(run.group.usage + run.group.neighbour < run.group.parentLimit && run.group.limit > 2 * run.group.parentLimit)
     }

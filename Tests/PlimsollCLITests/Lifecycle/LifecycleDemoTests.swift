@@ -9,21 +9,21 @@ import Testing
 @Suite struct LifecycleDemoTests {
     // MARK: Judging
 
-    @Test func `a run in which all was seen misses nothing, with the freezer and without`() {
+    @Test func `a fully observed run misses nothing, with and without the freezer`() {
         var record = LifecycleRecords.complete
         #expect(LifecycleExpectation.missed(by: record) == [])
         record.freezerRefusal = "none here"
         #expect(LifecycleExpectation.all(for: record).count < LifecycleExpectation.all(for: LifecycleRecords.complete).count)
     }
 
-    @Test func `T30 a tick that was under way when the process stopped may come before the one that knows what is missing`() {
+    @Test func `T30 a tick under way when the process stopped may precede the tick that knows of the gap`() {
         var record = LifecycleRecords.complete
         LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(21.1)), 1, to: &record)
         record.seen.sort { $0.at < $1.at }
         #expect(LifecycleExpectation.missed(by: record) == [])
     }
 
-    @Test func `ticks may go on until the process is inactive, later than its scenes`() {
+    @Test func `ticks may go on until the process is inactive, later than the scenes`() {
         var record = LifecycleRecords.complete
         LifecycleRecords.add(LifecycleEvent("tenant-42", .active, .inactive, .interruption, at: .seconds(3.01)), 1, to: &record)
         LifecycleRecords.add(LifecycleEvent(.tick, number: 0, at: .seconds(3.09)), 1, to: &record)
@@ -31,7 +31,7 @@ import Testing
         #expect(LifecycleExpectation.missed(by: record) == [])
     }
 
-    @Test func `a run in which nothing was seen misses everything`() {
+    @Test func `a run with no observations misses every event`() {
         let blank = LifecycleRecord()
         #expect(LifecycleExpectation.missed(by: blank).count == LifecycleExpectation.all(for: blank).count)
     }
@@ -90,7 +90,7 @@ import Testing
     ]
 
     @Test(arguments: flaws.indices)
-    func `what was not seen is named, and nothing else`(index: Int) {
+    func `an unseen event is named, and no other event`(index: Int) {
         let (words, spoil) = Self.flaws[index]
         var record = LifecycleRecords.complete
         spoil(&record)
@@ -100,7 +100,7 @@ import Testing
 
     // MARK: What is known of it
 
-    @Test func `bands follow each other from the launch to the end, whatever the run`() throws {
+    @Test func `bands follow each other from the launch to the end of the run`() throws {
         let record = LifecycleRecords.complete
         for unit in record.units {
             let bands = record.bands(of: unit)
@@ -113,7 +113,7 @@ import Testing
         #expect(record.spans(from: .listening, to: .closed).map(\.to) == [.seconds(6), .seconds(23.5), .seconds(25)])
     }
 
-    @Test func `events come over the line as they were sent`() throws {
+    @Test func `events cross the line unchanged`() throws {
         let event = LifecycleEvent("process", .inactive, .active, .launch, at: .seconds(3))
         #expect(try JSONLine.decode(LifecycleEvent.self, from: JSONLine.encode(event)) == event)
         #expect(event.state == .active)
@@ -168,7 +168,7 @@ import Testing
     }()
 
     @Test(.needs(obstacle == nil, "nothing can be frozen here"))
-    func `K36 what is in a group stands still while that is frozen, and can be ended nonetheless`() throws {
+    func `K36 a process in a frozen group stands still, and can be ended nonetheless`() throws {
         let group = try FreezerGroup("still", program: ProcessTests.program)
         defer { #expect(group.remove()) }
         #expect(!group.isFrozen)

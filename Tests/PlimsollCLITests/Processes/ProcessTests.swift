@@ -10,12 +10,12 @@ import Testing
         (Int32(0), ChildProcess.Ending.exited(0), Int32(0)), (7 << 8, .exited(7), 7), (9, .signalled(SIGKILL), 137),
         (0x80 | 11, .signalled(SIGSEGV), 139),
     ])
-    func `how a process ended`(status: Int32, ending: ChildProcess.Ending, shell: Int32) {
+    func `a wait status gives the ending and the shell's status`(status: Int32, ending: ChildProcess.Ending, shell: Int32) {
         #expect(ChildProcess.Ending(waitStatus: status) == ending)
         #expect(ending.status == shell)
     }
 
-    @Test func `lines come whole, in whatever pieces they were written`() {
+    @Test func `lines come whole from pieces of any size`() {
         var ends: [Int32] = [0, 0]
         // A socket, as a pipe is not made closed on exec in one step: a process that another test starts must not keep the writer's end.
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
@@ -31,7 +31,7 @@ import Testing
         #expect(rest == ["rest"])
     }
 
-    @Test func `a file is there whole, with the directories on the way`() throws {
+    @Test func `a written file is whole, with the directories on the way`() throws {
         let directory = NSTemporaryDirectory() + "plimsoll-test-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
         try File.write("text", to: directory + "/a/b.svg")
@@ -72,12 +72,12 @@ import Testing
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
-    func `what exceeds its limit is killed, and that is 137`() throws {
+    func `a command over the limit is killed, with status 137`() throws {
         #expect(try run(["run", "--memory-max", "16M", "--", "tail", "/dev/zero"]).ending == .exited(137))
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
-    func `T40 C85 a process that stays saturated and asked for it saves, says who held what, and ends with 75`() throws {
+    func `T40 C85 a process that opted in to leave when saturated saves, names the holders, and ends with 75`() throws {
         // What is left is within the critical margin, and enough for what the process does about it.
         let (ending, output) = try run(["run", "--memory-max", "128M", "--", Self.program, "_saturate", "--leaving", "10M"])
         #expect(ending == .exited(75), "\(output)")
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(.needs(obstacle == nil, "no group can be made here"))
-    func `a group is left as it was found`() throws {
+    func `run removes the group at the end`() throws {
         let (ending, output) = try run(["run", "--memory-max", "64M", "--", "cat", "/proc/self/cgroup"])
         #expect(ending == .exited(0))
         let path = try #require(output.first { $0.contains("plimsoll-") }?.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false).last)

@@ -5,7 +5,7 @@ import Testing
 @testable import PlimsollCLI
 
 @Suite struct HistoryTests {
-    @Test func `a drawn trace and its history agree`() {
+    @Test func `a drawn trace and the trace's history agree`() {
         let outcome = Simulation().run(PressureTrace("__--##__--__"))
         let drawing = History(outcome).drawing
         #expect(drawing.levels == outcome.levels)
@@ -27,19 +27,19 @@ import Testing
         #expect(History(Simulation().run(readings)).drawing.levels == "#")
     }
 
-    @Test func `a gap of a year is no drawing of a year`() {
+    @Test func `a gap of a year does not draw a year`() {
         let readings = [0, 31_536_000].map { PressureReading(at: .seconds($0), usage: .zero) }
         #expect(History(Simulation().run(readings)).drawing.levels.count == History.mostColumns)
     }
 
-    @Test func `a release that goes on is told once`() {
+    @Test func `a continued release is told once`() {
         let history = History(Simulation().run(PressureTrace("__-------")))
         let releases = history.changes.count { $0.actions.contains(.release) }
         #expect(releases == 1)
         #expect(history.changes.first?.at == .seconds(2))
     }
 
-    @Test func `nothing read is nothing drawn`() {
+    @Test func `no readings give an empty drawing`() {
         let history = History(Simulation().run([PressureReading]()))
         #expect(history.drawing.levels.isEmpty && history.changes.isEmpty)
     }

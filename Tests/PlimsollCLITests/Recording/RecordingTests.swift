@@ -19,7 +19,7 @@ import Testing
     private var lines: [String] { [JSONLine.encode(header)] + readings.map { JSONLine.encode(ReadingRecord($0)) } }
     private func file(_ lines: [String]) -> String { lines.map { $0 + "\n" }.joined() }
 
-    @Test func `what is written is what is read`() throws {
+    @Test func `a written recording is read back equal`() throws {
         let recording = try Recording(parsing: file(lines))
         #expect(recording.header == header)
         #expect(recording.readings == readings)
@@ -31,7 +31,7 @@ import Testing
         #expect(recording.readings.isEmpty && recording.problem == nil)
     }
 
-    @Test func `a file cut anywhere is replayed up to the cut, which is named`() throws {
+    @Test func `a file cut anywhere is replayed up to the cut, and the cut is named`() throws {
         let whole = file(lines)
         let headerLength = lines[0].utf8.count + 1
         for length in 0..<whole.utf8.count {
@@ -72,7 +72,7 @@ import Testing
             "announced is \"doom\"; allowed are normal, warning, critical"
         ),
     ])
-    func `a malformed line is named and what came before it is kept`(line: String, reason: String) throws {
+    func `a malformed line is named, and the readings before that line are kept`(line: String, reason: String) throws {
         let recording = try Recording(parsing: file([lines[0], lines[1], line, lines[2]]))
         #expect(recording.readings == [readings[0]])
         #expect(recording.problem == .init(line: 3, reason: reason))

@@ -10,7 +10,7 @@ import Testing
     private let limit = ByteCount.mebibytes(256)
 
     @Test(arguments: Scenario.allCases)
-    func `no scenario can be survived with the cache, and each without it`(scenario: Scenario) {
+    func `no scenario can be survived with the cache, and each can without`(scenario: Scenario) {
         let plan = scenario.plan(limit: limit)
         let live = plan.ramp + (plan.liveBeforeHalving ?? 0) + (plan.bursts?.size.upperBound ?? 0)
         let line = plan.liveBeforeHalving == nil ? 1.0 : 0.5
@@ -61,14 +61,14 @@ import Testing
             ])
     }
 
-    @Test func `of volatile memory it is told what the kernel took and what was left`() {
+    @Test func `a volatile run reports the bytes that the kernel took and the entries left`() {
         var summary = StressSummary(scenario: .hugePages, protection: .volatile)
         summary.add(.survived(SubjectResult(returnedBytes: 5 << 20, keptEntries: 30, lostEntries: 70)))
         #expect(summary.figures == ["figure survival.ramp-huge.volatile 1/1 count", "figure taken.ramp-huge 5 MiB", "figure kept.ramp-huge 30 %"])
         #expect(summary.row == ["ramp-huge", "volatile", "1 of 1", "-", "-", "-", "5", "30"])
     }
 
-    @Test func `a value is the same whenever it is asked for, and no other key's`() {
+    @Test func `a key's value is the same on each request, and differs from other keys' values`() {
         #expect(Thumbnail.render(7) == Thumbnail.render(7) && Thumbnail.render(7) != Thumbnail.render(8))
         #expect(Thumbnail.render(7, byteCount: Subject.valueSize).count == Subject.valueSize)
         #expect(Thumbnail.render(7, byteCount: Subject.valueSize) != Thumbnail.render(8, byteCount: Subject.valueSize))
@@ -83,14 +83,14 @@ import Testing
         #expect(cache.purgeable.name == "test" && cache.purgeable is any VolatilePurgeable == isVolatile)
     }
 
-    @Test func `a run that proves nothing counts as none that survived`() {
+    @Test func `a run without proof is not counted as survived`() {
         var summary = StressSummary(scenario: .traffic, protection: .none)
         summary.add(.invalid("it was interrupted"))
         #expect(summary.figures == ["figure survival.traffic.none 0/1 count"])
         #expect(summary.invalid == ["it was interrupted"])
     }
 
-    @Test func `what was skipped has a reason and no figure`() {
+    @Test func `a skipped run has a reason and no figure`() {
         let summary = StressSummary(scenario: .pageCache, protection: .reactive, skipped: "no disk")
         #expect(summary.figures.isEmpty)
         #expect(summary.row.last == "skipped: no disk")
@@ -99,7 +99,7 @@ import Testing
 
 @Suite struct DemoTests {
     @Test(arguments: [64, 256, 1024], [4.0, 20, 600])
-    func `sessions alone stay below the line, with the cache they do not`(mebibytes: Int, seconds: Double) {
+    func `sessions alone stay below the line, and sessions with the cache do not`(mebibytes: Int, seconds: Double) {
         let limit = ByteCount.mebibytes(mebibytes), plan = TrafficPlan(limit: limit, seconds: seconds)
         let sessions = plan.sessionsPerSecond * plan.sessionLife.inSeconds * Double(SessionStore.size)
         #expect(sessions < Double(limit.bytes) * 0.6)
@@ -108,7 +108,7 @@ import Testing
         #expect(plan.thumbsPerSecond <= 4000)
     }
 
-    @Test func `the simulated demo shows what the real one does`() throws {
+    @Test func `the simulated demo shows the same outcome as the real demo`() throws {
         let (without, with) = DemoSimulation(limit: .mebibytes(256), seconds: 20).run()
         #expect(DemoRecord.isProof(without: without, with: with))
         #expect(with.samples.allSatisfy { $0.usage <= .mebibytes(256) && $0.fixed < .mebibytes(192) })
@@ -131,7 +131,7 @@ import Testing
         #expect(!DemoRecord.isProof(without: without, with: with))
     }
 
-    @Test func `a service that answers nobody any more is told from one that serves`() {
+    @Test func `a service that answers no caller any more is told from a serving one`() {
         var record = DemoRecord(isProtected: true)
         record.noteServed(8335, at: .seconds(29))
         #expect(record.standstill(at: .seconds(30)) == nil)
@@ -142,7 +142,7 @@ import Testing
         #expect(record.standstill(at: .seconds(41)) == nil)
     }
 
-    @Test func `what is given back is what was measured, not what was promised`() {
+    @Test func `the given-back figure is the measured fall, not the promised bytes`() {
         var record = DemoRecord(isProtected: true)
         record.purges = [
             .init(at: .zero, took: .zero, released: .mebibytes(50), fall: .mebibytes(10)),
@@ -155,7 +155,7 @@ import Testing
 @Suite struct ServiceTests {
     private func parse(_ text: String) -> HTTPRequest.Parsed { HTTPRequest.parse(Array(text.utf8)[...]) }
 
-    @Test func `a request is read whole, and the next one after it`() {
+    @Test func `a request is parsed whole, and the next request after that`() {
         let head = "GET /thumb/7?x=1 HTTP/1.1\r\nHost: a\r\n\r\n"
         #expect(parse(head + "GET") == .request(HTTPRequest(path: "/thumb/7", query: "x=1", closes: false), length: head.utf8.count))
         for length in 0..<head.utf8.count { #expect(parse(String(head.prefix(length))) != .refused(400) || length == head.count) }
@@ -167,9 +167,9 @@ import Testing
         ("GET x HTTP/1.1\r\n\r\n", 400),
         ("GET /\(String(repeating: "a", count: 9000))", 431),
     ])
-    func `what is no request is refused`(text: String, status: Int) { #expect(parse(text) == .refused(status)) }
+    func `a malformed request is refused`(text: String, status: Int) { #expect(parse(text) == .refused(status)) }
 
-    @Test func `a response is understood by its own client`() throws {
+    @Test func `a response is understood by the demo's own client`() throws {
         let bytes = Array((HTTPRequest.responseHead(200, length: 5) + "hello").utf8)
         let answer = try #require(HTTPClient.answer(in: bytes))
         #expect(answer.status == 200 && answer.headLength + answer.bodyLength == bytes.count)
@@ -190,7 +190,7 @@ import Testing
         client.close()
     }
 
-    @Test func `what is wanted most is asked for most, the same for a seed`() {
+    @Test func `the most wanted keys are asked for most, in the same order for a seed`() {
         let zipf = Zipf(count: 100, skew: 1)
         var first = SeededGenerator(seed: 1), second = SeededGenerator(seed: 1)
         var counts = [Int](repeating: 0, count: 100)

@@ -20,7 +20,7 @@ import Testing
         return record
     }
 
-    @Test func `who serves to the end has survived, if nothing was lost`() {
+    @Test func `a member that serves to the end has survived, if no work was lost`() {
         var record = record()
         #expect(record.survived && record.ends.isEmpty && record.unserved == .zero)
         record.lost["hog"] = 7
@@ -30,7 +30,7 @@ import Testing
         #expect(!PeerRecord(keeper: .kernel, length: .seconds(1)).survived, "nobody has begun")
     }
 
-    @Test func `who is gone is not served from its last order on, and the kernel answers for as many as it counts`() {
+    @Test func `a dead member is unserved from the last order on, and the kernel answers for the kills counted`() {
         let record = record {
             ($0.alive, $0.serving, $0.kills) = (["bystander"], ["bystander"], 1)
         }
@@ -40,7 +40,7 @@ import Testing
         #expect(record.row[1] == "important after 2.0 s by the kernel, hog after 2.0 s")
     }
 
-    @Test func `who stands still is there, and not served`() {
+    @Test func `a member that stands still is alive, and not served`() {
         let stood = record(.plimsoll) { $0.serving = ["important", "hog"] }
         #expect(stood.survived && stood.unserved == .milliseconds(8100) && stood.row[1] == "nobody")
         var looks = 0
@@ -51,7 +51,7 @@ import Testing
         #expect(back.survived && back.unserved == .seconds(6))
     }
 
-    @Test func `a machine is used up only if that is asked for`() {
+    @Test func `a machine is used up only on request`() {
         #expect(throws: (any Error).self) { try PlimsollCommand.parseAsRoot(["bench", "peers"]) }
         #expect(throws: Never.self) { try PlimsollCommand.parseAsRoot(["bench", "peers", "--whole-machine"]) }
     }

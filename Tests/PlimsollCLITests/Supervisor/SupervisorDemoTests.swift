@@ -10,7 +10,7 @@ import Testing
 @Suite struct SupervisorDemoTests {
     // MARK: Judging
 
-    @Test func `the last line says who was killed, who survived and what was lost`() {
+    @Test func `the last line names the killed members, the survivors and the losses`() {
         #expect(
             TrioRecord.result(without: TrioRecords.without, with: TrioRecords.with)
                 == "result: without=important killed by the kernel after 3.3 s, hog killed by the kernel after 7 s, 967 orders lost, "
@@ -36,13 +36,13 @@ import Testing
     ]
 
     @Test(arguments: plays.indices)
-    func `what proves the demo's claim`(index: Int) {
+    func `the demo's claim needs every part of the proof`(index: Int) {
         var without = TrioRecords.without, with = TrioRecords.with
         Self.plays[index].change(&without, &with)
         #expect(TrioRecord.isProof(without: without, with: with) == Self.plays[index].isProof, "\(Self.plays[index].what)")
     }
 
-    @Test func `an end is the supervisor's if it was decided, the kernel's if it counted one, and else the service's own`() {
+    @Test func `an end is the supervisor's if decided, the kernel's if the kernel counted a kill, and else the service's own`() {
         var record = TrioRecord(limit: TrioRecords.limit, start: .seconds(1000))
         #expect(record.takeEnd(of: "important", at: .seconds(1)).cause == .itself)
         record.kills = 1
@@ -53,7 +53,7 @@ import Testing
         #expect(record.outcome.contains("important ended by itself after 1 s") && record.outcome.hasSuffix("no orders lost"))
     }
 
-    @Test func `bands follow each other and change by what was done, not by what failed`() {
+    @Test func `bands follow each other, and change by actions done, not by failed ones`() {
         #expect(TrioRecords.with.bands(of: "hog").map(\.state) == [.running, .warned, .leaving, .suspended, .ended])
         #expect(TrioRecords.with.bands(of: "bystander").map(\.state) == [.running, .warned, .leaving, .suspended, .running])
         #expect(TrioRecords.without.bands(of: "important").map(\.state) == [.running, .ended])
@@ -70,7 +70,7 @@ import Testing
 
     // MARK: Telling
 
-    @Test func `the timeline tells levels once, decisions with their reason, and what they brought`() throws {
+    @Test func `the timeline tells each level once, decisions with the reason, and the results`() throws {
         var timeline = TrioTimeline(isSupervised: true)
         let lines = TrioRecords.with.audits.flatMap { timeline.lines(.audit($0), at: $0.at) }
         #expect(lines.count { $0.contains("  memory is at level") } == 3)
@@ -82,7 +82,7 @@ import Testing
             timeline.lines(.ended("hog", .init(at: .seconds(3), cause: .kernel)), at: .seconds(3)).first?.contains("KILLED by the kernel") == true)
     }
 
-    @Test func `without a supervisor the lines that memory passes are told`() {
+    @Test func `without a supervisor, the timeline tells the lines that memory passes`() {
         var timeline = TrioTimeline(isSupervised: false)
         let limit = ByteCount.mebibytes(100)
         #expect(
@@ -115,7 +115,7 @@ import Testing
         for state in TrioState.allCases { #expect(svg.contains("class=\"\(state.rawValue)\"")) }
     }
 
-    @Test func `names from a journal stay text`() {
+    @Test func `names from a journal are escaped in the chart`() {
         var record = TrioRecords.with
         TrioRecords.done(5, "<script>\"&'", .suspend, .critical, to: &record)
         let svg = SupervisorChart(without: TrioRecords.without, with: record).svg
@@ -126,7 +126,7 @@ import Testing
     // MARK: On a real kernel
 
     @Test(.needs(ProcessTests.obstacle == nil, "no group can be made here"))
-    func `a real play tells and draws both, and leaves nothing behind`() throws {
+    func `a real play tells and draws both runs, and leaves nothing behind`() throws {
         let svg = NSTemporaryDirectory() + "plimsoll-test-\(UUID().uuidString).svg"
         defer { try? FileManager.default.removeItem(atPath: svg) }
         let child = try ChildProcess(ProcessTests.program, ["plimsoll", "demo", "supervisor", "--length", "8", "--svg", svg], readsOutput: true)

@@ -8,7 +8,7 @@ import Testing
 
 /// Registrations cancelled on several threads at once.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct CancelRaceTests {
-    @Test func `T1 two callbacks that cancel each other's registration do not wait for each other for ever`() async {
+    @Test func `T1 two callbacks that cancel each other's registration do not deadlock`() async {
         for _ in 0..<50 {
             let gates = (0..<2).map { _ in CallGate() }
             let registrations = gates.map { Registration($0) {} }
@@ -59,7 +59,7 @@ import Testing
         await until("all three have returned") { left.value == 3 }
     }
 
-    @Test func `T1 a callback that cancels another waits for its call`() async {
+    @Test func `T1 a callback that cancels another waits for the running call`() async {
         let gate = CallGate(), other = CallGate(), order = Log<String>(), blockade = Blockade(), left = Counter()
         let begun = Thread.start("test") {
             _ = other.call {
@@ -83,7 +83,7 @@ import Testing
         #expect(order.all == ["the other's call ends", "it is cancelled"])
     }
 
-    @Test func `T1 a registration cancelled on many threads at once ends one watch, its own`() async {
+    @Test func `T1 a registration cancelled on many threads at once ends one watch, that registration's`() async {
         let at = Surroundings(), kind = EnvironmentChange.Kind.file("/etc/shop.conf")
         let seen = Counter()
         for round in 1...100 {

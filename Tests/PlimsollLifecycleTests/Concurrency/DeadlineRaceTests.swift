@@ -11,7 +11,7 @@ import Testing
     let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running))
     let threads = HandlerThreads()
 
-    @Test func `C26 a call of handlers ends though its deadline has passed before it begins`() async {
+    @Test func `C26 a call of handlers ends although the deadline passed before the beginning`() async {
         let alarms = alarms, threads = threads
         for round in 0..<200 {
             let blockade = Blockade(), outcomes = Log<FanOut.Outcome>()
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `C26 T6 handlers have a last moment when the deadline has passed, and who blocks does not have more`() async {
+    @Test func `C26 T6 handlers have a last moment after a passed deadline, and a blocking one gets no more`() async {
         let alarms = alarms, threads = threads, called = Counter(), blockade = Blockade(), outcomes = Log<FanOut.Outcome>()
         let handlers = [FanOut.Handler(name: "stuck") { blockade.wait() }, FanOut.Handler(name: "quick") { called.add(1) }]
         for _ in 0..<25 { Task { outcomes.add(await FanOut.call(handlers, .forward, until: .zero, alarms, threads)) } }
@@ -34,7 +34,7 @@ import Testing
         #expect(outcomes.all.allSatisfy { $0.overran.map(\.name) == ["stuck"] && $0.unreached.isEmpty })
     }
 
-    @Test func `C26 handlers that run at the deadline are cancelled, whenever their task was made`() async {
+    @Test func `C26 handlers running at the deadline are cancelled, with tasks made at any time`() async {
         let alarms = alarms, threads = threads
         for _ in 0..<5 {
             let cancelled = Counter(), begun = Counter(), outcomes = Log<FanOut.Outcome>()
@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test func `C23 C28 whoever waits for the end of tasks is answered, however two graces fall together`() async {
+    @Test func `C23 C28 waiters for the end of tasks are answered, with any overlap of two graces`() async {
         let alarms = alarms, threads = threads
         let waiters = 4, grace = Duration.milliseconds(3)
         for round in 0..<250 {
@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    @Test func `C23 C28 who joins while the rest is given up leaves nothing behind that nobody will give up`() async {
+    @Test func `C23 C28 an expiration that joins while stragglers are given up leaves no task behind`() async {
         let alarms = alarms
         for round in 0..<400 {
             let registry = BackgroundTaskRegistry(time: .running, alarms: alarms, threads: threads)
@@ -194,7 +194,7 @@ import Testing
         }
     }
 
-    @Test func `C23 a shutdown ends although no alarm ever goes off`() async {
+    @Test func `C23 a shutdown ends without a single alarm`() async {
         // A thread that is started and never runs.
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: { _, _ in true })
         let registry = BackgroundTaskRegistry(time: .running, alarms: alarms, threads: threads)
@@ -204,7 +204,7 @@ import Testing
         registry.detach()
     }
 
-    @Test func `C28 a sweep that began without tasks has a deadline for those that come to it`() async {
+    @Test func `C28 a sweep that began without tasks has a deadline for later ones`() async {
         let clock = ManualClock()
         let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper))
         let registry = BackgroundTaskRegistry(time: clock.timekeeper, alarms: alarms, threads: threads)

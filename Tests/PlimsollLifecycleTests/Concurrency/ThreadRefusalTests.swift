@@ -24,7 +24,7 @@ import Testing
 
     private let starter = Starter()
 
-    @Test func `handlers are called where no thread can be started, and on threads again once one can`() async {
+    @Test func `handlers are called without a startable thread, and on threads again later`() async {
         let threads = HandlerThreads(startThread: starter.start), done = Counter()
         for _ in 0..<100 {
             threads.run { () -> Void in done.add(1) }
@@ -41,7 +41,7 @@ import Testing
         #expect(starter.started.value > 0 && thread != 0)
     }
 
-    @Test func `T6 a handler that blocks its thread does not keep the others when no thread can be added`() async {
+    @Test func `T6 a blocking handler does not hold up the others when no thread can be added`() async {
         let threads = HandlerThreads(startThread: starter.start), blockade = Blockade(), done = Counter()
         starter.isOpen.turnOn()
         for _ in 0..<4 { threads.run { () -> Void in blockade.wait() } }
@@ -52,7 +52,7 @@ import Testing
         blockade.open()
     }
 
-    @Test func `C26 alarms go off where no thread can be started, and on a thread again once one can`() async {
+    @Test func `C26 alarms go off without a startable thread, and on a thread again later`() async {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         await withCheckedContinuation { done in alarms.set(.deadline, after: .milliseconds(1)) { done.resume() } }
         await withCheckedContinuation { done in alarms.set(.timer, after: .milliseconds(1)) { done.resume() } }
@@ -62,7 +62,7 @@ import Testing
         await until("a thread is started") { starter.started.value > 0 }
     }
 
-    @Test func `T6 calls with a budget end by it where no thread can be started at all`() async {
+    @Test func `T6 calls with a budget end in time where no thread can be started at all`() async {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         let threads = HandlerThreads(startThread: starter.start), blockade = Blockade()
         let outcomes = await onThread {
@@ -72,7 +72,7 @@ import Testing
         #expect(outcomes == [.done, .late])
     }
 
-    @Test func `a worker whose thread could not be started starts it with the next request, or the next look`() async {
+    @Test func `a worker refused a thread starts one with the next request, or the next look`() async {
         let runs = Counter()
         let worker = Worker("test", launch: starter.start) { _ in runs.add(1) }
         worker.start()
@@ -84,7 +84,7 @@ import Testing
         worker.stop()
     }
 
-    @Test func `T6 a worker that was stuck when no thread could be started is replaced as soon as one can be`() async {
+    @Test func `T6 a worker stuck while no thread could be started is replaced as soon as one can be`() async {
         let blockade = Blockade(), runs = Counter(), refuses = Switch(), starter = starter
         let launch: Thread.Starter = { name, body in refuses.isOn ? starter.start(name, body) : Thread.start(name, body) }
         let worker = Worker("test", launch: launch) { turn in
@@ -105,7 +105,7 @@ import Testing
         worker.stop()
     }
 
-    @Test func `holders answer what they hold where no thread can be started, as often as they are asked`() async {
+    @Test func `holders answer without a startable thread, as often as asked`() async {
         let alarms = Alarms(time: .running, heartbeat: Heartbeat(time: .running), startThread: starter.start)
         let poll = HolderPoll(alarms: alarms, threads: HandlerThreads(startThread: starter.start))
         let manager = ResourceManager(source: ScriptedPressureSource(), time: .running)
@@ -123,7 +123,7 @@ import Testing
     enum Wait: String, CaseIterable, Codable { case calls, scrub, environment, saving }
 
     @Test(arguments: Wait.allCases)
-    func `T6 C26 who waits for a deadline makes the calls of alarms where no thread can be started and the pool is taken`(wait: Wait) async {
+    func `T6 C26 a waiter for a deadline makes the alarms' calls where no thread can be started and the pool is taken`(wait: Wait) async {
         await #expect(processExitsWith: .success) { [wait = wait as Wait] in
             let blockade = Blockade(), width = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
             // What the pool has beside the thread that runs this; nothing here waits for it.
@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    @Test func `C26 where the process may start no more threads all that is asked of the manager still returns`() async {
+    @Test func `C26 all calls of the manager still return in a process that may start no more threads`() async {
         await #expect(processExitsWith: .success) {
             // Root is not held to the limit.
             if getuid() == 0 { guard setgid(65534) == 0, setuid(65534) == 0 else { exit(2) } }

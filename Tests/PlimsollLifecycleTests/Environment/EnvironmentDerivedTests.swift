@@ -11,7 +11,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct EnvironmentDerivedTests {
     let at = Surroundings()
 
-    @Test func `C65 a derived value is made on first use, and again on the first use after what it depends on has changed`() async {
+    @Test func `C65 a derived value is made on first use, and again on the first use after a dependency changed`() async {
         let made = Counter()
         let formatter = DerivedValue("formatter", dependsOn: [.timeZone, .locale]) { () -> Int in
             made.add(1)
@@ -32,7 +32,7 @@ import Testing
         #expect(formatter.value == 3)
     }
 
-    @Test func `C65 on the way back it is out of date before anything is admitted`() async {
+    @Test func `C65 on the way back a derived value is out of date before any admission`() async {
         let formatter = DerivedValue("formatter", dependsOn: [.timeZone]) { [at] in at.source.surroundings.read(.timeZone) }
         at.source.surroundings.set(.timeZone, .text("UTC"))
         at.lifecycle.register(formatter)
@@ -44,7 +44,7 @@ import Testing
         #expect(formatter.value == .text("Europe/Berlin"))
     }
 
-    @Test func `C65 no registration, no change; after a cancel none any more`() {
+    @Test func `C65 a derived value without a registration never changes, nor after a cancel`() {
         let made = Counter()
         let value = DerivedValue("value", dependsOn: [.locale]) { made.add(1) }
         value.value
@@ -62,7 +62,7 @@ import Testing
         #expect(made.value == 3)
     }
 
-    @Test func `C65 one build at a time, however many use it, and none under a lock`() async {
+    @Test func `C65 one build runs at a time for any number of readers, and none under a lock`() async {
         let building = Counter(), most = Counter(), made = Counter()
         // It uses the environment and another derived value while it is made.
         let other = DerivedValue("other", dependsOn: []) { 1 }
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
-    func `C65 using a derived value allocates nothing, nor does looking at a limit that stays`() {
+    func `C65 reading a derived value or an unchanged limit allocates nothing`() {
         let value = DerivedValue("value", dependsOn: [.locale]) { 7 }
         var sum = value.value
         let look = LimitLook {}

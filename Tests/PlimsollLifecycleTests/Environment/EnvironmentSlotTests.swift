@@ -18,7 +18,7 @@ import Testing
         #expect(slots.take() == nil && slots.isEmpty)
     }
 
-    @Test func `C59 what goes back to where it was is no change, and counts if it moves on before anybody looks`() {
+    @Test func `C59 a change back to the start is no change, and counts if another follows before a look`() {
         var slots = EnvironmentSlots()
         slots.add(text(.locale, "a", "b"))
         slots.add(text(.locale, "b", "a"))
@@ -27,7 +27,7 @@ import Testing
         #expect(slots.take() == EnvironmentChange(.locale, from: .text("a"), to: .text("c"), count: 3))
     }
 
-    @Test func `C59 each kind has a slot of its own, and they come in the order of their first event`() {
+    @Test func `C59 each kind has a slot, and slots come in the order of their first event`() {
         var slots = EnvironmentSlots()
         let kinds: [EnvironmentChange.Kind] = [.file("/b"), .file("/a"), .locale, .credentials("x"), .custom("x")]
         for _ in 0..<3 { for kind in kinds { slots.add(EnvironmentChange(kind)) } }
@@ -41,7 +41,7 @@ import Testing
         #expect(slots.take() == EnvironmentChange(.credentials("tenant-42"), count: 4))
     }
 
-    @Test func `C63 a clock that comes back to within a tenth of a second was not set`() {
+    @Test func `C63 a clock back within a tenth of a second counts as not set`() {
         var slots = EnvironmentSlots()
         slots.add(EnvironmentChange(.clock, from: .clock(.seconds(100)), to: .clock(.seconds(3700))))
         slots.add(EnvironmentChange(.clock, from: .clock(.seconds(3700)), to: .clock(.seconds(100.02))))
@@ -50,7 +50,7 @@ import Testing
         #expect(slots.take() != nil)
     }
 
-    @Test func `C66 the same content written again is no change, unless it can't be read`() {
+    @Test func `C66 the same content written again is no change, unless unreadable`() {
         let old = FileVersion(contentHash: 1, size: 5, modified: .seconds(1)), touched = FileVersion(contentHash: 1, size: 5, modified: .seconds(2))
         #expect(old.isSame(as: touched))
         #expect(!old.isSame(as: FileVersion(contentHash: 2, size: 5, modified: .seconds(1))))
@@ -58,7 +58,7 @@ import Testing
             !FileVersion(contentHash: nil, size: 5, modified: .seconds(1)).isSame(as: FileVersion(contentHash: nil, size: 5, modified: .seconds(2))))
     }
 
-    @Test func `C71 a notice stays while the battery goes on`() {
+    @Test func `C71 a notice stays while the machine runs on battery`() {
         var slots = EnvironmentSlots()
         func power(_ state: PowerState) -> EnvironmentValue { .power(state) }
         slots.add(EnvironmentChange(.power, from: power(.init(isOnMains: true, percent: 100)), to: power(.init(isOnMains: false, percent: 100))))
@@ -69,7 +69,7 @@ import Testing
         #expect(change?.from == power(.init(isOnMains: true, percent: 100)))
     }
 
-    @Test func `C59 the slots of a slow reader do not creep`() {
+    @Test func `C59 a slow reader's slots take bounded room`() {
         var slots = EnvironmentSlots()
         slots.add(EnvironmentChange(.custom("0")))
         for number in 1..<100_000 {
@@ -79,7 +79,7 @@ import Testing
         #expect(slots.room < 1000)
     }
 
-    @Test func `C58 C59 property: what a reader saw is what happened, net, and nothing that is none`() {
+    @Test func `C58 C59 property: a reader saw the net changes, and no others`() {
         var seen = 0, cancelled = 0
         for seed in seeds(0..<500) {
             var random = SeededGenerator(seed: seed)

@@ -33,7 +33,7 @@ struct Surroundings {
 
     // MARK: Reading
 
-    @Test func `C58 what is posted waits for whoever reads, and a reader counts from when it was asked for`() async {
+    @Test func `C58 a posted change waits for a reader, and a reader counts from the request`() async {
         at.lifecycle.post(.credentials("early"))
         let changes = at.lifecycle.environmentChanges
         at.lifecycle.post(.credentials("tenant-42"))
@@ -45,7 +45,7 @@ struct Surroundings {
         #expect(at.lifecycle.locale == "de_DE")
     }
 
-    @Test func `C58 C59 each reader gets the net change since it last took one`() async {
+    @Test func `C58 C59 each reader gets the net change since the last one taken`() async {
         var quick = at.lifecycle.environmentChanges.makeAsyncIterator(), slow = at.lifecycle.environmentChanges.makeAsyncIterator()
         for name in ["b", "c", "d"] {
             at.lifecycle.post(.custom("leader"), .text(name))
@@ -58,7 +58,7 @@ struct Surroundings {
         #expect(await slow.next()?.kind == .custom("last"), "there and back is none")
     }
 
-    @Test func `C58 a reader that is cancelled ends, and one that waits is woken`() async {
+    @Test func `C58 a cancelled reader ends, and a waiting one is woken`() async {
         let changes = at.lifecycle.environmentChanges
         let reading = Task { [seen] in for await change in changes { seen.add(change) } }
         at.lifecycle.post(.custom("x"))
@@ -68,7 +68,7 @@ struct Surroundings {
         #expect(seen.all == [EnvironmentChange(.custom("x"))])
     }
 
-    @Test func `C64 nothing is watched for nobody, and a reader is no longer watched for when it is dropped`() async {
+    @Test func `C64 no source is watched without a reader, and dropping the reader ends the watch`() async {
         #expect(at.source.surroundings.watched.isEmpty && at.manager.capabilities["environment"] == nil)
         do {
             let changes = at.lifecycle.environmentChanges
@@ -88,7 +88,7 @@ struct Surroundings {
 
     // MARK: Sources
 
-    @Test func `C66 a file is read once its writer has been quiet, and told if it says something else`() async {
+    @Test func `C66 a file is read once the writer has been quiet, and told if the content changed`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
@@ -108,7 +108,7 @@ struct Surroundings {
         #expect(await reader.next()?.from == .text("new"))
     }
 
-    @Test func `C66 C59 a file that ends as it was is no change`() async {
+    @Test func `C66 C59 a file that ends with the old content is no change`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
@@ -120,7 +120,7 @@ struct Surroundings {
         #expect(await reader.next()?.kind == .custom("last"))
     }
 
-    @Test func `C66 what can't be read just now is read again later`() async {
+    @Test func `C66 a momentarily unreadable file is read again later`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         var reader = at.lifecycle.environmentChanges.makeAsyncIterator()
@@ -132,7 +132,7 @@ struct Surroundings {
         #expect(await reader.next()?.to == .text("new"))
     }
 
-    @Test func `C58 a memory limit that moved is told from and to`() async throws {
+    @Test func `C58 a moved memory limit is told with the old and the new value`() async throws {
         try await RunningManager.run { running in
             var reader = running.manager.lifecycle.environmentChanges.makeAsyncIterator()
             await running.available(.mebibytes(900))
@@ -144,7 +144,7 @@ struct Surroundings {
         }
     }
 
-    @Test func `C60 the limit is looked at again on the way back`() async throws {
+    @Test func `C60 the limit is read again on the way back`() async throws {
         try await RunningManager.run { running in
             let environment = running.manager.lifecycle.environment, seen = Log<EnvironmentChange>()
             await running.available(.mebibytes(900))
@@ -162,7 +162,7 @@ struct Surroundings {
 
     // MARK: Handlers
 
-    @Test func `C61 a handler that takes too long is named, and the others are told meanwhile`() async {
+    @Test func `C61 a slow handler is named, and the others are told meanwhile`() async {
         let goOn = Parker()
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
             seen.add($0)
@@ -185,7 +185,7 @@ struct Surroundings {
         goOn.unpark()
     }
 
-    @Test func `C61 T30 time in which the process was frozen is not held against a handler`() async {
+    @Test func `C61 T30 frozen time is not held against a handler`() async {
         let goOn = Parker()
         at.lifecycle.onEnvironmentChange("frozen", .locale) { [seen] in
             seen.add($0)
@@ -201,7 +201,7 @@ struct Surroundings {
         #expect(at.lifecycle.slowEnvironmentCalls.isEmpty)
     }
 
-    @Test func `C61 T1 a handler is told only of its kinds, and never after it was cancelled`() async {
+    @Test func `C61 T1 a handler hears of the chosen kinds alone, and never after a cancel`() async {
         let mine = Log<EnvironmentChange>()
         let registration = at.lifecycle.onEnvironmentChange("mine", .locale, .file("/a")) { mine.add($0) }
         at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
@@ -218,7 +218,7 @@ struct Surroundings {
 
     // MARK: Interceptors
 
-    @Test func `C62 an interceptor sees a change before anybody, and may take it away or put another in its place`() async {
+    @Test func `C62 an interceptor sees a change before any reader, and may drop or replace the change`() async {
         at.lifecycle.interceptEnvironmentChanges { change in
             change.kind == .custom("secret") ? nil : change
         }
@@ -235,7 +235,7 @@ struct Surroundings {
         #expect(await reader.next() == EnvironmentChange(.custom("alias")))
     }
 
-    @Test func `C62 T6 an interceptor that is stuck is named and gone around`() async {
+    @Test func `C62 T6 a stuck interceptor is named and gone around`() async {
         let goOn = Parker(), inside = Log<EnvironmentChange>()
         at.lifecycle.interceptEnvironmentChanges("stuck") { change in
             inside.add(change)
@@ -262,7 +262,7 @@ struct Surroundings {
 
     // MARK: The way back
 
-    @Test func `C60 between hold and settle nothing goes out, and settle returns only when it is done`() async {
+    @Test func `C60 between hold and settle no change goes out, and settle returns only when done`() async {
         let goOn = Parker(), began = Log<EnvironmentChange>(), isDone = Switch(), wasDone = Log<Bool>()
         at.set(.timeZone, "Europe/Berlin")
         at.lifecycle.onEnvironmentChange("formatters", .timeZone) { [seen] in
@@ -300,7 +300,7 @@ struct Surroundings {
         reading.cancel()
     }
 
-    @Test func `C59 C60 ten thousand changes during a freeze that end where they began are none`() async {
+    @Test func `C59 C60 ten thousand changes during a freeze that end at the start value are none`() async {
         at.set(.file("/app"), "old")
         at.lifecycle.watch(file: "/app")
         at.lifecycle.onEnvironmentChange("all") { [seen] in seen.add($0) }
@@ -311,7 +311,7 @@ struct Surroundings {
         #expect(result == EnvironmentSettlement() && seen.all.isEmpty)
     }
 
-    @Test func `C60 T6 settle ends at its budget and names who is late`() async {
+    @Test func `C60 T6 settle ends at the budget and names the late handlers`() async {
         let goOn = Parker(), began = Switch()
         at.lifecycle.onEnvironmentChange("stuck", .locale) { _ in
             began.turnOn()
@@ -354,7 +354,7 @@ struct Surroundings {
         #expect(seen.all.count == 100 && told.all.count == 100 && result.late.isEmpty)
     }
 
-    @Test func `C58 C59 property: many posters, readers and handlers, and all agree in the end`() async {
+    @Test func `C58 C59 property: many posters, readers and handlers all agree in the end`() async {
         for seed in seeds(0..<20) {
             let at = Surroundings()
             let kinds: [EnvironmentChange.Kind] = [.custom("a"), .custom("b"), .locale]

@@ -54,7 +54,7 @@ import Testing
         return report.all[0]
     }
 
-    @Test func `C48 dependents are given back first, and taken again last, each in a new epoch`() async throws {
+    @Test func `C48 dependents are released first, and acquired last, each in a new epoch`() async throws {
         let database = try noting("database", after: ["jobs", "http"])
         let (jobs, http) = (try noting("jobs", after: ["http"]), try noting("http", kind: .listener))
         let out = await release()
@@ -70,7 +70,7 @@ import Testing
         #expect(exclusive.history.map(\.step) == [.release, .release, .reacquire, .reacquire])
     }
 
-    @Test func `C48 an order that goes round is refused when it is closed, with the way round`() throws {
+    @Test func `C48 a cyclic order is refused when closed, with the cycle`() throws {
         _ = try noting("a", after: ["b"])
         _ = try noting("b", after: ["c"])
         #expect(throws: ExclusiveResourceError(resource: "c", reason: .cycle(["c", "a", "b", "c"]))) { try noting("c", after: ["a"]) }
@@ -80,7 +80,7 @@ import Testing
         #expect(manager.lifecycle.heldResources == ["a", "b", "c"] && c.isHeld)
     }
 
-    @Test func `C48 a lock on a file can be had by others while this process is in the background`() async throws {
+    @Test func `C48 others can take a file lock while this process is in the background`() async throws {
         let path = "/tmp/plimsoll-lock-\(getpid())-\(UInt32.random(in: 0...(.max)))"
         let file = open(path, O_RDWR | O_CREAT, 0o600), other = open(path, O_RDWR)
         defer {
@@ -100,7 +100,7 @@ import Testing
         #expect(await reacquire().done == ["file"] && flock(other, LOCK_EX | LOCK_NB) != 0)
     }
 
-    @Test(arguments: [true, false]) func `C49 a listener is closed before a freeze, by force if need be: nobody is left waiting in its backlog`(
+    @Test(arguments: [true, false]) func `C49 a listener is closed before a freeze, if needed by force: no client is left waiting in the backlog`(
         isStuck: Bool
     ) async throws {
         let listener = try LoopbackListener()
@@ -118,7 +118,7 @@ import Testing
         listener.close()
     }
 
-    @Test func `C52 what is in flight ends before it is given back, and nothing new begins`() async throws {
+    @Test func `C52 a use in flight ends before the release, and no new use begins`() async throws {
         let resource = try noting("gpu", kind: .session)
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         async let use: Void = resource.withUse { epoch in
@@ -135,7 +135,7 @@ import Testing
         #expect(await out.done == ["gpu"] && calls.all == ["begin 1", "drain gpu", "end true", "release gpu"])
     }
 
-    @Test func `C52 what is not drained by the deadline is closed by force and named; coming late it touches nothing`() async throws {
+    @Test func `C52 a resource not drained by the deadline is closed by force and named, and a late end touches nothing`() async throws {
         let resource = try noting("gpu"), after = try noting("other", after: ["gpu"])
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         async let use: Void = resource.withUse { epoch in
@@ -155,7 +155,7 @@ import Testing
         #expect(await release().done.contains("gpu"))
     }
 
-    @Test func `C48 what cannot even be closed by force is named as still held`() async throws {
+    @Test func `C48 a resource that cannot even be closed by force is named as still held`() async throws {
         let gate = AsyncStream.makeStream(of: Void.self)
         try exclusive.add(ExclusiveResource("stuck", release: { for await _ in gate.stream {} }))
         let exclusive = exclusive
@@ -165,7 +165,7 @@ import Testing
         await until { manager.lifecycle.heldResources.isEmpty }
     }
 
-    @Test func `C48 whoever takes all the time does not keep others from giving back, and comes back late to what is wanted again`() async throws {
+    @Test func `C48 a resource that takes all the time does not keep others from releasing, and is reacquired late`() async throws {
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         let slow = ExclusiveResource("slow", release: { for await _ in gate.stream {} }, reacquire: { calls.add("acquire slow \($0)") })
         let lock = ExclusiveResource("lock", after: ["slow"], release: { calls.add("release lock") }, reacquire: { calls.add("acquire lock \($0)") })
@@ -182,7 +182,7 @@ import Testing
         #expect(calls.all == ["release lock", "acquire lock 2", "acquire slow 2"])
     }
 
-    @Test func `C51 using or taking it in the background throws and is reported`() async throws {
+    @Test func `C51 using or acquiring a resource in the background throws and is reported`() async throws {
         let resource = try noting("gpu", kind: .session)
         _ = await release()
         let refusal = ExclusiveResourceError(resource: "gpu", reason: .inBackground)
@@ -198,7 +198,7 @@ import Testing
         #expect(exclusive.violations.count == 64 && exclusive.violationCount == 102)
     }
 
-    @Test func `C53 a session with somebody outside is opened and closed in pairs, whatever goes wrong`() async throws {
+    @Test func `C53 a session with a peer is opened and closed in pairs, through all failures`() async throws {
         let balance = Log<Int>(), failing = Log<Bool>()
         struct Refused: Error {}
         let session = ExclusiveResource(
@@ -223,7 +223,7 @@ import Testing
         #expect(balance.all == [1, -1, 1, -1])
     }
 
-    @Test func `T8 what is taken too late is given back at once`() async throws {
+    @Test func `T8 a resource acquired too late is released at once`() async throws {
         let gate = AsyncStream.makeStream(of: Void.self), calls = calls
         let slow = ExclusiveResource(
             "slow", release: { calls.add("release") },
@@ -243,7 +243,7 @@ import Testing
         #expect(calls.all == ["release", "asked", "got", "release"] && !slow.isHeld)
     }
 
-    @Test func `T8 what comes to take when the process is in the background again takes nothing, and is asked on the next way back`() async throws {
+    @Test func `T8 a late acquisition in the background takes nothing, and is repeated on the next way back`() async throws {
         let calls = calls
         let late = ExclusiveResource("late", release: { calls.add("release") }, reacquire: { _ in calls.add("got") })
         try exclusive.add(late)
@@ -254,7 +254,7 @@ import Testing
         #expect(await reacquire().done == ["late"] && calls.all == ["release", "got"])
     }
 
-    @Test func `a failure of what others depend on leaves those alone, and a failing drain does not keep it`() async throws {
+    @Test func `a failed dependency keeps dependents from being reacquired, and a failing drain does not stop the release`() async throws {
         struct Failure: Error {}
         let database = ExclusiveResource(
             "database", after: ["http"], drain: { _ in throw Failure() }, release: { [calls] in calls.add("release database") },
@@ -270,7 +270,7 @@ import Testing
 
     // MARK: Fencing
 
-    @Test func `T29 after a freeze, work that began before fails its check before anybody has taken stock`() async throws {
+    @Test func `T29 after a freeze, earlier work fails the epoch check even before the gap is handled`() async throws {
         let lock = try noting("lock"), leader = try noting("leader", kind: .lease)
         // Something looks at the time while the process runs: the manager's loop, or an alarm.
         let alarm = exclusive.alarms.set(.deadline, after: .seconds(1000)) {}
@@ -294,7 +294,7 @@ import Testing
         #expect(await reacquire().done == ["leader"] && leader.isCurrent(3))
     }
 
-    @Test func `T29 between a sleep and the taking of stock nothing may be used`() throws {
+    @Test func `T29 between a sleep and the handling of the gap no resource may be used`() throws {
         let lock = try noting("lock")
         clock.sleepHost(for: .seconds(10))
         #expect(!lock.isCurrent(1))
@@ -327,7 +327,7 @@ import Testing
         #expect(await release().done.isEmpty && !calls.all.contains("release lease"))
     }
 
-    @Test func `T29 a freeze while it is being taken makes what was being taken stale`() async throws {
+    @Test func `T29 a freeze during an acquisition makes that epoch stale`() async throws {
         let gate = AsyncStream.makeStream(of: Void.self), epochs = Log<UInt64>()
         let lock = ExclusiveResource(
             "lock", isHeld: false, release: {},
@@ -344,7 +344,7 @@ import Testing
         #expect(epochs.all == [2] && lock.isHeld && !lock.isCurrent(2) && lock.isCurrent(3))
     }
 
-    @Test(arguments: [true, false]) func `T29 C50 the life cycle takes stock of a gap by itself, and has what was lost taken again`(isSleep: Bool)
+    @Test(arguments: [true, false]) func `T29 C50 the life cycle handles a gap without a call, and has lost resources acquired again`(isSleep: Bool)
         async throws
     {
         let clock = ManualClock(), source = ScriptedPressureSource()
@@ -362,7 +362,7 @@ import Testing
 
     // MARK: Connections
 
-    @Test func `C50 T29 pooled connections are suspect after every gap until they were validated`() async throws {
+    @Test func `C50 T29 pooled connections are suspect after every gap until validated`() async throws {
         let old = exclusive.pooled("a"), second = exclusive.pooled("b")
         #expect(!old.isSuspect && old.connection == "a")
         clock.sleepHost(for: .seconds(10))
@@ -416,7 +416,7 @@ import Testing
         #expect(limiter.reconnectDelay() == .zero)
     }
 
-    @Test func `who waits to reconnect can be cancelled, and takes nobody's place`() async throws {
+    @Test func `a waiting reconnect can be cancelled, and takes no other's place`() async throws {
         let limiter = exclusive.reconnectLimiter(most: 1, spread: .zero, seed: 1)
         let gate = AsyncStream.makeStream(of: Void.self), begun = Log<Int>()
         async let first: Void = limiter.run {

@@ -30,7 +30,7 @@ import Testing
         } catch { return error as? TaskHandoffError }
     }
 
-    @Test func `C73 work that finishes leaves nothing in the store, and its error is its own`() async throws {
+    @Test func `C73 finished work leaves nothing in the store, and throws the body's own error`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager()
         let outcome = try await manager.withBackgroundTask("export", handoff: store, from: [3]) { _, checkpoint in
             checkpoint.save([4])
@@ -46,7 +46,7 @@ import Testing
         #expect(try await store.census() == TaskHandoffCensus(waiting: 0, held: 0, setAside: 0))
     }
 
-    @Test func `C73 work that must stop is held until it has stopped, then free with what it saved last`() async throws {
+    @Test func `C73 work that must stop is held until stopped, then free with the last saved checkpoint`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter(), mayEnd = Counter()
         let run = Task {
             try await manager.withBackgroundTask("export", handoff: store, as: "first") { _, checkpoint in
@@ -73,7 +73,7 @@ import Testing
         #expect(work.claim.id == id && work.checkpoint == [2] && work.reason == .pressure && work.attempt == 1)
     }
 
-    @Test func `C73 work that does not stop is free when its grace is over, and one that ends after all is not done again`() async throws {
+    @Test func `C73 work that does not stop is free after the grace, and work that ends late is not done again`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter(), mayEnd = Counter()
         func begin(_ name: String) -> Task<HandoffOutcome<Int>, any Error> {
             Task {
@@ -114,7 +114,7 @@ import Testing
         _ = try? await stuck.value
     }
 
-    @Test func `C73 a store that takes nothing has the work handed over by the other way`() async throws {
+    @Test func `C73 a store that takes nothing makes the handover fall back to the other way`() async throws {
         let store = MemoryTaskHandoff(clock: clock), manager = manager(), isBegun = Counter()
         store.fail(with: TaskHandoffError(.unreachable, "memory: told to fail"))
         let run = Task {
@@ -173,7 +173,7 @@ import Testing
         _ = try await store.offer(TaskHandoffOffer(name: "export", checkpoint: checkpoint, reason: .pressure), heldBy: "x", for: .zero)
     }
 
-    @Test func `C73 a replica goes on where the other stopped, renews meanwhile, and says when it is done`() async throws {
+    @Test func `C73 a replica goes on from the other's checkpoint, renews meanwhile, and reports completion`() async throws {
         let store = MemoryTaskHandoff(clock: clock), starts = Log<[UInt8]>(), mayEnd = Counter()
         try await offer(store, [1])
         let replica = Replica(manager(), store, "second") { _, checkpoint in
@@ -194,7 +194,7 @@ import Testing
         await replica.end()
     }
 
-    @Test func `C73 a replica whose store is gone stops when its lease has, and another goes on`() async throws {
+    @Test func `C73 a replica without a store stops at the end of the lease, and another goes on`() async throws {
         let store = MemoryTaskHandoff(clock: clock), cancelled = Counter(), begun = Counter()
         try await offer(store, [1])
         let replica = Replica(manager(), store, "second") { _, checkpoint in
@@ -214,7 +214,7 @@ import Testing
         #expect(try await store.take(["export"], by: "third", for: .seconds(10)) != nil)
     }
 
-    @Test func `C73 a replica that must stop gives the work back, and one that fails has it tried again, then set aside`() async throws {
+    @Test func `C73 a replica that must stop gives the work back, and failing work is tried again, then set aside`() async throws {
         let store = MemoryTaskHandoff(clock: clock), begun = Counter(), manager = manager()
         try await offer(store, [1])
         let replica = Replica(manager, store, "second") { _, checkpoint in
@@ -241,7 +241,7 @@ import Testing
         await failing.end()
     }
 
-    @Test func `C73 nothing is taken under pressure, and a store that fails is asked again`() async throws {
+    @Test func `C73 no work is taken under pressure, and a store that fails is asked again`() async throws {
         let store = MemoryTaskHandoff(clock: clock), begun = Counter()
         store.fail(with: TaskHandoffError(.unreachable, "memory: told to fail"))
         try await RunningManager.run { running in

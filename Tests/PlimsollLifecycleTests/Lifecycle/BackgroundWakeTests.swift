@@ -21,7 +21,7 @@ import Testing
         registration.cancel()
     }
 
-    @Test func `C33 T30 each wake has an allowance: as much as the freeze was long, at most a whole one`() async throws {
+    @Test func `C33 T30 each wake has an allowance: as long as the freeze, at most a whole one`() async throws {
         let manager = stage.manager
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .supervisor)
@@ -42,7 +42,7 @@ import Testing
         #expect(after > before && after <= before + .seconds(3) && after < .seconds(15), "\(before) \(after)")
     }
 
-    @Test func `C33 C28 an allowance that was spent is whole again after a long freeze, and runs out again`() async throws {
+    @Test func `C33 C28 a spent allowance is whole again after a long freeze, and runs out again`() async throws {
         let manager = stage.manager, reasons = Log<ExpirationReason>()
         try await lifecycle.launch()
         try await lifecycle.enterBackground(cause: .supervisor)
@@ -74,7 +74,7 @@ import Testing
         #expect(scene.tasks.mayBegin)
     }
 
-    @Test func `C46 what a wake brought back is erased, and what it changed is saved, before the process has arrived again`() async throws {
+    @Test func `C46 secrets of a wake are erased, and changes saved, before the process has arrived again`() async throws {
         let key = lifecycle.keep(try SecretTests.secret()), kept = lifecycle.keep(try SecretTests.secret(keepsInBackground: true))
         let log = stage.log, value = Counter(), lifecycle = lifecycle
         lifecycle.onScrub("counter") { log.add("erased \(lifecycle.arrival.map { "\($0)" } ?? "on the way")") }
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func `C46 what a wake did after it was told is saved and erased when it is to stand still again`() async throws {
+    @Test func `C46 late changes of a wake are saved and erased before the next freeze`() async throws {
         let key = lifecycle.keep(try SecretTests.secret()), saved = Log<Int>(), arrivals = Log<Bool?>(), value = Counter()
         let store = MemoryStateStore(), lifecycle = lifecycle
         lifecycle.preserve(
@@ -133,7 +133,7 @@ import Testing
         #expect(key.isWiped)
     }
 
-    @Test func `C43 C46 a wake whose state could not be saved has not arrived`() async throws {
+    @Test func `C43 C46 a wake with an unsaved state has not arrived`() async throws {
         struct Full: Error {}
         let store = MemoryStateStore(), value = Counter()
         lifecycle.preserve("value", in: store, snapshot: { [UInt8(value.value)] }, restore: { _ in })

@@ -10,7 +10,7 @@ import Testing
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    @Test func `C26 C27 C30 T6 one deadline for all: who blocks is named with its place, the others are served`() async throws {
+    @Test func `C26 C27 C30 T6 one deadline for all: a blocking observer is named with file and line, the others are served`() async throws {
         let release = Blockade(), lifecycle = lifecycle
         for index in 0..<20 { lifecycle.observe("blocker \(index)", onBackground: { _ in release.wait() }) }
         for index in 0..<50 { stage.observe("quick \(index)") }
@@ -31,7 +31,7 @@ import Testing
         #expect(left.all == [.seconds(3)])
     }
 
-    @Test func `C27 by policy an overrun ends the process with a line that names who is to blame`() async throws {
+    @Test func `C27 by policy an overrun ends the process with a line that names the culprit`() async throws {
         let stage = Stage(LifecyclePolicy(overrun: .end(status: 70)))
         let release = Blockade(), lifecycle = stage.lifecycle
         lifecycle.observe("culprit", onBackground: { _ in release.wait() })
@@ -42,7 +42,7 @@ import Testing
         release.open()
     }
 
-    @Test func `C6 T38 what timed out half-way is undone when it is done, never beside it; what failed is not`() async throws {
+    @Test func `C6 T38 a timed-out step is undone once done, never concurrently; a failed step is not`() async throws {
         let release = Blockade(), log = stage.log, lifecycle = lifecycle
         struct Failed: Error {}
         lifecycle.observe(
@@ -103,7 +103,7 @@ import Testing
         #expect(lifecycle.state == .background && log.all.contains("a background"))
     }
 
-    @Test func `T30 a freeze in the middle of a step does not count against its deadline`() async throws {
+    @Test func `T30 a freeze in the middle of a step does not count against the deadline`() async throws {
         let clock = stage.clock, left = Log<Duration>(), lifecycle = lifecycle
         lifecycle.observe(
             "frozen",
@@ -127,7 +127,7 @@ import Testing
         #expect(lifecycle.reports.last == report && report.description.contains("inactive → background"))
     }
 
-    @Test func `C22 C23 termination stops all work, then cleans up, within a budget of its own`() async throws {
+    @Test func `C22 C23 termination stops all work, then cleans up, within a budget of termination's own`() async throws {
         let log = stage.log, release = Blockade(), manager = stage.manager, lifecycle = lifecycle
         stage.observe("a")
         lifecycle.onTerminate("files") { context in log.add("clean, \(manager.backgroundTasks.count) tasks, \(context.timeRemaining)") }
@@ -145,7 +145,7 @@ import Testing
         release.open()
     }
 
-    @Test func `C11 the host's sleep: tasks expire, the process goes into the background and comes back when it has woken`() async throws {
+    @Test func `C11 for host sleep tasks expire and the process goes to the background; after waking the process returns`() async throws {
         let log = stage.log, lifecycle = lifecycle
         stage.observe("a")
         try await lifecycle.launch()
@@ -166,7 +166,7 @@ import Testing
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(60))])
     }
 
-    @Test func `C17 K35 after a freeze in the background: suspended and back are recorded, then who asked is told`() async throws {
+    @Test func `C17 K35 a freeze in the background records suspended and back, then tells the registered handlers`() async throws {
         let lifecycle = lifecycle, seen = Log<String>()
         lifecycle.onResume("pools") { context in seen.add("\(context.from) \(context.to) \(context.cause) \(context.gap?.kind.rawValue ?? "")") }
         try await lifecycle.launch()
@@ -184,7 +184,7 @@ import Testing
         #expect(seen.all[1] == "active active thaw frozen" && lifecycle.state == .active)
     }
 
-    @Test func `C74 an activation brings the process to the front and is answered there, once, by who comes later too`() async throws {
+    @Test func `C74 an activation brings the process to the front and is answered there, once, by a later handler too`() async throws {
         let lifecycle = lifecycle, seen = Log<String>()
         try await lifecycle.launch(into: .background)
         try await lifecycle.activate(ActivationRequest("open", payload: [1]))
@@ -195,7 +195,7 @@ import Testing
         #expect(seen.all == ["open [1] active", "again [] active"])
     }
 
-    @Test func `a thousand observers in seeded storms of requests: each is done exactly as often as undone`() async throws {
+    @Test func `in seeded storms of requests each of a thousand observers is done exactly as often as undone`() async throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed \(seed)")
         var random = SeededGenerator(seed: seed)

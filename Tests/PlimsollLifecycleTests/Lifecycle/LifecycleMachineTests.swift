@@ -43,7 +43,7 @@ import Testing
         #expect(LifecycleMachine.step(from: .suspended, toward: .active) == .background)
     }
 
-    @Test func `C10 a transition is a value: from, to, cause, sequence`() throws {
+    @Test func `C10 a transition is a value with from, to, cause and sequence`() throws {
         var machine = LifecycleMachine()
         _ = try machine.take(.inactive, cause: .launch, at: .zero)
         let step = try machine.take(.active, cause: .operator, at: .seconds(1))
@@ -51,7 +51,7 @@ import Testing
         #expect(step.description == "2: inactive → active (operator)")
     }
 
-    @Test func `C94 C98 the process is where the greatest of its scenes and holds is, below the ceiling`() {
+    @Test func `C94 C98 the process takes the state of the greatest of the scenes and holds, below the ceiling`() {
         var wish = LifecycleWish()
         #expect(wish.process == .active)
         wish.hasHadScenes = true

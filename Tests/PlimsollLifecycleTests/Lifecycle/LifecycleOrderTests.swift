@@ -54,7 +54,7 @@ import Testing
         "lease taken", "listener taken", "observer foreground", "queue: paused", "observer active", "queue: open",
     ]
 
-    @Test func `C5 C6 C38 C39 C41 C44 C48 C87 down and up: each part in its place`() async throws {
+    @Test func `C5 C6 C38 C39 C41 C44 C48 C87 down and up run each part in order`() async throws {
         try addParts()
         try await lifecycle.launch()
         #expect(log.all == ["queue: paused", "observer active", "queue: open"])
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func `C17 C60 after a freeze: closed at once, resumed, changes heard, what was lost taken, then admission, then timers`() async throws {
+    @Test func `C17 C60 after a freeze: closed at once, resumed, changes heard, leases taken, then admission, then timers`() async throws {
         let log = log, lifecycle = lifecycle
         try addParts()
         try await lifecycle.launch()
@@ -97,7 +97,7 @@ import Testing
         #expect(extents.all.allSatisfy(\.isHeld) && extents.all.count == 2)
     }
 
-    @Test func `C17 C46 C58 frozen in the background: resumed, changes heard, saved and erased anew, then as it was`() async throws {
+    @Test func `C17 C46 C58 a freeze in the background: resumed, changes heard, saved and erased anew, then as before`() async throws {
         let log = log
         try addParts()
         try await lifecycle.launch()
@@ -111,7 +111,7 @@ import Testing
         #expect(lifecycle.heldResources.isEmpty)
     }
 
-    @Test func `C12 C22 C44 C48 the end: work stops, then all is saved, then cleaned up, then erased, nothing held`() async throws {
+    @Test func `C12 C22 C44 C48 termination stops work, then saves all, then cleans up, then erases, with nothing held`() async throws {
         let log = log
         try addParts()
         try await lifecycle.launch()
@@ -130,7 +130,7 @@ import Testing
         #expect(report.isClean && lifecycle.heldResources.isEmpty && !task.isActive && lifecycle.state == .notRunning)
     }
 
-    @Test func `C22 C85 a process that ends itself under pressure: work stops, saved, cleaned up, the last line`() async throws {
+    @Test func `C22 C85 a process ending under pressure stops work, saves, cleans up, and writes the last line`() async throws {
         let log = log, manager = stage.manager, clock = stage.clock, release = Blockade(), exits = stage.exits
         stage.observe("observer")
         // Slow to save: nothing is cleaned up meanwhile that it may need.
@@ -152,7 +152,7 @@ import Testing
         #expect(stage.exits.count == 1 && stage.exits.first?.status == 75)
     }
 
-    @Test func `C22 C41 a tick that hangs takes half of the time that is left, and saving has the other half`() async throws {
+    @Test func `C22 C41 a hanging tick takes half of the time left, and saving has the other half`() async throws {
         let held = Latch(), began = Counter(), left = Log<Duration>(), lifecycle = lifecycle, clock = stage.clock
         lifecycle.pausables.add(
             Ticker("orders", every: .seconds(1)) { _ in
@@ -176,7 +176,7 @@ import Testing
         held.open()
     }
 
-    @Test func `C21 a launch that takes longer than its budget says by how much and who is to blame`() async throws {
+    @Test func `C21 a launch beyond the budget reports the excess and the culprit`() async throws {
         let release = Blockade(), lifecycle = lifecycle, log = log
         lifecycle.observeLaunch("index", willRestore: { release.wait() })
         lifecycle.observeLaunch("cart", didRestore: { _ in log.add("cart ready") })
@@ -189,7 +189,7 @@ import Testing
 
     // MARK: Contracts told by several parts together
 
-    @Test func `C2 C40 inactive: nothing is admitted, what is in flight goes on, and it is not ready`() async throws {
+    @Test func `C2 C40 an inactive process admits nothing, goes on with work in flight, and is not ready`() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 8), held = Latch(), log = log, lifecycle = lifecycle
         lifecycle.pausables.add(limiter)
         try await lifecycle.launch()
@@ -212,7 +212,7 @@ import Testing
         #expect(log.all == ["in flight: inactive", "late"] && lifecycle.readiness.isReady)
     }
 
-    @Test func `C8 C87 an interruption purges nothing of what goes in the background`() async throws {
+    @Test func `C8 C87 an interruption purges no cache that goes in the background`() async throws {
         let purged = Counter()
         stage.manager.register("cache", purgesOnBackground: true, byteCount: { 1000 }) { (bytes: Int) in
             purged.add(1)
@@ -228,7 +228,7 @@ import Testing
         #expect(purged.value == 1)
     }
 
-    @Test func `C29 C30 a token held across the callback gives the callback no more time, and has its own after it`() async throws {
+    @Test func `C29 C30 a token held across the callback gives the callback no more time, and has separate time after`() async throws {
         let release = Blockade(), tokens = Log<BackgroundTask>(), lifecycle = lifecycle, manager = stage.manager
         lifecycle.observe(
             "saver",
@@ -270,7 +270,7 @@ import Testing
         #expect(width.most == 8 && width.count == 0)
     }
 
-    @Test func `C49 before a freeze: readiness fails, out of discovery, no more is accepted, the listener is handed on`() async throws {
+    @Test func `C49 before a freeze readiness fails, discovery ends, accepting ends, and the listener is handed on`() async throws {
         let log = log, lifecycle = lifecycle, listener = try HandedListener()
         @Sendable func state(_ what: String) { log.add("\(what), ready: \(lifecycle.readiness.isReady), accepts: \(listener.accepts())") }
         lifecycle.observe("proxy", onInactive: { _ in state("inactive") })
@@ -298,7 +298,7 @@ import Testing
         #expect(!listener.accepts())
     }
 
-    @Test func `C11 the sleep button: inactive, asleep, active, without a background`() async throws {
+    @Test func `C11 the sleep button gives inactive, asleep, active, without a background`() async throws {
         stage.observe("observer")
         try await lifecycle.launch()
         let begun = log.all.count, gaps = Log<String>()
@@ -312,7 +312,7 @@ import Testing
         #expect(steps(after: begun) == ["observer inactive", "observer active"])
     }
 
-    @Test func `C41 leaving the front saves what has changed, at once and beside the rest`() async throws {
+    @Test func `C41 leaving the front saves changes, at once and beside the rest`() async throws {
         let saved = Counter(), changed = Counter()
         changed.add(1)
         lifecycle.preserve(

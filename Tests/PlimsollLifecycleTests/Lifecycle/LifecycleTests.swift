@@ -10,7 +10,7 @@ import Testing
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    @Test func `C5 C6 down in order, up in reverse, each step complete before the next`() async throws {
+    @Test func `C5 C6 steps go down in order and up in reverse, each complete before the next`() async throws {
         stage.observe("a")
         stage.observe("b")
         try await lifecycle.launch()
@@ -23,7 +23,7 @@ import Testing
         #expect(up.transitions.map(\.to) == [.inactive, .active] && up.transitions.map(\.sequence) == [5, 6] && !up.isSuperseded)
     }
 
-    @Test func `C2 C18 on the way down the new state is seen at once, on the way up when all is ready`() async throws {
+    @Test func `C2 C18 the new state is seen at once on the way down, and on the way up when all is ready`() async throws {
         let seen = stage.log, lifecycle = lifecycle
         lifecycle.observe(
             "reader", onInactive: { _ in seen.add("\(lifecycle.state)") }, onActive: { _ in seen.add("\(lifecycle.state)") },
@@ -35,7 +35,7 @@ import Testing
         #expect(seen.all == ["inactive", "inactive", "background", "background", "inactive"])
     }
 
-    @Test func `C3 C17 C35 the background is a state to work in: one at a time, by an allowance, while a task lives`() async throws {
+    @Test func `C3 C17 C35 the background is a state for work: one task at a time, within an allowance, while a task lives`() async throws {
         let limiter = ConcurrencyLimiter("render", limit: 8), manager = stage.manager, clock = stage.clock
         lifecycle.pausables.add(limiter)
         try await lifecycle.launch()
@@ -54,7 +54,7 @@ import Testing
         task.end()
     }
 
-    @Test func `C7 C10 a handler is told from, to, cause, sequence and what time is left`() async throws {
+    @Test func `C7 C10 a handler is told from, to, cause, sequence and the time left`() async throws {
         let contexts = Log<LifecycleContext>()
         lifecycle.observe("reader", onBackground: { contexts.add($0) })
         for cause in [LifecycleCause.operator, .idle, .pressure, .signal, .hostSleep, .simulated] {
@@ -66,7 +66,7 @@ import Testing
         #expect(contexts.all.map(\.sequence) == [4, 8, 12, 16, 20, 24])
     }
 
-    @Test func `C8 C10 an interruption goes no further than inactive, and is told from a return from the background`() async throws {
+    @Test func `C8 C10 an interruption goes no further than inactive, and differs from a return from the background`() async throws {
         stage.observe("a")
         try await lifecycle.launch()
         let causes = Log<String>()
@@ -118,7 +118,7 @@ import Testing
         #expect(entered.value == 1)
     }
 
-    @Test func `C12 from an interruption straight to termination`() async throws {
+    @Test func `C12 an interruption may go straight to termination`() async throws {
         stage.observe("a")
         try await lifecycle.launch()
         try await lifecycle.interrupt()
@@ -127,7 +127,7 @@ import Testing
         await #expect(throws: LifecycleError.self) { try await lifecycle.enterForeground(cause: .operator) }
     }
 
-    @Test func `C22 who terminates while that is under way waits for it`() async throws {
+    @Test func `C22 a second termination waits for the one under way`() async throws {
         let log = stage.log, lifecycle = lifecycle, release = Blockade(), entered = Counter()
         lifecycle.onTerminate("files") { _ in
             entered.add(1)
@@ -149,7 +149,7 @@ import Testing
         await lifecycle.terminate(cause: .signal)
     }
 
-    @Test func `C16 a launch into the background sets up nothing of the foreground, which comes with the first return`() async throws {
+    @Test func `C16 a launch into the background sets up nothing of the foreground until the first return`() async throws {
         stage.observe("a")
         let report = try await lifecycle.launch(into: .background)
         #expect(lifecycle.state == .background && stage.log.all.isEmpty && report.transitions.map(\.to) == [.background])
@@ -162,7 +162,7 @@ import Testing
         await #expect(throws: LifecycleError.self) { try await lifecycle.launch(into: .background) }
     }
 
-    @Test func `C19 C20 C21 launching: before and after the state is restored, then ready with what still loads`() async throws {
+    @Test func `C19 C20 C21 launch calls hooks before and after restoring state, then is ready with loading still going on`() async throws {
         let log = stage.log, lifecycle = lifecycle
         lifecycle.observeLaunch("hooks") {
             log.add("will, \(lifecycle.readiness.stage)")
@@ -187,7 +187,7 @@ import Testing
         #expect(lifecycle.readiness.reason == "the process is inactive")
     }
 
-    @Test func `C25 with a manual resume the end of an interruption waits for a word`() async throws {
+    @Test func `C25 with a manual resume the end of an interruption waits for a call`() async throws {
         let stage = Stage(LifecyclePolicy(resumesManually: true))
         try await stage.lifecycle.launch()
         try await stage.lifecycle.interrupt()
@@ -197,7 +197,7 @@ import Testing
         #expect(stage.lifecycle.state == .active)
     }
 
-    @Test func `transitions are told as they are complete, to who listens`() async throws {
+    @Test func `complete transitions are told to each listener`() async throws {
         var transitions = lifecycle.transitions.makeAsyncIterator()
         try await lifecycle.launch()
         try await lifecycle.interrupt()
@@ -206,7 +206,7 @@ import Testing
         #expect(seen == [.inactive, .active, .inactive])
     }
 
-    @Test func `a handler that asks for a state does not wait for itself`() async throws {
+    @Test func `a handler that asks for a state does not deadlock`() async throws {
         let lifecycle = lifecycle
         lifecycle.observe(
             "bouncer",
@@ -219,7 +219,7 @@ import Testing
         await until { lifecycle.state == .active }
     }
 
-    @Test func `T1 a cancelled observer is never called again, and may cancel itself`() async throws {
+    @Test func `T1 a cancelled observer is never called again, and may cancel from the callback`() async throws {
         let registration = stage.observe("gone")
         let box = Mutex<Registration?>(nil)
         let own = lifecycle.observe(

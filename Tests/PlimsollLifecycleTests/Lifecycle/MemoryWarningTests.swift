@@ -46,7 +46,7 @@ import Testing
 
     // MARK: Routes
 
-    @Test func `C78 T11 a warning comes by four routes as one event, and its work is done once`() async throws {
+    @Test func `C78 T11 a warning comes by four routes as one event, and the work is done once`() async throws {
         try await RunningManager.run { running in
             let ids = Log<String>(), work = Log<UInt64>(), once = OncePerEvent()
             let heard: @Sendable (String, PressureEvent) -> Void = { route, event in
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func `T11 T9 what was done for an event is not done for an older one that comes late, nor by two at once`() async {
+    @Test func `T11 T9 work for an event is not done for an older late one, nor by two threads at once`() async {
         func event(_ id: UInt64) -> PressureEvent {
             PressureEvent(id: id, level: .warning, previous: .normal, shortfall: .zero, timeLeft: nil, evidence: [])
         }
@@ -85,7 +85,7 @@ import Testing
         #expect(Set(work.all).count == work.all.count && work.all.contains(999))
     }
 
-    @Test func `T10 recovery is no warning: nobody is asked for memory by it, and only who asked hears of it`() async throws {
+    @Test func `T10 recovery is no warning: no holder is asked, and only sources that include normal hear`() async throws {
         try await RunningManager.run { running in
             let warnings = Log<PressureLevel>(), masked = Log<PressureLevel>(), all = Log<PressureLevel>()
             let holder = Holder("holder", .gibibytes(1))
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func `C84 C83 a rehearsal asked for by the environment walks the real path from the first turn`() async throws {
+    @Test func `C84 C83 a rehearsal from the environment walks the real path from the first turn`() async throws {
         let source = ScriptedPressureSource(), clock = ManualClock(), events = Log<PressureEvent>()
         let manager = ResourceManager(source: source, time: clock.timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? "critical:5s" : nil })
         manager.onMemoryWarning { events.add($0) }
@@ -116,14 +116,14 @@ import Testing
     }
 
     @Test(arguments: ["critical", "critical:", "critical:5", "critical:0s", "critical:-5s", "severe:5s", "", "critical:5s ", "critical:99999999999s"])
-    func `C84 bad input: a rehearsal that makes no sense stops the start, with the value and what is allowed`(text: String) async throws {
+    func `C84 a senseless rehearsal stops the start, with the value and the allowed form`(text: String) async throws {
         let manager = ResourceManager(
             source: ScriptedPressureSource(), time: ManualClock().timekeeper, environment: { $0 == "PLIMSOLL_SIMULATE" ? text : nil })
         let error = await #expect(throws: ResourceManagerError.self) { try await manager.run() }
         #expect(error?.description.contains("PLIMSOLL_SIMULATE is \"\(text)\"; allowed is LEVEL:DURATION") == true)
     }
 
-    @Test func `an operator's words are true or false, and anything else stops the start`() async throws {
+    @Test func `an operator's words are true or false, and other words stop the start`() async throws {
         func manager(_ variables: [String: String]) -> (ResourceManager, ScriptedPressureSource) {
             let source = ScriptedPressureSource()
             return (ResourceManager(source: source, time: ManualClock().timekeeper, environment: { variables[$0] }), source)
@@ -147,7 +147,7 @@ import Testing
         try await idle.value
     }
 
-    @Test func `C84 a rehearsal is a level and a time`() throws {
+    @Test func `C84 a rehearsal is parsed as a level and a time`() throws {
         for (text, duration) in [("warning:500ms", Duration.milliseconds(500)), ("warning:5s", .seconds(5)), ("warning:2m", .seconds(120))] {
             let request = try SimulationRequest(text)
             #expect(request.level == .warning && request.duration == duration)
@@ -157,7 +157,7 @@ import Testing
 
     // MARK: Choosing
 
-    @Test func `C81 managers of much register, in groups, and an operator names a part of them`() async {
+    @Test func `C81 holders may register in groups, and an operator names a part`() async {
         let manager = manager()
         let images = manager.registerGroup("images"), thumbnails = images.registerGroup("thumbnails")
         let (large, small, rows, dear) = (
@@ -194,7 +194,7 @@ import Testing
         #expect(holders.filter { !$0.asked.all.isEmpty }.count == 300 && group.release().released == .kibibytes(700))
     }
 
-    @Test func `C81 a holder that is being asked already, or lies, is left out or not believed`() async {
+    @Test func `C81 a holder already being asked is left out, and a lying one not believed`() async {
         let manager = manager(), inside = Log<Bool>(), parker = Parker()
         manager.register("stuck", byteCount: { 1000 }) { (target: Int) in
             inside.add(true)
@@ -212,7 +212,7 @@ import Testing
 
     // MARK: The background
 
-    @Test func `C87 C88 what is kept for speed only goes on the way to the background, the rest gives its spares, and handles stay good`()
+    @Test func `C87 C88 speed-only caches go on the way to the background, others give their spares, and handles stay good`()
         async throws
     {
         let manager = manager()
@@ -239,7 +239,7 @@ import Testing
         #expect(speed.value(forKey: 1) == 1 && pages.withBytes(forKey: 1) { $0.byteCount } == 2)
     }
 
-    @Test func `C87 the way to the background purges, and nothing is purged before`() async throws {
+    @Test func `C87 the way to the background purges, and no purge comes before`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
         let speed = Holder("speed", .mebibytes(1)), key = manager.lifecycle.keep(try SecretTests.secret())
@@ -277,7 +277,7 @@ import Testing
         parker.unpark()
     }
 
-    @Test func `C89 a payload goes and its handle stays: an access then fails, and another payload can be made`() async {
+    @Test func `C89 a purged buffer's handle stays, accesses fail, and another payload can be made`() async {
         let manager = manager()
         let image = PurgeableBuffer("image", byteCount: 100_000)
         #expect(image.withAccess { _ in 1 } == 1)

@@ -45,7 +45,7 @@ import Testing
         _ = done.park(atMost: .seconds(30))
     }
 
-    @Test func `C96 a scene brought to the front between the order and its turn is not evicted`() async throws {
+    @Test func `C96 a scene brought to the front before the eviction's turn is not evicted`() async throws {
         let (small, cache) = await connect("small", mebibytes: 4)
         // The larger one is first: while it is saved, somebody wants the smaller.
         let (large, _) = await connect("large", mebibytes: 8) { Self.bringToFront(small) }
@@ -54,7 +54,7 @@ import Testing
         #expect(small.state == .active && cache.count == 4 && lifecycle.scenes.map(\.id) == ["small"])
     }
 
-    @Test func `C96 a scene brought to the front while it is saved for its eviction stays as it is`() async throws {
+    @Test func `C96 a scene brought to the front during the eviction's save stays unchanged`() async throws {
         let wanted = Mutex<Scene?>(nil)
         let (scene, cache) = await connect("a", mebibytes: 4) { wanted.withLock { $0 }.map { Self.bringToFront($0) } }
         wanted.withLock { $0 = scene }
@@ -63,7 +63,7 @@ import Testing
         #expect(scene.state == .active && cache.count == 4 && lifecycle.scenes.map(\.id) == ["a"])
     }
 
-    @Test func `C96 T33 a scene that got work to finish while it was saved for its eviction stays`() async throws {
+    @Test func `C96 T33 a scene that got work to finish during the eviction's save stays`() async throws {
         let wanted = Mutex<Scene?>(nil), task = Mutex<BackgroundTask?>(nil)
         let (scene, cache) = await connect("a", mebibytes: 4) {
             guard let scene = wanted.withLock({ $0 }) else { return }
@@ -76,7 +76,7 @@ import Testing
         task.withLock { $0 }?.end()
     }
 
-    @Test func `C96 once it is to go, only a new connection brings a scene back, with what it had saved`() async throws {
+    @Test func `C96 only a new connection brings a leaving scene back, with the saved state`() async throws {
         let (scene, _) = await connect("a", mebibytes: 4)
         let release = Blockade()
         scene.onDisconnect("slow") { _ in release.wait() }
@@ -93,7 +93,7 @@ import Testing
         #expect(scene.state == .notRunning && again.state == .active && restored.all == ["a"] && lifecycle.scenes.first === again)
     }
 
-    @Test func `C90 C96 at warning suspended scenes go, at critical those in the background, and none in front`() async throws {
+    @Test func `C90 C96 suspended scenes go at warning, scenes in the background at critical, and none in front`() async throws {
         // Time is moved on by minutes here: nobody is to be suspended by that.
         try await RunningManager.run { running in
             let lifecycle = running.manager.lifecycle
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func `C96 an operator who has all released disconnects every scene behind the front, saved first`() async throws {
+    @Test func `C96 an operator's full release disconnects every scene behind the front, saved first`() async throws {
         let (back, _) = await connect("back", mebibytes: 4)
         let (still, _) = await connect("still", mebibytes: 2)
         // Caches go first; there is something that only their end frees.

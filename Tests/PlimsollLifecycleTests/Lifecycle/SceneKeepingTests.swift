@@ -23,7 +23,7 @@ import Testing
         return scene
     }
 
-    @Test func `C41 C97 a scene saves when it leaves the front, on its way to the background and when it is suspended`() async throws {
+    @Test func `C41 C97 a scene saves on leaving the front, on the way to the background and on suspension`() async throws {
         let state = Mutex8(1), store = store, onTheWay = Log<[UInt8]?>()
         let a = await connect("a", state) { scene in
             scene.observe(
@@ -58,7 +58,7 @@ import Testing
         #expect(try store.read("scene-a") == [3])
     }
 
-    @Test func `C43 a process with a scene that cannot be saved does not count as saved, until it can be`() async throws {
+    @Test func `C43 a process with an unsaved scene does not count as saved, until a save succeeds`() async throws {
         let isBroken = Mutex(true)
         let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
             scene.preserve(
@@ -78,7 +78,7 @@ import Testing
         #expect(try store.read("scene-a") == [7])
     }
 
-    @Test func `C41 what fails on leaving the front and succeeds on the way to the background counts as saved`() async throws {
+    @Test func `C41 a save that fails on leaving the front and succeeds on the way to the background counts as saved`() async throws {
         let calls = Counter()
         let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
             scene.preserve(
@@ -96,7 +96,7 @@ import Testing
         #expect(try store.read("scene-a") == [7])
     }
 
-    @Test func `C26 C41 a first save that hangs has a quarter of the time, and the handlers and the last save have the rest`() async throws {
+    @Test func `C26 C41 a hanging first save has a quarter of the time, and the handlers and the last save have the rest`() async throws {
         let heartbeat = stage.manager.parts.heartbeat, held = Blockade(), calls = Counter(), state = Mutex8(1), reached = Log<Duration>()
         let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
             scene.preserve(
@@ -131,7 +131,7 @@ import Testing
         #expect(try store.read("scene-a") == [2], "saved after the handlers of the background")
     }
 
-    @Test func `C44 C87 C97 behind the front memory is given back, what may not be seen is erased, and then the state is saved`() async throws {
+    @Test func `C44 C87 C97 behind the front memory is released, hidden contents are erased, and then the state is saved`() async throws {
         let log = stage.log, store = store
         let spare = PurgeableCache<Int, [UInt8]>("for speed", cost: { _, value in value.count })
         let cart = PurgeableCache<Int, [UInt8]>("cart", cost: { _, value in value.count })
@@ -163,7 +163,7 @@ import Testing
         #expect(log.all.suffix(2) == ["scrub, 0", "snapshot"] && cart.count == 0)
     }
 
-    @Test func `what is kept after a scene has come up is given back at once`() async throws {
+    @Test func `a state registered after a scene has come up is restored at once`() async throws {
         try store.write("scene-a", [9])
         let a = lifecycle.connectScene("a", reason: .systemRequest), state = Mutex8()
         await a.connected()
@@ -171,7 +171,7 @@ import Testing
         #expect(state.value == 9)
     }
 
-    @Test func `a scene that cannot be restored says so, keeps what it could not read aside, and starts clean`() async throws {
+    @Test func `a scene that cannot be restored reports that, keeps the unreadable state aside, and starts clean`() async throws {
         try store.write("scene-a", [9])
         let a = lifecycle.connectScene("a", reason: .userRequest) { [store] scene in
             scene.preserve(in: store, snapshot: { [1] }, restore: { _ in throw StoreFailure() })
@@ -185,7 +185,7 @@ import Testing
 
     // MARK: Resting
 
-    @Test func `C4 C97 a scene hidden for ten seconds is suspended by itself, and its work does not run until it comes back`() async throws {
+    @Test func `C4 C97 a scene hidden for ten seconds is suspended without a call, and runs no work until the return`() async throws {
         let a = await connect("a"), b = await connect("b"), ran = Log<String>()
         try await a.enterBackground(cause: .idle)
         // In the background it runs.
@@ -208,7 +208,7 @@ import Testing
         #expect(a.state == .active)
     }
 
-    @Test func `T33 a hidden scene with work to finish is suspended when that has ended, and one that is used later than others`() async throws {
+    @Test func `T33 a hidden scene is suspended after the end of work, and ten seconds after the last use`() async throws {
         let busy = await connect("busy"), used = await connect("used")
         for scene in [busy, used] { try await scene.enterBackground(cause: .idle) }
         let task = busy.beginBackgroundTask("upload") { task, _ in task.end() }
@@ -223,7 +223,7 @@ import Testing
         await until("it was not used for ten seconds") { used.state == .suspended }
     }
 
-    @Test func `C94 scenes that rest behind the process come back with it, and those that were in the background stay there`() async throws {
+    @Test func `C94 scenes in front before come back with the process, and scenes in the background before stay behind`() async throws {
         let a = await connect("a"), b = await connect("b")
         try await b.enterBackground(cause: .idle)
         try await lifecycle.enterBackground(cause: .operator)

@@ -25,7 +25,7 @@ import Testing
         return scene
     }
 
-    @Test func `C93 C98 a process that connects no scene is one itself: told of the same steps, saved and suspended alike`() async throws {
+    @Test func `C93 C98 a process without scenes acts as one scene: same steps told, saved and suspended alike`() async throws {
         let store = store, work = Mutex<UInt8>(1)
         stage.observe("process")
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -44,7 +44,7 @@ import Testing
         #expect(lifecycle.scenes.isEmpty && lifecycle.state == .active && stage.log.all.suffix(2) == ["process foreground", "process active"])
     }
 
-    @Test func `C94 each scene has its own state, and the process that of the greatest`() async throws {
+    @Test func `C94 each scene has a separate state, and the process the greatest one`() async throws {
         stage.observe("process")
         let a = await connect("a"), b = await connect("b")
         #expect(a.state == .active && b.state == .active && lifecycle.state == .active)
@@ -60,7 +60,7 @@ import Testing
         #expect(log.firstIndex(of: "b background")! < log.firstIndex(of: "process background")!)
     }
 
-    @Test func `C94 the process takes its scenes down with it, and brings back only those that were in front`() async throws {
+    @Test func `C94 the process takes all scenes down, and brings back only those that were in front`() async throws {
         let a = await connect("a"), b = await connect("b")
         try await b.enterBackground(cause: .idle)
         try await lifecycle.enterBackground(cause: .operator)
@@ -117,7 +117,7 @@ import Testing
         #expect(order.map(\.id) == ["older", "large", "small"])
     }
 
-    @Test func `C96 under pressure a scene is disconnected, its snapshot written first, and comes back with it`() async throws {
+    @Test func `C96 a scene is disconnected under pressure after the snapshot, and comes back with that snapshot`() async throws {
         let kept = Mutex("cart of three"), store = store
         func configure(_ scene: Scene) {
             scene.preserve(in: store, snapshot: { Array(kept.withLock { $0 }.utf8) }) { bytes in
@@ -156,7 +156,7 @@ import Testing
         #expect(eviction.purgeable.release(8 << 20) == .zero && a.state == .background)
     }
 
-    @Test func `C78 C94 a memory warning is told to each scene in front, and to no other, as the event that all hear of`() async throws {
+    @Test func `C78 C94 a memory warning reaches each scene in front, and no other, as the same event for all`() async throws {
         try await RunningManager.run { running in
             let heard = Log<String>(), ids = Log<UInt64>(), lifecycle = running.manager.lifecycle
             let front = lifecycle.connectScene("front", reason: .userRequest), back = lifecycle.connectScene("back", reason: .systemRequest)
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func `C97 connect, leave, background, disconnect: each with its handlers, under the same deadline`() async throws {
+    @Test func `C97 a scene connects, leaves, goes to the background and disconnects, each with handlers, under one deadline`() async throws {
         let release = Blockade()
         let a = await connect("a") { scene in scene.observe("stuck", onBackground: { _ in release.wait() }) }
         let report = try await stage.whileTimePasses(beside: release) { try await a.enterBackground(cause: .idle) }

@@ -36,7 +36,7 @@ import Testing
         QuiesceExtent(profile: .paused, isHeld: true),
     ]
 
-    @Test func `C54 C82 T28 whatever happens, the same run and the same wait as in the model`() {
+    @Test func `C54 C82 T28 random calls run and queue the same work as the model`() {
         let seed = newSeed()
         var seen = (admitted: 0, refused: 0, expired: 0, left: 0)
         for run in 0..<400 {
@@ -136,7 +136,7 @@ import Testing
         #expect(seen.admitted > 0 && seen.refused > 0 && seen.expired > 0 && seen.left > 0, "the property was never exercised")
     }
 
-    @Test func `waiters leave a queue in any order and what is left keeps its own`() {
+    @Test func `waiters leave a queue in any order, and the rest keep theirs`() {
         let seed = newSeed()
         var random = SeededGenerator(seed: seed)
         var queue = WaitQueue<Int>(), model: [(ticket: UInt64, waiter: Int)] = []

@@ -30,7 +30,7 @@ import Testing
         return pieces
     }
 
-    @Test func `it runs as many as its limit, then one for each that ends, in the order of arrival`() async throws {
+    @Test func `a limiter runs as many as the limit, then one for each that ends, in the order of arrival`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 2)
         let pieces = await start(5, limiter)
         #expect(limiter.statistics == .init(running: 2, waiting: 3, limit: 2, admitted: 2, refused: 0, expired: 0))
@@ -43,7 +43,7 @@ import Testing
         #expect(limiter.statistics.running == 0)
     }
 
-    @Test func `C82 less memory, fewer at once, and all again when it falls; what runs goes on`() async throws {
+    @Test func `C82 a higher level admits fewer at once, and normal all again; running work goes on`() async throws {
         let limiter = limiter(8)
         let pieces = await start(20, limiter)
         func running(_ level: PressureLevel, _ isQuiescing: Bool) -> (Int, Int) {
@@ -63,7 +63,7 @@ import Testing
         #expect(limiter.statistics.admitted == 20)
     }
 
-    @Test func `C35 in the background one at a time, or what it is told`() {
+    @Test func `C35 in the background a limiter admits one at a time, or the set number`() {
         let ordinary = limiter(8), wide = ConcurrencyLimiter("wide", limit: 8, inBackground: 3),
             none = ConcurrencyLimiter("none", limit: 8, inBackground: 0)
         set.add(wide)
@@ -74,7 +74,7 @@ import Testing
         #expect([ordinary, wide, none].map(\.statistics.limit) == [1, 2, 0])
     }
 
-    @Test func `C54 who waits while nobody is admitted waits on, if it is to be kept`() async throws {
+    @Test func `C54 work waiting in a pause waits on with the setting keep`() async throws {
         let limiter = limiter(1)
         let pieces = await start(3, limiter)
         set.setState(.inactive)
@@ -86,7 +86,7 @@ import Testing
         #expect(try await pieces[2].finish() == 2)
     }
 
-    @Test func `C54 who waits when a pause begins, or comes later, is refused with the reason, if it is to be`() async throws {
+    @Test func `C54 work waiting in a pause, or arriving in one, is refused with the reason under the setting refuse`() async throws {
         let limiter = limiter(1, whenPaused: .refuse)
         let pieces = await start(3, limiter)
         set.close()
@@ -100,7 +100,7 @@ import Testing
         #expect("\(AdmissionRefusal(limiter: "render", reason: .paused))".hasPrefix("limiter \"render\" did not admit the work: it is paused"))
     }
 
-    @Test func `C54 who waits may get an end to its wait, which holds only while paused and leaves out a freeze`() async throws {
+    @Test func `C54 waiting work may get a time limit, counted only while paused, without freezes`() async throws {
         let limiter = limiter(1, whenPaused: .expire(after: .seconds(10)))
         let pieces = await start(2, limiter)
         clock.advance(by: .seconds(60))
@@ -123,7 +123,7 @@ import Testing
         #expect(try await pieces[0].finish() == 0)
     }
 
-    @Test func `the queue has a bound, with an error that says so`() async throws {
+    @Test func `a full queue refuses with an error that names the bound`() async throws {
         let limiter = limiter(1, mostWaiting: 2)
         let pieces = await start(3, limiter)
         await #expect(throws: AdmissionRefusal(limiter: "render", reason: .queueIsFull(mostWaiting: 2))) { try await limiter.run {} }
@@ -131,7 +131,7 @@ import Testing
         #expect(limiter.statistics.refused == 1)
     }
 
-    @Test func `T28 a wait ends when its time is up, and freeing memory waits for no admission`() async throws {
+    @Test func `T28 a wait ends at the time limit, and freeing memory waits for no admission`() async throws {
         let limiter = limiter(1)
         let cache = PurgeableCache<Int, [UInt8]>("cache", cost: { $1.count })
         for key in 0..<16 { cache.insert(Array(repeating: 1, count: 4096), forKey: key) }
@@ -149,7 +149,7 @@ import Testing
         for piece in pieces { #expect(try await piece.finish() == piece.number) }
     }
 
-    @Test func `T28 a limiter by itself keeps time too, and whoever waits in it keeps on when it is added to a set`() async throws {
+    @Test func `T28 a limiter without a set keeps time too, and a waiter keeps waiting when the limiter joins a set`() async throws {
         let limiter = ConcurrencyLimiter("alone", limit: 1)
         let pieces = await start(1, limiter)
         await #expect(throws: AdmissionRefusal.self) { try await limiter.run(waitingAtMost: .milliseconds(1)) {} }
@@ -182,7 +182,7 @@ import Testing
         #expect(try await cancelled.value == 5, "there is room: what to do about it is the body's business")
     }
 
-    @Test func `a storm of arrivals, cancellations and changes loses nobody and runs no more than the limit`() async {
+    @Test func `a storm of arrivals, cancellations and changes loses no work and runs no more than the limit`() async {
         let seed = newSeed()
         let limiter = ConcurrencyLimiter("storm", limit: 4)
         set.add(limiter)
@@ -220,7 +220,7 @@ import Testing
     }
 
     @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
-    func `being admitted at once allocates nothing`() async throws {
+    func `an immediate admission allocates nothing`() async throws {
         let limiter = limiter(4)
         func work() async throws -> Int { try await limiter.run { 1 } }
         for _ in 0..<100 { _ = try await work() }

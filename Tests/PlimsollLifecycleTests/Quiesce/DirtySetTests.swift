@@ -10,7 +10,7 @@ import Testing
     let set = QuiesceSet(time: ManualClock().timekeeper)
 
     @Test(arguments: [LifecycleState.background, .inactive, .suspended])
-    func `C55 C57 what is marked while the process is away is rebuilt once on return`(state: LifecycleState) async {
+    func `C55 C57 keys marked while the process is away are rebuilt once on return`(state: LifecycleState) async {
         let rebuilt = Log<Set<Int>>()
         let views = DirtySet<Int>("views") { rebuilt.add($0) }
         set.add(views)
@@ -22,7 +22,7 @@ import Testing
         #expect(rebuilt.all == [Set(0..<100)] && views.rebuilds == 1 && views.marked.isEmpty)
     }
 
-    @Test func `C57 at most one rebuild at a time, and one more for all that is marked meanwhile`() async {
+    @Test func `C57 at most one rebuild runs at a time, and one more for all keys marked meanwhile`() async {
         let rebuilt = Log<Set<String>>(), held = Latch()
         let views = DirtySet<String>("views") { elements in
             rebuilt.add(elements)
@@ -41,7 +41,7 @@ import Testing
         #expect(rebuilt.all.last == ["e"] && views.rebuilds == 3)
     }
 
-    @Test func `C55 a rebuild that runs is finished, and the next one waits for the return`() async {
+    @Test func `C55 a running rebuild is finished, and the next one waits for the return`() async {
         let rebuilt = Log<Set<Int>>(), held = Latch()
         let views = DirtySet<Int>("views") { elements in
             rebuilt.add(elements)

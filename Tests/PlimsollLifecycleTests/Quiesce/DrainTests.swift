@@ -35,7 +35,7 @@ import Testing
         await until { began.value != 0 }
     }
 
-    @Test func `C41 C43 what a tick that was admitted before the pause still does is saved`() async throws {
+    @Test func `C41 C43 changes of a tick admitted before the pause are saved`() async throws {
         let held = Latch(), began = Counter(), count = count(held: held, began: began), lifecycle = lifecycle
         try await lifecycle.launch()
         await tick(began)
@@ -47,7 +47,7 @@ import Testing
         #expect(count.value == 1 && saved.all == [1] && lifecycle.arrival == true)
     }
 
-    @Test func `C43 C61 a tick that takes longer than half of the time is named, and what was saved is not all`() async throws {
+    @Test func `C43 C61 a tick longer than half of the time is named, and the state does not count as saved`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         _ = count(held: held, began: began)
         try await lifecycle.launch()
@@ -62,7 +62,7 @@ import Testing
         #expect(lifecycle.arrival == nil)
     }
 
-    @Test func `C22 the last save of a process that terminates comes after its ticks, too`() async throws {
+    @Test func `C22 a terminating process's last save comes after the ticks, too`() async throws {
         let held = Latch(), began = Counter(), lifecycle = lifecycle
         _ = count(held: held, began: began)
         try await lifecycle.launch()

@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct QuiesceExecutorTests {
     let set = QuiesceSet(time: ManualClock().timekeeper)
 
-    @Test func `C38 C39 steps of a paused executor are kept and lost by nobody, whatever flaps`() async {
+    @Test func `C38 C39 a paused executor keeps every step and loses none, under flapping states`() async {
         let executor = PausableExecutor("scene")
         set.add(executor)
         let steps = Tally()
@@ -32,7 +32,7 @@ import Testing
         #expect(steps.count == 5000 && executor.waiting == 0)
     }
 
-    @Test func `C38 a task on it stops at its next suspension and goes on where it was`() async {
+    @Test func `C38 a task on a paused executor stops at the next suspension and goes on there`() async {
         let executor = PausableExecutor("scene"), began = Latch(), goOn = Latch(), log = Log<Int>()
         set.add(executor)
         let task = Task(executorPreference: executor) { @concurrent in
@@ -51,7 +51,7 @@ import Testing
         #expect(log.all == [1, 2], "what must be finished goes on in the background")
     }
 
-    @Test func `C35 one that is to be paused in the background is`() async {
+    @Test func `C35 an executor with that setting is paused in the background`() async {
         let executor = PausableExecutor("scene", pausesInBackground: true)
         let registration = set.add(executor)
         set.setState(.background)

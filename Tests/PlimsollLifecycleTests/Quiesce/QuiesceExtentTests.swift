@@ -20,7 +20,7 @@ import Testing
         return all
     }
 
-    @Test func `C38 C82 every combination of inputs has the extent that the tables say`() {
+    @Test func `C38 C82 every combination of inputs has the tables' extent`() {
         let profiles: [(LifecycleState?, general: QuiesceExtent.Profile, leased: QuiesceExtent.Profile)] = [
             (nil, .foreground, .foreground), (.active, .foreground, .foreground), (.inactive, .paused, .foreground),
             (.background, .background, .foreground), (.suspended, .paused, .foreground), (.notRunning, .paused, .paused),
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `an extent goes through its byte unchanged`() {
+    @Test func `an extent survives a round trip through one byte`() {
         for profile in QuiesceExtent.Profile.allCases {
             for share in QuiesceExtent.Share.allCases {
                 for isHeld in [false, true] {
@@ -58,7 +58,7 @@ import Testing
         #expect(QuiesceExtent(bits: 0) == .open)
     }
 
-    @Test func `C35 C82 less never lets more run, and only a pause lets nothing run`() {
+    @Test func `C35 C82 a smaller share never lets more run, and only a pause lets nothing run`() {
         let extents = QuiesceExtent.Profile.allCases.flatMap { profile in
             QuiesceExtent.Share.allCases.map { QuiesceExtent(profile: profile, share: $0) }
         }
@@ -77,7 +77,7 @@ import Testing
         #expect(QuiesceExtent.background.count(of: 64, inBackground: 1) == 1 && QuiesceExtent.background.count(of: 64, inBackground: 0) == 0)
     }
 
-    @Test func `extents say what they are`() {
+    @Test func `extents describe themselves`() {
         #expect("\(QuiesceExtent.open)" == "open" && "\(QuiesceExtent.narrowed(to: .half))" == "open, half")
         #expect("\(QuiesceExtent(profile: .paused, share: .least, isHeld: true))" == "held, least" && "\(QuiesceExtent.background)" == "background")
     }

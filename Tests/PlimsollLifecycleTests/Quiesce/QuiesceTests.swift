@@ -15,7 +15,7 @@ import Testing
 
     private func member(_ name: String, _ workClass: String? = nil) -> Recorder { Recorder(name, workClass, told) }
 
-    @Test func `C38 C39 members are told in their order, of going on in the reverse one, and only of changes`() {
+    @Test func `C38 C39 members are told of pauses in order, of resuming in reverse, and only of changes`() {
         set.add(member("a"))
         set.add(member("b"))
         #expect(told.all.isEmpty, "an open set has nothing to say")
@@ -29,7 +29,7 @@ import Testing
         #expect(told.all.suffix(2) == ["a: background", "b: background"] && told.all.count == 6)
     }
 
-    @Test func `C38 a member added later takes on the extent in force, and one that leaves goes back`() {
+    @Test func `C38 a member added later takes on the extent in force, and a leaving one goes back`() {
         set.setState(.inactive)
         let registration = set.add(member("late"))
         #expect(told.all == ["late: paused"] && set.members == ["late"])
@@ -58,7 +58,7 @@ import Testing
         #expect(ticker.ticks == 1)
     }
 
-    @Test func `C34 a lease keeps its class of work going and no other`() async throws {
+    @Test func `C34 a lease keeps one class of work going and no other`() async throws {
         let heartbeat = ConcurrencyLimiter("heartbeat", limit: 4, workClass: "heartbeat")
         let render = ConcurrencyLimiter("render", limit: 4, whenPaused: .refuse, workClass: "render")
         let pulse = Ticker("pulse", every: .seconds(1), workClass: "heartbeat") { _ in }
@@ -104,7 +104,7 @@ import Testing
         lease.cancel()
     }
 
-    @Test func `C40 while dormant every kind of work is kept out, and comes when it may`() async throws {
+    @Test func `C40 a dormant set keeps every kind of work out, and admits the work afterwards`() async throws {
         let limiter = ConcurrencyLimiter("requests", limit: 2)
         let ticker = Ticker("metrics", every: .seconds(1)) { _ in }
         let views = DirtySet<String>("views") { [told] in told.add($0.sorted().joined()) }
@@ -125,7 +125,7 @@ import Testing
         #expect(ticker.ticks == 1 && knob.rate == 30)
     }
 
-    @Test func `C38 no member admits anything when another has been seen stopped, nor when the change has returned`() async {
+    @Test func `C38 no member admits work once another is seen stopped, nor after the change has returned`() async {
         let set = set
         let first = ConcurrencyLimiter("first", limit: 64, whenPaused: .refuse), second = ConcurrencyLimiter("second", limit: 64, whenPaused: .refuse)
         set.add(first)
@@ -161,7 +161,7 @@ import Testing
         #expect(refusals == 80)
     }
 
-    @Test func `T1 T2 a member may do anything to its set when it is told, and is never told after it has left`() {
+    @Test func `T1 T2 a member may call the set from the callback, and is never told after leaving`() {
         let registrations = Mutex<[Registration]>([])
         let odd = Hook("odd") { [set, told] extent in
             told.add("odd: \(extent)")
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test func `C39 whoever outlives a paused set goes on`() async throws {
+    @Test func `C39 members of a released paused set go on`() async throws {
         let limiter = ConcurrencyLimiter("render", limit: 1)
         var set: QuiesceSet? = QuiesceSet(time: clock.timekeeper)
         set?.add(limiter)
@@ -204,7 +204,7 @@ import Testing
         #expect(told.all == ["a: paused", "a: open"])
     }
 
-    @Test func `C17 C60 after a freeze nobody is admitted before the way back is done, whoever finds it first`() async throws {
+    @Test func `C17 C60 after a freeze no work is admitted before the way back is done, with any finder of the gap`() async throws {
         let steps = Log<String>()
         // Time without steps: nobody looks at the clock by itself until an alarm is set.
         let alarms = Alarms(time: Timekeeper(elapsed: clock.timekeeper.elapsed), heartbeat: Heartbeat(time: clock.timekeeper))
@@ -227,7 +227,7 @@ import Testing
         #expect(steps.all == ["gap noticed", "way back done", "admitted"])
     }
 
-    @Test func `C17 a gap that nobody acts on holds nobody back`() async throws {
+    @Test func `C17 a gap without a handler holds no work back`() async throws {
         let alarms = Alarms(time: Timekeeper(elapsed: clock.timekeeper.elapsed), heartbeat: Heartbeat(time: clock.timekeeper))
         let set = QuiesceSet(alarms: alarms)
         let limiter = ConcurrencyLimiter("requests", limit: 8)

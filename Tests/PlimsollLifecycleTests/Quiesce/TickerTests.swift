@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func `C38 C39 a ticker keeps its phase through a pause and does not catch up`() async {
+    @Test func `C38 C39 a ticker keeps the phase through a pause and does not catch up`() async {
         let ticker = ticker("t", every: .seconds(10))
         await pass(.seconds(20), [ticker])
         set.setState(.inactive)
@@ -44,7 +44,7 @@ import Testing
         #expect(ticks.all == ["t at 10, missed 0", "t at 20, missed 0", "t at 70, missed 4", "t at 80, missed 0"])
     }
 
-    @Test func `C38 T30 a freeze leaves a tick out unless it is to be made up for, and keeps the phase`() async {
+    @Test func `C38 T30 a freeze leaves a tick out unless set to make up, and keeps the phase`() async {
         let ordinary = ticker("t", every: .seconds(10)), careful = ticker("c", every: .seconds(10), makesUp: true)
         await pass(.seconds(5), [ordinary, careful])
         clock.freeze(for: .seconds(60))
@@ -52,7 +52,7 @@ import Testing
         #expect(ticks.all.sorted() == ["c at 65, missed 5", "c at 70, missed 0", "t at 70, missed 6"])
     }
 
-    @Test func `C38 C39 what a pause swallowed is made up for once if it is to be`() async {
+    @Test func `C38 C39 ticks swallowed by a pause are made up for once, if set`() async {
         let careful = ticker("c", every: .seconds(10), makesUp: true)
         set.setState(.inactive)
         await pass(.seconds(35), [careful])
@@ -78,7 +78,7 @@ import Testing
         #expect(zip(tickers, before).allSatisfy { $0.0.ticks - $0.1 <= 2 })
     }
 
-    @Test func `C60 T30 nothing ticks before the way back is done`() async {
+    @Test func `C60 T30 no ticker ticks before the way back is done`() async {
         let alarms = Alarms(time: clock.timekeeper, heartbeat: Heartbeat(time: clock.timekeeper)), set = QuiesceSet(alarms: alarms)
         alarms.whenGapEnds { [set] _ in set.close() }
         let ticker = Ticker("t", every: .seconds(10), makesUp: true) { _ in }
@@ -124,7 +124,7 @@ import Testing
         #expect(began.all == [0, 4])
     }
 
-    @Test(arguments: [false, true]) func `T30 a ticker that is cancelled, or leaves, never ticks again and its run is cancelled`(leaves: Bool) async {
+    @Test(arguments: [false, true]) func `T30 a ticker that is cancelled, or leaves, never ticks again and the run is cancelled`(leaves: Bool) async {
         let seen = Log<Bool>(), began = Latch()
         let ticker = Ticker("t", every: .seconds(1)) { _ in
             began.open()
@@ -148,7 +148,7 @@ import Testing
         ticker.cancel()
     }
 
-    @Test func `T30 by the machine's own time a ticker ticks`() async {
+    @Test func `T30 a ticker ticks by the machine's own time`() async {
         let time = Timekeeper.running, set = QuiesceSet(time: time), seen = Log<Int>()
         let ticker = Ticker("t", every: .milliseconds(5)) { tick in seen.add(tick.missed) }
         let registration = set.add(ticker)

@@ -31,7 +31,7 @@ import Testing
         #expect(cache.purge(tag: "tenant-42") == 0 && cache.byteCount == 9000)
     }
 
-    @Test func `C67 the index of tags is exact whatever is done`() {
+    @Test func `C67 the index of tags is exact under random calls`() {
         let cache = cache(limit: .bytes(2000))
         var random = SeededGenerator(seed: usualSeed(67))
         var tags: [Int: [String]] = [:]
@@ -58,13 +58,13 @@ import Testing
         #expect(["a", "b", "c", "d"].allSatisfy { cache.count(tag: $0) == 0 })
     }
 
-    @Test func `C67 an entry whose time has passed leaves its tags`() {
+    @Test func `C67 an expired entry leaves all tags`() {
         let cache = cache(timeToLive: .zero)
         cache.insert("v", forKey: 1, tags: ["a"])
         #expect(cache.count(tag: "a") == 1 && cache.value(forKey: 1) == nil && cache.count(tag: "a") == 0)
     }
 
-    @Test func `C67 a purge looks at the tag's entries only, and what bears no tag is in no index`() {
+    @Test func `C67 a purge looks at the tag's entries only, and untagged entries are in no index`() {
         var index = TagIndex()
         let first = (0..<1000).map { index.add(Int32($0), $0 % 100 == 0 ? ["t"] : []) }
         #expect(first.filter { $0 != TagIndex.none }.count == 10 && index.tagCount == 1 && index.sequence == 10)
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
-    func `C67 T27 what bears tags is released without allocating`() {
+    func `C67 T27 tagged entries are released without allocating`() {
         let cache = cache()
         for key in 0..<2000 { cache.insert("v", forKey: key, tags: ["a tag that is longer than a small string \(key % 50)", "all"]) }
         #expect(cache.release(1000) == 1000)
@@ -102,7 +102,7 @@ import Testing
         #expect(cache.purge(tag: "a") == 100 && cache.count(tag: "a") == 100)
     }
 
-    @Test func `C67 many threads insert and purge: nothing that was there before a purge is there after it`() async {
+    @Test func `C67 many threads insert and purge: no entry from before a purge is there afterwards`() async {
         let cache = PurgeableCache<Int, Int>("c", limit: .bytes(100_000), shardCount: 4, cost: { _, _ in 10 })
         await withTaskGroup(of: Void.self) { group in
             for worker in 0..<4 {
@@ -134,7 +134,7 @@ import Testing
 
     // MARK: Loads
 
-    @Test func `C67 a load that began before is not kept, and whoever asks afterwards loads anew`() async throws {
+    @Test func `C67 a load begun before a purge is not kept, and a later caller loads anew`() async throws {
         try await check(PurgeableCache<Int, String>("heap", cost: { _, value in value.utf8.count })) {
             try await $0.value(forKey: 1, tags: ["t"], orLoad: $1)
         }
@@ -220,7 +220,7 @@ import Testing
         }
     }
 
-    @Test func `C56 nobody is admitted while a credential is revoked, and as before afterwards`() {
+    @Test func `C56 no work is admitted during a revocation, and as before afterwards`() {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper), profiles = Log<QuiesceExtent.Profile>()
         let quiesce = manager.lifecycle.pausables
         manager.register(Looking { profiles.add(quiesce.extent().profile) })
@@ -238,7 +238,7 @@ import Testing
         #expect(sealed?.kind == .protectedData && sealed?.to == .flag(false))
     }
 
-    @Test func `C67 what somebody keeps putting back is counted as a remainder`() throws {
+    @Test func `C67 entries that a listener keeps putting back are counted as a remainder`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
         let sessions = cache()
         sessions.insert("s", forKey: 1, tags: ["t"])

@@ -14,7 +14,7 @@ import Testing
 
     init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    @Test func `C44 C45 when a scrub returns every hook has run and every secret is gone`() async throws {
+    @Test func `C44 C45 every hook has run and every secret is gone when a scrub returns`() async throws {
         let (key, kept) = (lifecycle.keep(try SecretTests.secret()), lifecycle.keep(try SecretTests.secret(keepsInBackground: true)))
         // The type of a hook has no `async`: what is only scheduled cannot be passed off as done.
         let onScrub: (String, @escaping @Sendable () -> Void) -> Registration = lifecycle.onScrub
@@ -28,7 +28,7 @@ import Testing
         #expect(snapshot.wiped == 1 && kept.isWiped && SecretTests.isZero(kept))
     }
 
-    @Test func `C44 what came back since the last scrub is erased by the next`() async throws {
+    @Test func `C44 secrets that came back since the last scrub are erased by the next`() async throws {
         let key = lifecycle.keep(try SecretTests.secret())
         lifecycle.onScrub("counter") { [calls] in calls.add("scrub") }
         let lifecycle = lifecycle
@@ -41,7 +41,7 @@ import Testing
         #expect(calls.all.count == 4)
     }
 
-    @Test func `C45 a hook that hangs is named at the end of the budget, and keeps no secret`() async throws {
+    @Test func `C45 a hanging hook is named at the end of the budget, and keeps no secret`() async throws {
         let key = lifecycle.keep(try SecretTests.secret())
         let stuck = Parker()
         lifecycle.onScrub("stuck") { _ = stuck.park() }
@@ -61,7 +61,7 @@ import Testing
         stuck.unpark()
     }
 
-    @Test(arguments: [true, false]) func `C44 a scrub waits for whoever is inside a secret, and names it if that takes too long`(leavesInTime: Bool)
+    @Test(arguments: [true, false]) func `C44 a scrub waits for a reader inside a secret, and names that secret if late`(leavesInTime: Bool)
         async throws
     {
         let key = lifecycle.keep(try SecretTests.secret())
@@ -89,7 +89,7 @@ import Testing
         #expect(SecretTests.isZero(key))
     }
 
-    @Test func `T1 a hook that was cancelled is not called, and secrets nobody holds are forgotten`() async throws {
+    @Test func `T1 a cancelled hook is not called, and released secrets are forgotten`() async throws {
         let hook = lifecycle.onScrub("gone") { [calls] in calls.add("gone") }
         hook.cancel()
         for seed in 0..<1000 { lifecycle.keep(try SecretTests.secret(64, seed)) }
@@ -97,7 +97,7 @@ import Testing
         #expect(calls.all.isEmpty && report.ran.isEmpty && report.wiped == 0 && lifecycle.scrub.secrets.all.isEmpty)
     }
 
-    @Test func `C69 sealing wipes what it protects, tells observers in order, and keeps others out until it is unsealed`() async throws {
+    @Test func `C69 sealing wipes protected secrets, tells observers in order, and blocks access until unsealed`() async throws {
         let data = lifecycle.protectedData
         let key = data.keep(try SecretTests.secret())
         let registration = data.observe { [calls] in calls.add("\($0)") }
@@ -125,7 +125,7 @@ import Testing
         #expect(calls.all == ["false", "true"])
     }
 
-    @Test func `C69 whoever waits for protected data can be cancelled`() async throws {
+    @Test func `C69 a wait for protected data can be cancelled`() async throws {
         let data = lifecycle.protectedData
         data.seal()
         let task = Task { try await data.withProtectedData(waiting: .seconds(1000)) { 1 } }
@@ -133,7 +133,7 @@ import Testing
         await #expect(throws: CancellationError.self) { try await task.value }
     }
 
-    @Test func `C69 an observer that changes it again is told afterwards`() {
+    @Test func `C69 a change made by an observer is told to that observer afterwards`() {
         let data = lifecycle.protectedData
         data.observe { [calls] isAvailable in
             calls.add("begin \(isAvailable)")

@@ -39,7 +39,7 @@ import Testing
         #expect(Self.isIntact(secret, 2))
     }
 
-    @Test func `C44 the kernel keeps its pages out of dumps and children, and nobody may touch their neighbours`() throws {
+    @Test func `C44 the kernel keeps a secret's pages out of dumps and children, and the neighbouring pages are unreadable`() throws {
         for secret in [try Self.secret(32), try Self.secret(50_000)] {
             let maps = Mapping.all()
             let place = try #require(maps.firstIndex { $0.range.contains(UInt(bitPattern: secret.address)) })
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `T37 a wipe that finds somebody inside takes effect when the last one leaves, and lets nobody else in`() throws {
+    @Test func `T37 a wipe during a read takes effect when the last reader leaves, and lets no other reader in`() throws {
         let secret = try Self.secret()
         let inside: Void? = secret.withBytes { _ in
             secret.withBytes { _ in #expect(!secret.wipe()) }
@@ -66,7 +66,7 @@ import Testing
         #expect(Self.isIntact(secret, 3))
     }
 
-    @Test func `a closure that throws leaves nothing, and one that is wiped meanwhile says so`() throws {
+    @Test func `a closure that throws leaves no secret, and one wiped meanwhile gives an error`() throws {
         struct Failure: Error {}
         #expect(throws: Failure.self) {
             try Secret(byteCount: 64) { bytes in
@@ -101,7 +101,7 @@ import Testing
         #expect(!secret.isEqual(to: same) && !same.isEqual(to: secret))
     }
 
-    @Test func `a secret does not tell itself`() throws {
+    @Test func `a secret's description shows no contents`() throws {
         let secret = try Self.secret(2)
         #expect("\(secret)" == "secret key, 2 bytes" && String(reflecting: secret) == "secret key, 2 bytes")
         #expect(Mirror(reflecting: secret).children.isEmpty)
@@ -133,7 +133,7 @@ import Testing
 
 /// What a secret does to a whole process: each in a process of its own.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct SecretProcessTests {
-    @Test func `C44 a forked child has zeros, and sees that it has none`() async {
+    @Test func `C44 a forked child has zeros, and knows the secret as wiped`() async {
         await #expect(processExitsWith: .success) {
             guard let small = try? SecretTests.secret(64), let large = try? SecretTests.secret(10_000) else { exit(2) }
             typealias Fork = @convention(c) () -> pid_t
@@ -167,7 +167,7 @@ import Testing
         }
     }
 
-    @Test func `T37 an array that is handed over is erased; one that is shared cannot be, and it is said`() async {
+    @Test func `T37 a consumed array is erased; a shared one cannot be, and is reported`() async {
         await #expect(processExitsWith: .success) {
             func count(_ seed: Int) -> Int { Residue.count({ SecretTests.byte($0, seed) }, 4096) }
             var own = (0..<4096).map { SecretTests.byte($0, 1) }
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func `thousands of small secrets share pages, which go when they do`() async {
+    @Test func `thousands of small secrets share pages, which go along with them`() async {
         await #expect(processExitsWith: .success) {
             let arena = SecretArena.shared, before = arena.slabBytes
             var secrets = (0..<5000).compactMap { seed in try? SecretTests.secret(32, seed) }
@@ -193,7 +193,7 @@ import Testing
         }
     }
 
-    @Test func `C44 a process forbids dumps of itself, and says so`() async {
+    @Test func `C44 a process forbids core dumps, and reports that`() async {
         await #expect(processExitsWith: .success) {
             let manager = ResourceManager(source: ScriptedSource())
             _ = Lifecycle(manager)

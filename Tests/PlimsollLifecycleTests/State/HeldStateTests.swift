@@ -11,7 +11,7 @@ import Testing
     let stage = Stage()
     var lifecycle: Lifecycle { stage.lifecycle }
 
-    @Test func `C48 T29 a renewed lease counts from before the call that renewed it`() async throws {
+    @Test func `C48 T29 a renewed lease counts from before the renewing call`() async throws {
         let clock = stage.clock
         let lease = ExclusiveResource("leader", kind: .lease, lease: .seconds(15), release: {}, reacquire: { _ in })
         try lifecycle.exclusive.add(lease)
@@ -24,7 +24,7 @@ import Testing
         #expect(!lease.isHeld && !lease.isCurrent(lease.epoch), "15 s after it was asked for, not after it was answered")
     }
 
-    @Test func `C41 changes recorded while a save fails come after those it puts back`() async throws {
+    @Test func `C41 changes recorded during a failing save come after the changes put back`() async throws {
         struct Full: Error {}
         let value = Mutex<[UInt8]>([]), store = SlowStore(), lifecycle = lifecycle
         let handle = lifecycle.preserve(

@@ -33,7 +33,7 @@ import Testing
         #expect(pieces.value == 0xe306_9283)
     }
 
-    @Test func `what is written is read`() throws {
+    @Test func `written records are read back equal`() throws {
         for count in 1...Self.records.count {
             let file = Self.file(Array(Self.records.prefix(count)))
             let parsed = try StateFile(parsing: file)
@@ -45,7 +45,7 @@ import Testing
         #expect(hex.hasPrefix("504c4d535441544501000000") && hex.hasSuffix("61") && hex.count == 2 * 49)
     }
 
-    @Test func `C42 cut anywhere, the whole is there with the changes before the cut, or nothing is`() {
+    @Test func `C42 a file cut anywhere gives the whole with the changes before the cut, or nothing`() {
         let file = Self.file(Self.records)
         let ends = (0...Self.records.count).map { Self.file(Array(Self.records.prefix($0))).count }
         for length in 0..<file.count {
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func `C42 no single bit that flips makes wrong bytes`() {
+    @Test func `C42 no single flipped bit gives wrong bytes`() {
         let file = Self.file(Self.records)
         let lastStart = Self.file(Array(Self.records.dropLast())).count
         for bit in 0..<file.count * 8 {
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func `C42 no file whatever crashes the reader or makes bytes that were not written`() {
+    @Test func `C42 no file crashes the reader or gives unwritten bytes`() {
         let file = Self.file(Self.records)
         var accepted = 0
         for seed in seeds(0..<4000) {
@@ -94,7 +94,7 @@ import Testing
         if !hasChosenSeed { #expect(accepted > 100, "the property was hardly exercised") }
     }
 
-    @Test func `a state file inside a state is bytes like any`() throws {
+    @Test func `a state file inside a state counts as plain bytes`() throws {
         let inner = Self.file(Self.records)
         let outer = Self.file([inner, inner])
         #expect(Self.read(outer) == [inner, inner])

@@ -17,7 +17,7 @@ import Testing
         return lifecycle
     }
 
-    @Test func `C24 how the last run ended is known`() throws {
+    @Test func `C24 the next launch knows the end of the last run`() throws {
         var lifecycle = process()
         #expect(lifecycle.previousRun == nil)
         #expect(lifecycle.preservation.restore().previousRun == .none && lifecycle.previousRun == PreviousRun.none)
@@ -37,7 +37,7 @@ import Testing
         #expect(lifecycle.preservation.restore().previousRun == .unknown)
     }
 
-    @Test(arguments: [nil, 1, 2, 5]) func `T36 launches that do not come up are counted, and end in a clean start`(limit: Int?) throws {
+    @Test(arguments: [nil, 1, 2, 5]) func `T36 failed launches are counted, and end in a clean start`(limit: Int?) throws {
         let restored = Log<[UInt8]>()
         var lifecycle = process(limit: limit, restored: restored)
         _ = lifecycle.preservation.restore()
@@ -62,7 +62,7 @@ import Testing
         #expect(lifecycle.preservation.restore()["cart"] == .restored)
     }
 
-    @Test func `T36 what is registered after a clean start starts clean, too`() throws {
+    @Test func `T36 a state registered after a clean start starts clean, too`() throws {
         var lifecycle = process(limit: 1)
         _ = lifecycle.preservation.restore()
         #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty)
@@ -98,7 +98,7 @@ import Testing
         #expect(lifecycle.preservation.restore()["cart"] == RestoreOutcome.Result.none && restored.all.isEmpty)
     }
 
-    @Test func `a launch that cannot be counted goes on and says so`() {
+    @Test func `an uncounted launch goes on and reports the problem`() {
         struct Full: Error {}
         let lifecycle = process()
         store.fail(with: Full())
@@ -108,7 +108,7 @@ import Testing
         #expect(lifecycle.preservation.launched() == "Full()")
     }
 
-    @Test func `the record of a launch is read as it was written, and nothing else is`() {
+    @Test func `the record of a launch reads back as written, and other bytes are refused`() {
         for phase in [LaunchRecord.Phase.launching, .running, .ended] {
             for failures in [UInt32(0), 1, 300, .max] {
                 let record = LaunchRecord(phase: phase, failures: failures, isClean: failures == 1)

@@ -60,7 +60,7 @@ import Testing
 
     // MARK: - Restoring
 
-    @Test func `C42 what was saved is what the next run has`() {
+    @Test func `C42 the next run has the saved state`() {
         let cart = Cart()
         cart.set([1, 2, 3])
         let handle = preserve(cart)
@@ -73,7 +73,7 @@ import Testing
         #expect(later.preservation.restore().items.isEmpty && restored.restores.value == 1)
     }
 
-    @Test func `C42 restore is all or nothing: what fails is undone, set aside, and told`() throws {
+    @Test func `C42 restore is all or nothing: a failed one is undone, set aside, and told`() throws {
         try store.write("a", PreservedState.wrap([1], version: 1))
         try store.write("b", PreservedState.wrap([2], version: 1))
         try store.write("c", PreservedState.wrap([3], version: 1))
@@ -119,7 +119,7 @@ import Testing
         #expect(try store.load("old") == .state(base: PreservedState.wrap([10, 20], version: 4), deltas: []))
     }
 
-    @Test func `C42 state that cannot be read or set aside is never written over`() throws {
+    @Test func `C42 a state that cannot be read or set aside is never written over`() throws {
         try store.write("cart", PreservedState.wrap([1], version: 1))
         let cart = Cart()
         let handle = preserve(cart)
@@ -138,7 +138,7 @@ import Testing
         #expect(try store.read("cart") == PreservedState.wrap([2], version: 1))
     }
 
-    @Test func `C42 nothing is saved before it has been restored`() throws {
+    @Test func `C42 no state is saved before being restored`() throws {
         try store.write("cart", PreservedState.wrap([1], version: 1))
         let cart = Cart()
         let handle = preserve(cart)
@@ -149,7 +149,7 @@ import Testing
         try handle.checkpoint()
     }
 
-    @Test func `C42 what is registered after launch is restored at once`() throws {
+    @Test func `C42 a state registered after launch is restored at once`() throws {
         try store.write("scene", PreservedState.wrap([7], version: 1))
         _ = preservation.restore()
         let cart = Cart()
@@ -166,7 +166,7 @@ import Testing
 
     // MARK: - Saving
 
-    @Test func `C41 what has not changed is not written again`() {
+    @Test func `C41 an unchanged state is not written again`() {
         let cart = Cart()
         cart.set([1])
         _ = preserve(cart)
@@ -190,7 +190,7 @@ import Testing
         #expect(store.writes == writes && restored.snapshots.value == 1)
     }
 
-    @Test func `C41 all save beside each other under one deadline, and what is late is named and goes on`() async {
+    @Test func `C41 all states save concurrently under one deadline, and a late one is named and goes on`() async {
         let release = Parker(), started = Counter(), carts = (0..<20).map { _ in Cart() }
         lifecycle.preserve(
             "blocked", in: store,
@@ -281,7 +281,7 @@ import Testing
         #expect(end.all == [1, 2, 3, 4, 5, 6])
     }
 
-    @Test func `C41 changes that have outgrown the whole are replaced by it`() throws {
+    @Test func `C41 changes that have outgrown the whole are replaced by the whole`() throws {
         let cart = Cart()
         let handle = preserveChanges(cart)
         _ = preservation.restore()
@@ -298,7 +298,7 @@ import Testing
         #expect(cart.snapshots.value == 5 && store.appends == 196)
     }
 
-    @Test func `C41 what could not be saved is saved the next time, changes in their order`() throws {
+    @Test func `C41 an unsaved state is saved the next time, changes in their order`() throws {
         let cart = Cart()
         let handle = preserveChanges(cart)
         _ = preservation.restore()
@@ -322,7 +322,7 @@ import Testing
         #expect(restored.all == [1, 2])
     }
 
-    @Test func `those who ask while it is saved are served by one more turn`() async throws {
+    @Test func `callers during a save are served by one more turn`() async throws {
         let release = Parker(), snapshots = Counter()
         let handle = lifecycle.preserve(
             "cart", in: store,
@@ -346,7 +346,7 @@ import Testing
         #expect(try store.read("cart") == PreservedState.wrap([UInt8(snapshots.value)], version: 1))
     }
 
-    @Test func `a checkpoint from within its own snapshot is refused, not deadlocked`() throws {
+    @Test func `a checkpoint from within the same snapshot is refused, not deadlocked`() throws {
         let box = Mutex<Preserved?>(nil), refusals = Log<String>()
         let handle = lifecycle.preserve(
             "cart", in: store,
@@ -361,7 +361,7 @@ import Testing
         box.withLock { $0 = nil }
     }
 
-    @Test func `nothing is called after cancel, and what the closures held is let go`() throws {
+    @Test func `no closure is called after cancel, and the captured objects are released`() throws {
         weak var held: Cart?
         var handle: Preserved?
         do {
@@ -382,7 +382,7 @@ import Testing
         #expect(store.writes == writes && handle?.restore() == nil)
     }
 
-    @Test func `T2 changes recorded from many threads while it is saved are all there`() async throws {
+    @Test func `T2 changes recorded from many threads during a save are all kept`() async throws {
         let cart = Cart()
         let handle = preserveChanges(cart)
         _ = preservation.restore()
@@ -407,7 +407,7 @@ import Testing
         #expect(Set(restored.all) == Set(0..<200))
     }
 
-    @Test func `changes are joined and split without loss, and nothing else is split`() {
+    @Test func `changes are joined and split without loss, and other bytes are not split`() {
         for deltas in [[], [[]], [[1]], [[1], [], [2, 3]]] as [[[UInt8]]] { #expect(PreservedState.split(PreservedState.join(deltas)) == deltas) }
         let joined = PreservedState.join([[1, 2], [3]])
         for cut in 1..<joined.count where cut != 6 { #expect(PreservedState.split(Array(joined.prefix(cut))) == nil, "cut to \(cut)") }

@@ -15,13 +15,13 @@ import Testing
         if let expected { #expect(abs(target! - expected) < 1 << 20 && target! % 4096 == 0) } else { #expect(target == nil) }
     }
 
-    @Test func `it is set only if asked for`() {
+    @Test func `memory.high is set only on request`() {
         let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
         #expect(turner.kernel.ask { $0.written.isEmpty })
         #expect(turner.source.capabilities["brake"]?.isLive == false)
     }
 
-    @Test func `it is set, is the boundary, moves with the limit, and what stood there is put back`() throws {
+    @Test func `memory.high is set, becomes the boundary, moves with the limit, and is put back at the end`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         do {
             let turner = Turner(kernel, options: asked)
@@ -35,7 +35,7 @@ import Testing
         #expect(kernel.ask { $0.files[Self.path] } == "max\n")
     }
 
-    @Test func `somebody else's value is left alone, at the start, later and at the end`() throws {
+    @Test func `a foreign memory.high is left alone, at the start, later and at the end`() throws {
         let lower = ScriptedKernel(Machines.version2(high: "200000000"))
         _ = Turner(lower, options: asked)
         #expect(lower.ask { $0.written.isEmpty })
@@ -51,7 +51,7 @@ import Testing
         #expect(kernel.ask { $0.files[Self.path] } == "300000000\n")
     }
 
-    @Test func `K27 it is not set below the usage, but later when usage has fallen`() throws {
+    @Test func `K27 memory.high is not set below the usage, but set later when usage has fallen`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.files[Machines.main + "/memory.current"] = "\(500 << 20)\n" }
         let turner = Turner(kernel, options: asked)

@@ -17,7 +17,7 @@ import Testing
         func withLock<Result: Sendable>(_ body: (inout sending Log) -> sending Result) -> Result { log.withLock(body) }
     }
 
-    @Test func `C59 who collects after a freeze finds told what another thread has just taken in, so that no event is missing from the count`()
+    @Test func `C59 a collect after a freeze waits for events another thread has just taken in, so that none is missing`()
         async throws
     {
         let directory = FileManager.default.temporaryDirectory.path + "/plimsoll-collect-\(UUID().uuidString)"

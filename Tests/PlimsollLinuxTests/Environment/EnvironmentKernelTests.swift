@@ -18,7 +18,7 @@ import Testing
 
     // MARK: Clock
 
-    @Test func `C63 setting the clock is told with where it was and is; setting it back within a moment is none`() async {
+    @Test func `C63 a set clock is told with the old and the new time, and a jump within the tolerance is not told`() async {
         let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
         var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
         kernel.setClock(by: .seconds(3600))
@@ -31,7 +31,7 @@ import Testing
         #expect(await reader.next()?.kind == .custom("last"))
     }
 
-    @Test func `C63 the timer stands at the next midnight or shift, and tells of both`() async {
+    @Test func `C63 the timer is set for the next midnight or shift, and both are told`() async {
         // 2026-03-28 12:00 UTC in Berlin; the shift is on the 29th at 01:00 UTC.
         let noon: Int64 = 1_774_699_200, midnight: Int64 = 1_774_738_800, shift: Int64 = 1_774_746_000
         kernel.edit {
@@ -51,7 +51,7 @@ import Testing
         #expect(seen.withLock { $0[1].to?.zone?.secondsFromUTC } == 7200)
     }
 
-    @Test func `C63 who wants only the clock is not woken at midnight`() {
+    @Test func `C63 a watcher of the clock alone is not woken at midnight`() {
         let environment = LinuxEnvironment(kernel, zone: nil)
         #expect(environment.watch(.clock))
         #expect(kernel.ask(\.timerSetTo) == [8_000_000_000])
@@ -74,7 +74,7 @@ import Testing
 
     // MARK: Devices and power
 
-    @Test func `C70 uevents of a subsystem that somebody registered for are told, others wake nobody up the line`() async {
+    @Test func `C70 uevents of a registered subsystem are told, and other uevents are not passed on`() async {
         let scratch = Scratch()
         for name in ["sys", "sys/class", "sys/class/net", "sys/class/net/lo"] { scratch.makeDirectory(name) }
         let kernel = BentKernel(root: scratch.path)
@@ -93,7 +93,7 @@ import Testing
         #expect(await reader.next()?.to == .devices(["lo"]))
     }
 
-    @Test func `C70 where uevents are refused the capabilities say why`() {
+    @Test func `C70 the capabilities give the reason where uevents are refused`() {
         kernel.edit { $0.refusesUevents = EAFNOSUPPORT }
         let manager = ResourceManager(source: LinuxPressureSource(kernel: kernel))
         let registration = manager.lifecycle.watch(devices: "usb")
@@ -103,7 +103,7 @@ import Testing
         #expect(manager.capabilities["devices"] == nil)
     }
 
-    @Test func `C71 the power supply's net value comes from its files, and a notice is kept with it`() async {
+    @Test func `C71 the power supply's value comes from the device files, and keeps a posted notice`() async {
         let scratch = Scratch()
         var directory = ""
         for name in ["sys", "class", "power_supply"] {
@@ -135,7 +135,7 @@ import Testing
     private static func uevent(_ bytes: [UInt8]) -> Uevent? { Uevent(bytes.span) }
     private static func fileEvents(_ bytes: [UInt8]) -> [FileEvent] { FileEvent.parse(bytes.span) }
 
-    @Test func `C70 no bytes trap the readers of uevents and of inotify, and the kernel's own are understood`() {
+    @Test func `C70 no bytes trap the readers of uevents and of inotify, and the kernel's own bytes are understood`() {
         let golden =
             "change@/devices/LNXSYSTM:00/power_supply/BAT0\0ACTION=change\0DEVPATH=/devices/LNXSYSTM:00/power_supply/BAT0\0SUBSYSTEM=power_supply\0SEQNUM=7\0"
         let bytes = Array(golden.utf8)
@@ -164,7 +164,7 @@ import Testing
     // MARK: Faults
 
     @Test(arguments: [EIO, EMFILE, EBADF])
-    func `whichever call fails once, a change is found in the end and the thread ends with the last who watches`(failure: Int32) async {
+    func `a watch survives any single failing call, and its thread ends with the last watcher`(failure: Int32) async {
         var reached = 0
         for nth in 1...2000 {
             let scratch = Scratch()
@@ -200,7 +200,7 @@ import Testing
         #expect(reached > 20, "\(reached)")
     }
 
-    @Test func `T39 a forked child watches nothing and hangs on nothing, and takes no event from its parent`() async {
+    @Test func `T39 a forked child neither watches nor hangs, and takes no event from the parent`() async {
         await #expect(processExitsWith: .success) {
             let scratch = Scratch()
             scratch.write("app", "old")
@@ -237,7 +237,7 @@ import Testing
     static let isTestBed = getenv("BOX") != nil && getuid() == 0
 
     @Test(.needs(isTestBed, "only a machine of our own may have its clock set", or: .virtualMachine))
-    func `C63 the kernel tells that the clock was set`() async {
+    func `C63 the kernel reports a set clock`() async {
         let manager = ResourceManager(source: LinuxPressureSource())
         var reader = manager.lifecycle.environmentChanges.makeAsyncIterator()
         var now = timespec()

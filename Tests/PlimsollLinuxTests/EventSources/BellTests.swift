@@ -47,7 +47,7 @@ import Testing
         #expect(turns < 60 * 25)
     }
 
-    @Test func `K5 T12 a first event without growth is not believed, one with growth is`() {
+    @Test func `K5 T12 a first event without growth is not believed, and one with growth is`() {
         var confirmation = StallConfirmation(threshold: .milliseconds(50))
         let totals: [PressureReading.StallTotals?] = [4000, 4020, 4060, 4110, 1, nil].map { (total: Int?) in
             total.map { .init(some: .milliseconds($0)) }
@@ -58,7 +58,7 @@ import Testing
         #expect(believed == [false, false, false, true, false, false])
     }
 
-    @Test func `K1 K3 the trigger is written with its terminator, and again with two seconds where half a second is refused`() throws {
+    @Test func `K1 K3 the trigger is written with the terminator, and again with two seconds after a refused half second`() throws {
         let privileged = Turner(Machines.version2())
         #expect(privileged.kernel.ask { $0.written.map(\.text) } == ["some 50000 500000\0"])
         #expect(privileged.source.capabilities["stall trigger"]?.detail.contains("50 ms in 500 ms") == true)
@@ -70,7 +70,7 @@ import Testing
         #expect(try refused.read().stall != nil, "the total is read all the same")
     }
 
-    @Test(arguments: [EACCES, EPERM, EROFS]) func `K20 no permission for a trigger is a dead signal with the reason`(number: Int32) throws {
+    @Test(arguments: [EACCES, EPERM, EROFS]) func `K20 a trigger without permission is a dead signal with the reason`(number: Int32) throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.writeRefusals[stall] = number }
         let turner = Turner(kernel)
@@ -79,7 +79,7 @@ import Testing
         #expect(signal.detail.contains(String(cString: strerror(number))))
     }
 
-    @Test func `T18 K9 a trigger that reports an error for ever is armed again with pauses, never spun on`() throws {
+    @Test func `T18 K9 a trigger that always reports an error is armed again with pauses, never in a spin`() throws {
         let turner = Turner(Machines.version2())
         turner.kernel.edit { $0.conditions[stall] = Int16(POLLERR | POLLPRI) }
         var turns = 0
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: [Int16(POLLERR), Int16(POLLNVAL), Int16(POLLHUP), Int16(POLLPRI), Int16(POLLIN | POLLERR | POLLHUP)])
-    func `T18 no file can make the loop spin, whatever it reports for ever`(conditions: Int16) throws {
+    func `T18 no file can make the loop spin, with any permanent condition`(conditions: Int16) throws {
         for files in [Machines.version2(), Machines.hybrid()] {
             let environment = LinuxPressureSource.Environment(watch: "/run/fifo")
             let kernel = ScriptedKernel(files)
@@ -119,7 +119,7 @@ import Testing
         }
     }
 
-    @Test func `a wake works though the process is out of files, and though somebody closed all of them`() throws {
+    @Test func `a wake works in a process without free descriptors, and after all descriptors were closed`() throws {
         let turner = Turner(Machines.version2())
         _ = try turner.read()
         turner.kernel.edit { $0.events = [:] }
@@ -130,7 +130,7 @@ import Testing
         #expect(turner.wait() > .milliseconds(40))
     }
 
-    @Test func `version 1: bells stand where the margins begin, and move with the limit`() throws {
+    @Test func `version 1 bells stand at the margins, and move with the limit`() throws {
         let control = Machines.v1Group + "/cgroup.event_control"
         let turner = Turner(Machines.hybrid())
         func usages() -> [String] {
@@ -146,7 +146,7 @@ import Testing
         #expect(turner.source.capabilities["usage thresholds"]?.isLive == true)
     }
 
-    @Test func `version 1: a threshold crossed ends the wait`() throws {
+    @Test func `a crossed version 1 threshold ends the wait`() throws {
         let turner = Turner(Machines.hybrid())
         _ = try turner.read()
         #expect(turner.wait() == .seconds(1))
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: [Machines.version2(), Machines.hybrid()])
-    func `K18 a limit that is moved ends the wait and is followed at once, both ways`(files: [String: String]) throws {
+    func `K18 a moved limit ends the wait and is followed at once, both ways`(files: [String: String]) throws {
         let turner = Turner(files)
         let kernel = turner.kernel
         let limit = try #require(try turner.read().limit)
@@ -175,7 +175,7 @@ import Testing
         }
     }
 
-    @Test func `where limits cannot be watched they are read every second`() throws {
+    @Test func `limits without a watch are read every second`() throws {
         let kernel = ScriptedKernel(Machines.hybrid())
         kernel.edit { $0.refusesWatches = true }
         let turner = Turner(kernel)
@@ -184,7 +184,7 @@ import Testing
         #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(256))
     }
 
-    @Test func `version 1: bells already passed by page cache do not promise to ring`() throws {
+    @Test func `version 1 bells already passed by page cache do not promise to ring`() throws {
         let turner = Turner(Machines.hybrid())
         _ = try turner.read()
         #expect(turner.source.rings)
@@ -194,7 +194,7 @@ import Testing
         #expect(!turner.source.rings)
     }
 
-    @Test func `version 1 without permission: no bells, the reason, and looking instead`() throws {
+    @Test func `version 1 without permission has no bells, gives the reason, and looks instead`() throws {
         let kernel = ScriptedKernel(Machines.hybrid())
         kernel.edit { $0.refusals[Machines.v1Group + "/cgroup.event_control"] = EACCES }
         let turner = Turner(kernel)
@@ -203,7 +203,7 @@ import Testing
         #expect(turner.source.capabilities["usage thresholds"]?.detail.contains("Permission denied") == true)
     }
 
-    @Test func `version 2 promises to ring only where memory_high brakes well below the limit`() throws {
+    @Test func `version 2 promises to ring only where memory.high brakes well below the limit`() throws {
         func rings(_ files: [String: String]) throws -> Bool {
             let turner = Turner(files)
             _ = try turner.read()
@@ -216,7 +216,7 @@ import Testing
         #expect(try rings(Machines.version2(high: "471859200", parentMax: "2000000000")))
     }
 
-    @Test func `no triggers if not asked for`() {
+    @Test func `no trigger is set without a request`() {
         let turner = Turner(Machines.version2(), options: .init(usesTriggers: false))
         #expect(turner.kernel.ask { $0.written.isEmpty })
         #expect(turner.source.capabilities["stall trigger"]?.detail == "not asked for")

@@ -10,7 +10,7 @@ import Testing
         LinuxPressureSource(kernel: HostKernel(root: fixture.root), environment: .init(watch: watch, write: write))
     }
 
-    @Test func `a FIFO: what is written to it is one announcement, read and discarded`() throws {
+    @Test func `bytes written to a FIFO are one announcement, read and discarded`() throws {
         let fixture = Fixture(Machines.processFiles)
         mkfifo(fixture.root + "/fifo", 0o600)
         let source = Self.source(fixture, watch: "/fifo")
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `a socket: connected, told what was asked, heard`() throws {
+    @Test func `the source connects to a socket, sends the given bytes and hears announcements`() throws {
         let fixture = Fixture(Machines.processFiles)
         let listener = Self.listen(fixture.root + "/socket")
         defer { close(listener) }
@@ -52,7 +52,7 @@ import Testing
         close(again)
     }
 
-    @Test func `a socket whose other side is gone does not end the process`() throws {
+    @Test func `a socket without a peer does not end the process`() throws {
         let fixture = Fixture(Machines.processFiles)
         let listener = Self.listen(fixture.root + "/socket")
         Self.hangUp(listener)
@@ -61,7 +61,7 @@ import Testing
         _ = try source.read(at: .zero)
     }
 
-    @Test(arguments: ["/dev/null", ""]) func `dev null and nothing disable announcements and triggers, not looking`(path: String) throws {
+    @Test(arguments: ["/dev/null", ""]) func `/dev/null and an empty value disable announcements and triggers, not looking`(path: String) throws {
         let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
         let capabilities = turner.source.capabilities
         #expect(capabilities["announced"]?.detail.contains("disabled") == true)
@@ -83,7 +83,7 @@ import Testing
         ("/sys/fs/cgroup/other/memory.pressure", nil, "another group than ours"),
         ("/sys/fs/cgroup/box/main/memory.pressure", "!!!", "not base64"),
         ("/sys/fs/cgroup/box/main/memory.pressure", "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWZnaGlqa2xtbm9w", "bytes long"),
-    ]) func `each refusal says why, and own detection goes on`(watch: String, write: String?, reason: String) throws {
+    ]) func `each refusal gives a reason, and own detection goes on`(watch: String, write: String?, reason: String) throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in
             state.kinds["/etc/plain"] = .regular(.other)
@@ -104,13 +104,13 @@ import Testing
         ("/s/user@1.service/memory.pressure", "/s/user@1.service/app.slice/mine.service", false),
         ("/s/user@1.service/memory.pressure", "/s/user@1.service/session.scope/sub", false),
         ("/s/app/memory.pressure", "/s/app2", false),
-    ]) func `variables inherited from a unit around ours are refused, those of a divided unit are not`(watch: String, own: String, isOurs: Bool) {
+    ]) func `variables inherited from an outer unit are refused, and those of a divided unit are not`(watch: String, own: String, isOurs: Bool) {
         let kernel = ScriptedKernel([watch: Machines.stall])
         let plan = ServiceManagerWatch(watch: watch, write: nil, unified: .directory(own, top: "/s"), kernel)
         if case .watch = plan { #expect(isOurs) } else { #expect(!isOurs, "\(plan)") }
     }
 
-    @Test func `K5 an event of a pressure file is an announcement only if stall has grown; what is written goes as it came`() throws {
+    @Test func `K5 a pressure file's event is an announcement only with grown stall, and the given bytes are written unchanged`() throws {
         let path = Machines.main + "/memory.pressure"
         let turner = Turner(Machines.version2(), environment: .init(watch: path, write: "c29tZSAyMDAwMDAgMjAwMDAwMAA="))
         #expect(turner.kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])

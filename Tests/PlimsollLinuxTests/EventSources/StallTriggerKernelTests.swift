@@ -46,7 +46,7 @@ struct StallTriggerKernelTests {
         return trigger
     }
 
-    @Test func `K1 K2 the machine's file loses the last byte it is given: twenty seconds without a terminator pass for two`() {
+    @Test func `K1 K2 the machine's file drops the last byte of a request: twenty seconds without a terminator pass for two`() {
         // Ten seconds are the most: with its terminator the request is refused for what it says.
         #expect(MachineStall.request("some 200000 20000000\0") == EINVAL)
         #expect(MachineStall.request("some 200000 20000000") == 0)
@@ -60,14 +60,14 @@ struct StallTriggerKernelTests {
         #expect(kernel.ask { $0.written.map(\.text) } == ["some 200000 2000000\0"])
     }
 
-    @Test func `K3 a window that needs a privilege is refused like a bad argument, and the trigger is set with the shortest that needs none`() {
+    @Test func `K3 a privileged window is refused as a bad argument, and the trigger takes the shortest unprivileged window`() {
         #expect(MachineStall.request("some 50000 500000\0") == (Self.isPrivileged ? 0 : EINVAL))
         #expect(MachineStall.request("some 200000 3000000\0") == (Self.isPrivileged ? 0 : EINVAL), "windows are multiples of two seconds")
         let trigger = Self.armed()
         #expect(trigger.threshold == (Self.isPrivileged ? .quick : .slow) && trigger.failure == nil)
     }
 
-    @Test func `K4 a file takes one trigger and refuses the next, so that ours is set again through a file of its own`() {
+    @Test func `K4 a file takes one trigger and refuses the next, so a re-armed trigger opens another file`() {
         #expect(MachineStall.request("some 200000 2000000\0", "some 300000 2000000\0") == EBUSY)
         let trigger = Self.armed()
         for _ in 0..<20 { trigger.arm(PressureReading.StallTotals(some: .zero), at: .zero) }
@@ -78,7 +78,7 @@ struct StallTriggerKernelTests {
         #expect((1..<15).contains(held), "\(held)")
     }
 
-    @Test func `K7 the file is readable and writable at any time, so that its priority condition alone is waited for`() {
+    @Test func `K7 the file is readable and writable at any time, so the trigger waits for the priority condition alone`() {
         let trigger = Self.armed()
         #expect(trigger.bell.events == Int16(POLLPRI))
         var all = pollfd(fd: trigger.bell.file, events: Int16(POLLIN | POLLOUT), revents: 0)
@@ -90,7 +90,7 @@ struct StallTriggerKernelTests {
 @Suite struct StallFileTests {
     private let stall = Machines.main + "/memory.pressure"
 
-    @Test func `K3 where the quick window is refused as a bad argument the slow one is set; any other refusal stands`() throws {
+    @Test func `K3 a refusal of the quick window as a bad argument sets the slow one; any other refusal stands`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { $0.refusedTexts["some 50000 500000\0"] = EINVAL }
         let signal = try #require(Turner(kernel).source.capabilities["stall trigger"])
@@ -102,7 +102,7 @@ struct StallTriggerKernelTests {
         #expect(other.ask { $0.written.isEmpty }, "nothing else is tried")
     }
 
-    @Test func `K8 an event that one poll has taken from the file is acted on, as no other will show it`() throws {
+    @Test func `K8 an event that one poll takes from the file is acted on, as no other poll shows that event`() throws {
         let turner = Turner(Machines.version2())
         _ = try turner.read()
         turner.set(stall, "some avg10=0.00 avg60=0.00 avg300=0.00 total=301000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500\n")
@@ -116,7 +116,7 @@ struct StallTriggerKernelTests {
         #expect(turner.wait() > .zero, "it is seen once")
     }
 
-    @Test func `K10 stall accounting that is switched off is found by reading: the files are there and refuse`() throws {
+    @Test func `K10 a look finds stall accounting switched off: the files exist and refuse`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         kernel.edit { state in for path in [stall, "/proc/pressure/memory"] { state.readRefusals[path] = EOPNOTSUPP } }
         let turner = Turner(kernel)
@@ -126,7 +126,7 @@ struct StallTriggerKernelTests {
         #expect(turner.source.capabilities["stall trigger"]?.isLive == false && kernel.ask { $0.written.isEmpty })
     }
 
-    @Test func `K15 an ancestor that is short is seen though the group itself is calm`() throws {
+    @Test func `K15 a short ancestor is seen while the group is calm`() throws {
         let turner = Turner(Machines.version2(max: "max", parentMax: "\(128 * Machines.mib)"))
         let reading = try turner.read()
         #expect(reading.limit == .mebibytes(128) && reading.available == .mebibytes(8), "\(reading)")

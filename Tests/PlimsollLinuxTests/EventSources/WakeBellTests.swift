@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a ring while it is being silenced does not make it deaf`(wasReady: Bool) {
+    func `a ring during the silencing of the bell does not make the bell deaf`(wasReady: Bool) {
         let bell = WakeBell(kernel)
         bell.ring()
         kernel.beforeDrain.withLock { $0 = { bell.ring() } }
@@ -54,7 +54,7 @@ import Testing
         #expect(isReady(bell) && bell.take() && !bell.take() && !isReady(bell))
     }
 
-    @Test func `a ring while its file is being replaced is heard, and so is the next`() {
+    @Test func `a ring during the replacement of the bell's file is heard, and so is the next ring`() {
         let bell = WakeBell(kernel)
         bell.ring()
         #expect(!bell.heard(Int16(POLLNVAL)) && bell.file == -1)

@@ -11,7 +11,7 @@ import Testing
     ]
 
     @Test(arguments: ScriptedKernel.Persistence.allCases, [ENODEV, EMFILE])
-    func `whichever call fails, there is a reading or an error, a reason for what is dead, and no spinning`(
+    func `any failing call gives a reading or an error, a reason for each dead signal, and no spinning`(
         persistence: ScriptedKernel.Persistence, failure: Int32
     ) throws {
         for (name, files) in Self.machines {
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `a wait that the kernel refuses still waits`() throws {
+    @Test func `a refused wait still waits`() throws {
         let kernel = ScriptedKernel(Machines.version2())
         let turner = Turner(kernel)
         _ = try turner.read()

@@ -32,7 +32,7 @@ import Testing
         return bytes
     }
 
-    @Test func `no mutation of any text traps, and what is read is in range`() {
+    @Test func `no mutation of any text traps, and parsed values are in range`() {
         var readable = 0
         for seed in seeds(0..<20_000) {
             var random = SeededGenerator(seed: seed)

@@ -13,21 +13,21 @@ import Testing
     @Test(arguments: [
         ("0\n", 0), ("536870912\n", 536_870_912), ("1", 1), ("99999999999999999999999\n", Int.max), ("18446744073709551615\n", Int.max),
     ])
-    func `a number is read, and saturates`(text: String, expected: Int) { #expect(Self.parse(text, KernelText.bytes) == expected) }
+    func `a number is parsed, and saturates`(text: String, expected: Int) { #expect(Self.parse(text, KernelText.bytes) == expected) }
 
     @Test(arguments: ["", "\n", "max\n", "-1\n", "12 kB\n", "12x\n", " 12\n", "0x10\n"])
-    func `what is not one number is refused`(text: String) { #expect(Self.parse(text, KernelText.bytes) == nil) }
+    func `text other than one number is refused`(text: String) { #expect(Self.parse(text, KernelText.bytes) == nil) }
 
     @Test(arguments: [("max\n", Int.max), ("max", Int.max), ("9223372036854771712\n", Int.max), ("9223372036854775807\n", Int.max), ("4096\n", 4096)])
     func `T17 K18 no limit is max, or version 1's huge number`(text: String, expected: Int) {
         #expect(Self.parse(text, KernelText.limit) == expected)
     }
 
-    @Test(arguments: ["", "maximum\n", "ma", "m\n", "max 1\n"]) func `limits not understood are refused`(text: String) {
+    @Test(arguments: ["", "maximum\n", "ma", "m\n", "max 1\n"]) func `unknown forms of limits are refused`(text: String) {
         #expect(Self.parse(text, KernelText.limit) == nil)
     }
 
-    @Test func `T14 K21 tmpfs is never reclaimable, page cache is on whichever list`() {
+    @Test func `T14 K21 tmpfs is never reclaimable, and page cache is on either list`() {
         let mib = Machines.mib
         let text = Machines.stat(inactiveFile: 10 * mib, activeFile: 30 * mib, shmem: 16 * mib, dirty: 3 * mib, writeback: 1 * mib, slab: 4 * mib)
         let stat = Self.parse(text) { MemoryStat($0, isVersion1: false) }
@@ -35,13 +35,13 @@ import Testing
         #expect(stat?.inactiveFile == 10 * mib)
     }
 
-    @Test func `pages given up with MADV_FREE count as free though they are anonymous`() {
+    @Test func `pages given up with MADV_FREE count as free although anonymous`() {
         // 255 MiB marked: they leave inactive_anon for inactive_file, and anon stays.
         let text = "anon 268435456\nfile 0\nshmem 0\nfile_dirty 0\ninactive_anon 0\nactive_anon 0\ninactive_file 267386880\nactive_file 0\n"
         #expect(Self.parse(text) { MemoryStat($0, isVersion1: false) }?.reclaimable == 267_386_880)
     }
 
-    @Test func `pages taken lazily are counted in pages where the kernel counts them`() {
+    @Test func `lazily freed pages are counted in pages where the kernel counts them`() {
         #expect(Self.parse(Machines.stat(lazyFreed: 4711)) { MemoryStat($0, isVersion1: false) }?.lazyFreedPages == 4711)
         #expect(Self.parse(Machines.stat()) { MemoryStat($0, isVersion1: false) }?.lazyFreedPages == nil)
         #expect(Self.parse(Machines.statVersion1() + "pglazyfreed 5\n") { MemoryStat($0, isVersion1: true) }?.lazyFreedPages == nil)
@@ -49,7 +49,7 @@ import Testing
         #expect(idle?.idleFile == 35, "what is dirty is not idle")
     }
 
-    @Test func `version 1 is read from its recursive lines`() {
+    @Test func `version 1 is read from the recursive lines`() {
         let stat = Self.parse(Machines.statVersion1(inactiveFile: 880_640, activeFile: 1_114_112, dirty: 20_480)) { MemoryStat($0, isVersion1: true) }
         #expect(stat?.reclaimable == 880_640 + 1_114_112 - 20_480)
     }
@@ -57,7 +57,7 @@ import Testing
     @Test(arguments: ["", "inactive_file 1\n", "active_file 1\n", "inactive_file x\nactive_file 2\n", "Inactive_file 1\nactive_file 1\n"])
     func `a stat without both file lists is refused`(text: String) { #expect(Self.parse(text) { MemoryStat($0, isVersion1: false) } == nil) }
 
-    @Test func `more dirty than cached is none, and exabytes do not overflow`() {
+    @Test func `dirty pages beyond the cache leave nothing reclaimable, and exabytes do not overflow`() {
         let dirty = Self.parse("inactive_file 1\nactive_file 1\nfile_dirty 9\n") { MemoryStat($0, isVersion1: false) }
         #expect(dirty?.reclaimable == 0)
         let huge = "inactive_file 99999999999999999999\nactive_file 99999999999999999999\nslab_reclaimable 99999999999999999999\n"
@@ -70,7 +70,7 @@ import Testing
         #expect(memory?.available == 24_334_000 * 1024)
     }
 
-    @Test func `MemFree stands in where there is no MemAvailable; a total is needed`() {
+    @Test func `MemFree stands in for a missing MemAvailable, and a total is needed`() {
         let lists = Self.parse("MemTotal: 80 kB\nMemFree: 3 kB\nMemAvailable: 30 kB\nInactive: 9 kB\nInactive(file): 7 kB\n") { MachineMemory($0) }
         #expect(lists?.free == 3072 && lists?.inactiveFile == 7168)
         #expect(Self.parse("MemTotal: 8 kB\nMemFree: 3 kB\n") { MachineMemory($0) }?.available == 3072)
@@ -103,13 +103,13 @@ import Testing
         #expect(Self.parse("6612", ProcessMemory.residentPages) == nil)
     }
 
-    @Test func `K1 a trigger is read back with and without its terminator`() {
+    @Test func `K1 a trigger is read back with and without a terminator`() {
         #expect(Self.parse("some 200000 2000000\0") { StallThreshold($0) } == StallThreshold(stall: 200_000, window: 2_000_000))
         #expect(Self.parse("full 1 2") { StallThreshold($0) }?.isFull == true)
         #expect(Self.parse("some 200000") { StallThreshold($0) } == nil)
     }
 
-    @Test func `K16 membership is found wherever its lines stand, and paths may hold colons`() {
+    @Test func `K16 membership is found on any line, and paths may hold colons`() {
         let hybrid = Membership(Array("9:name=systemd:/\n4:cpu,memory:/a:b/c\n0::/x (deleted)\nrubbish\n".utf8))
         #expect(hybrid.memory == "/a:b/c")
         #expect(hybrid.unified == "/x")
@@ -134,12 +134,12 @@ import Testing
         ("/a/b", "/", "/m/a/b"), ("/", "/", "/m"), ("/docker/ab", "/docker/ab", "/m"), ("/docker/ab/c", "/docker/ab", "/m/c"),
         ("/a//b/", "/a", "/m/b"),
     ])
-    func `a group is found below the root of its mount`(path: String, root: String, directory: String) {
+    func `a group is found below the root of the mount`(path: String, root: String, directory: String) {
         #expect(MountTable.Mount(root: root, point: "/m").place(of: path) == .directory(directory, top: "/m"))
     }
 
     @Test(arguments: [("/docker/abc", "/docker/ab"), ("/", "/../.."), ("/../..", "/"), ("/a", "/b")])
-    func `a group outside its mount is hidden; components count, not prefixes`(path: String, root: String) {
+    func `a group outside the mount is hidden, by path components, not prefixes`(path: String, root: String) {
         #expect(MountTable.Mount(root: root, point: "/m").place(of: path).path == nil)
     }
 
@@ -152,7 +152,7 @@ import Testing
     func `bad base64 is refused`(text: String) { #expect(ServiceManagerWatch.decode(text) == nil) }
 
     @Test(arguments: [(0, "0"), (7, "7"), (10, "10"), (536_870_912, "536870912"), (Int.max, "9223372036854775807"), (-5, "0")])
-    func `numbers are written without a string`(number: Int, expected: String) {
+    func `numbers are written as text`(number: Int, expected: String) {
         let kernel = ScriptedKernel(["/f": ""])
         let file = kernel.open("/f", .writing)
         var text = TextWriter()

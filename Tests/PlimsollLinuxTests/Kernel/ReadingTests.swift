@@ -20,7 +20,7 @@ import Testing
         #expect(reading.pinned == .mebibytes(512 - 237))
     }
 
-    @Test func `what is idle is told of the level that has least, of the machine, and with what the kernel took`() throws {
+    @Test func `idle memory is told of the level with least, of the machine, and with the kernel's lazy frees`() throws {
         let turner = Turner(Machines.version2(parentMax: "\(200 * mib)"))
         turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 90 * mib, lazyFreed: 3))
         turner.set(Machines.box + "/memory.stat", Machines.stat(inactiveFile: 20 * mib, lazyFreed: 5))
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `usage and stat are read apart: nothing is negative when they disagree`() throws {
+    @Test func `usage and stat are read apart, and a disagreement gives no negative value`() throws {
         let turner = Turner(Machines.version2())
         turner.set(Machines.main + "/memory.current", "\(10 * mib)\n")
         turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 50 * mib))
@@ -55,14 +55,14 @@ import Testing
         #expect(reading.workingSet == .zero)
     }
 
-    @Test func `above a limit lowered below the usage nothing is available`() throws {
+    @Test func `a limit lowered below the usage leaves nothing available`() throws {
         let turner = Turner(Machines.version2(max: "\(50 * Machines.mib)"))
         let reading = try turner.read()
         #expect(reading.available == .zero)
         #expect(reading.usage == .mebibytes(100))
     }
 
-    @Test func `K22 memory_stat is read where it can change a decision, and once a second far from the limit`() throws {
+    @Test func `K22 memory.stat is read in the range that can change a decision, and about once a second far from the limit`() throws {
         let turner = Turner(Machines.version2())
         let stat = Machines.main + "/memory.stat"
         func readsInASecond(_ usage: (Int) -> Int) throws -> Int {
@@ -82,7 +82,7 @@ import Testing
         #expect(try readsInASecond { _ in 200 * mib } <= 2)
     }
 
-    @Test func `filling with page cache never looks like growth, whichever estimate is in use`() throws {
+    @Test func `filling with page cache never looks like growth, with either estimate`() throws {
         let turner = Turner(Machines.version2())
         var assessor = PressureAssessor()
         // 4 MiB of cache every 10 ms, up to the limit: 400 MiB/s of harmless reading. Far away the cache counts once a second.
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func `available falls and rises with usage, without a jump where stat begins to be read`() throws {
+    @Test func `available falls and rises with usage, without a jump at the first reading of stat`() throws {
         let turner = Turner(Machines.version2())
         turner.set(Machines.main + "/memory.stat", Machines.stat(inactiveFile: 60 * mib))
         var last: ByteCount?
@@ -138,7 +138,7 @@ import Testing
         #expect(try turner.read(after: .milliseconds(1)).limit == .mebibytes(700))
     }
 
-    @Test func `a group removed and made again is read on`() throws {
+    @Test func `a group removed and made again is read again`() throws {
         let turner = Turner(Machines.version2())
         _ = try turner.read()
         let text = turner.kernel.ask { $0.files[Machines.main + "/memory.current"]! }
@@ -150,7 +150,7 @@ import Testing
         #expect(try turner.read(after: .seconds(1)).limit == .mebibytes(512))
     }
 
-    @Test func `K19 a process moved to another group follows it`() throws {
+    @Test func `K19 a process moved to another group is read in the new group`() throws {
         let turner = Turner(Machines.version2())
         _ = try turner.read()
         turner.kernel.edit { $0.files.merge(Machines.group("/sys/fs/cgroup/other", max: "134217728")) { $1 } }
@@ -159,7 +159,7 @@ import Testing
         #expect(turner.source.footprint().usage == .mebibytes(100))
     }
 
-    @Test func `T18 a group removed for good: the machine serves, and the group is looked for with growing pauses`() throws {
+    @Test func `T18 a group removed for good leaves the machine's memory, and look-ups of the group with growing pauses`() throws {
         let turner = Turner(Machines.version2())
         _ = try turner.read()
         turner.kernel.edit { state in state.files = state.files.filter { !$0.key.hasPrefix(Machines.box) } }
@@ -173,7 +173,7 @@ import Testing
         #expect(found)
     }
 
-    @Test func `the machine's memory is read as often as it can matter`() throws {
+    @Test func `the machine's memory is read at each look when short, and twice a second at most when plentiful`() throws {
         let turner = Turner(Machines.version2())
         func readsInASecond() throws -> Int {
             let before = turner.kernel.ask { $0.reads["/proc/meminfo"] ?? 0 }

@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: [("version 2", 100), ("version 2", 480), ("hybrid", 100), ("hybrid", 480)])
-    func `a thousand warm turns allocate nothing, near the limit and far from it`(machine: String, usage: Int) throws {
+    func `a thousand warm turns allocate nothing, near the limit and far away`(machine: String, usage: Int) throws {
         var files = machine == "hybrid" ? Machines.hybrid() : Machines.version2()
         for name in [Machines.main + "/memory.current", Machines.v1Group + "/memory.usage_in_bytes"] where files[name] != nil {
             files[name] = "\(usage * Machines.mib)\n"

@@ -10,7 +10,7 @@ import Testing
         "", "a", "cart of\n\"Zoë\": 100%", "..", "%", "%41", "a.b.c", "\u{0}", "\u{1F600}",
         String(repeating: "é", count: 50),
     ])
-    func `a label says its name and number, whatever the name`(name: String) throws {
+    func `a label gives back any name and number`(name: String) throws {
         for generation in [0, 1, 4711, ServiceManagerStateStore.mostGeneration] {
             let parsed = try #require(ServiceManagerStateStore.parse(ServiceManagerStateStore.label(name, generation)))
             #expect(parsed.name == name && parsed.generation == generation)
@@ -28,11 +28,11 @@ import Testing
         "plimsoll.state.18446744073709551616.a", "plimsoll.state.9223372036854775808.a", "Plimsoll.state.1.a",
         " plimsoll.state.1.a",
     ])
-    func `what was not written as a label is none`(text: String) {
+    func `text not written as a label is refused`(text: String) {
         #expect(ServiceManagerStateStore.parse(text) == nil)
     }
 
-    @Test func `whatever a label is made of, it is read as what it would be written from, or not at all`() {
+    @Test func `a label made of random pieces reads back as the label of the result, or is refused`() {
         let environment = ProcessInfo.processInfo.environment
         let seed = environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0 ... .max)
         let runs = environment["PLIMSOLL_RUNS"].flatMap { Int($0) } ?? 50_000

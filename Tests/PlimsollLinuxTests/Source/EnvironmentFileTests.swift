@@ -57,7 +57,7 @@ import Testing
         await expect(2, &reader, path)
     }
 
-    @Test func `C66 a ConfigMap's files change when its link is exchanged`() async {
+    @Test func `C66 a ConfigMap's files change with the exchanged link`() async {
         scratch.makeDirectory("..1")
         scratch.write("..1/app.yaml", "1")
         scratch.link("..data", to: "..1")
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func `C66 C59 a loop of links, a file for two names, and what is written again with the same content`() async {
+    @Test func `C66 C59 a loop of links is quiet, two names of one file are both told, and equal content is not told`() async {
         scratch.link("a", to: "b")
         scratch.link("b", to: "a")
         scratch.write("real", "1")
@@ -92,7 +92,7 @@ import Testing
         #expect(kinds == [.file(scratch.path + "/real"), .file(scratch.path + "/alias")])
     }
 
-    @Test func `C64 the time zone follows the link, what it leads to, and TZ`() async {
+    @Test func `C64 the time zone follows the link, the link's target, and TZ`() async {
         scratch.makeDirectory("etc")
         scratch.makeDirectory("usr")
         scratch.makeDirectory("usr/share")
@@ -116,7 +116,7 @@ import Testing
         #expect(zone?.name == "Berlin" && zone?.rulesHash != nil)
     }
 
-    @Test func `C64 the locale follows the machine's file of it`() async {
+    @Test func `C64 the locale follows the machine's locale file`() async {
         scratch.makeDirectory("etc")
         scratch.write("etc/locale.conf", "LANG=\"de_DE.UTF-8\"\n")
         let manager = ResourceManager(source: LinuxPressureSource(kernel: BentKernel(root: scratch.path)))
@@ -127,7 +127,7 @@ import Testing
         #expect(await reader.next() == EnvironmentChange(.locale, from: .text("de_DE"), to: .text("fr_FR"), count: 1))
     }
 
-    @Test func `C59 C66 a process that was stopped while ten thousand changes were made hears of one, or of none if they end where they began`() async
+    @Test func `C59 C66 a process stopped during ten thousand changes hears of one, or of none if the end equals the beginning`() async
     {
         await #expect(processExitsWith: .success) {
             let scratch = Scratch()

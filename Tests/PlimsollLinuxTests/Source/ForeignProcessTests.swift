@@ -35,7 +35,7 @@ import Testing
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `what it was told to watch is named, and not listened to`() throws {
+    @Test func `another process's announcement path is named, and not listened to`() throws {
         let (process, fixture) = try Self.process(
             Machines.version2(), isApart: false, environment: "HOME=/\0MEMORY_PRESSURE_WATCH=/run/watch\0")
         let announced = try #require(process.capabilities["announced"])
@@ -43,12 +43,12 @@ import Testing
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a process that is not there is none`() {
+    @Test func `a missing process gives no reading`() {
         let fixture = Fixture(Machines.version2())
         #expect(ForeignProcess(4711, HostKernel(root: fixture.root), isApart: false) == nil)
     }
 
-    @Test func `nothing is opened for writing, written or connected to`() {
+    @Test func `a foreign process's source opens nothing for writing, writes nothing and connects to nothing`() {
         let fixture = Fixture(["/a": "as it was"]), kernel = ProcessKernel(host: HostKernel(root: fixture.root), process: 4711, isApart: false)
         #expect(kernel.open("/a", .writing) == -EACCES && kernel.open("/a", .both) == -EACCES && kernel.connect("/a") == -EACCES)
         #expect(kernel.write([65], to: "/a") != nil && kernel.contents(of: "/a") == .success(Array("as it was".utf8)))

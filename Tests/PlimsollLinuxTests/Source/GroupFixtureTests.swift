@@ -55,7 +55,7 @@ final class Fixture {
         return (source, try source.read(at: .zero), fixture)
     }
 
-    @Test func `C14 whether a supervisor could freeze the process is reported, and what suspending means where it can't`() throws {
+    @Test func `C14 the capabilities tell a host with a freezer from one where the process can only pause`() throws {
         let (plain, _, first) = try Self.source(Machines.version2())
         #expect(plain.capabilities["freezer"]?.isLive == false)
         #expect(plain.capabilities["freezer"]?.detail.contains("the process itself can pause") == true)
@@ -68,7 +68,7 @@ final class Fixture {
         withExtendedLifetime((first, second)) {}
     }
 
-    @Test func `version 2, own limit`() throws {
+    @Test func `a version 2 group shows the group's own limit`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2())
         #expect(reading.limit == .mebibytes(512))
         #expect(reading.boundary == .maximum)
@@ -81,7 +81,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `T16 K18 a tighter parent bounds, and its usage counts, neighbours included`() throws {
+    @Test func `T16 K18 a tighter parent bounds, and the parent's usage counts, neighbours included`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2(max: "209715200", parentMax: "157286400", parentHigh: "146800640"))
         #expect(reading.limit == .mebibytes(140))
         #expect(reading.boundary == .high)
@@ -91,7 +91,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `the least that any level leaves is available, though another has the smaller limit`() throws {
+    @Test func `the least room of any level is available, though another level has the smaller limit`() throws {
         var files = Machines.version2(max: "209715200", parentMax: "1073741824")
         files[Machines.box + "/memory.current"] = "\(1000 * Machines.mib)\n"
         let (_, reading, fixture) = try Self.source(files)
@@ -101,7 +101,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a namespace with its own mount: the container's limit`() throws {
+    @Test func `a namespace with a separate mount shows the container's limit`() throws {
         var files = Machines.processFiles
         files["/proc/self/cgroup"] = "0::/\n"
         files["/proc/self/mountinfo"] = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n"
@@ -111,7 +111,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a namespace with the old mount: hidden, the machine serves, and the reason names the mount`() throws {
+    @Test func `a namespace with the old mount is hidden, the machine serves, and the reason names the mount`() throws {
         var files = Machines.processFiles
         files["/proc/self/cgroup"] = "0::/\n"
         files["/proc/self/mountinfo"] = "30 23 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
@@ -127,7 +127,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `moved outside the namespace: hidden`() throws {
+    @Test func `a group moved outside the namespace is hidden`() throws {
         var files = Machines.version2()
         files["/proc/self/cgroup"] = "0::/../../elsewhere\n"
         let (source, reading, fixture) = try Self.source(files)
@@ -136,7 +136,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a directory that does not list this process is not ours`() throws {
+    @Test func `a directory that does not list this process is not taken for the own group`() throws {
         var files = Machines.version2()
         files[Machines.main + "/cgroup.procs"] = "1\n77\n"
         let (source, reading, fixture) = try Self.source(files)
@@ -145,7 +145,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `psi off: no stall, everything else`() throws {
+    @Test func `psi off gives no stall, and all other values`() throws {
         let missing = [Machines.main, Machines.box, "/sys/fs/cgroup"].map { $0 + "/memory.pressure" } + ["/proc/pressure/memory"]
         let (source, reading, fixture) = try Self.source(Machines.version2(), without: missing)
         #expect(reading.limit == .mebibytes(512))
@@ -156,14 +156,14 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `no group stall: the machine's, and said so`() throws {
+    @Test func `a group without stall gives the machine's stall, and the capabilities report the source`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2(), without: [Machines.main + "/memory.pressure"])
         #expect(reading.stall != nil)
         #expect(source.capabilities["stall"]?.detail.contains("the machine's") == true)
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `T19 K17 hybrid: memory on version 1, stall on version 2`() throws {
+    @Test func `T19 K17 a hybrid host gives memory from version 1 and stall from version 2`() throws {
         let (source, reading, fixture) = try Self.source(Machines.hybrid())
         #expect(reading.limit == .mebibytes(512))
         #expect(reading.usage == .mebibytes(100))
@@ -175,7 +175,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `version 1 in a container: the bind mount is the group`() throws {
+    @Test func `version 1 in a container takes the bind mount for the group`() throws {
         var files = Machines.processFiles
         files["/proc/self/cgroup"] = "4:memory:/docker/ab\n"
         files["/proc/self/mountinfo"] = "35 31 0:32 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
@@ -187,21 +187,21 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `a parent that leaves its children out does not bound them`() throws {
+    @Test func `a parent that leaves children out does not bound them`() throws {
         var files = Machines.hybrid(parentLimit: "209715200")
         #expect(try Self.source(files).reading.limit == .mebibytes(200))
         files["/sys/fs/cgroup/memory/a/memory.use_hierarchy"] = "0\n"
         #expect(try Self.source(files).reading.limit == .mebibytes(512))
     }
 
-    @Test func `K18 a limit above the machine's memory is none`() throws {
+    @Test func `K18 a limit above the machine's memory counts as no limit`() throws {
         let (source, reading, fixture) = try Self.source(Machines.version2(max: "1099511627776"))
         #expect(reading.boundary == .machine)
         #expect(source.capabilities["limit"]?.detail.contains("no group has a limit") == true)
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `controller off in the own group: the first ancestor that has it`() throws {
+    @Test func `a group without the controller takes the first ancestor with the controller`() throws {
         let files = Machines.version2(parentMax: "209715200").filter {
             !($0.key.hasPrefix(Machines.main + "/memory.") && !$0.key.hasSuffix("pressure"))
         }
@@ -219,7 +219,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `no cgroups at all: the machine`() throws {
+    @Test func `a host without cgroups gives the machine's memory`() throws {
         let (source, reading, fixture) = try Self.source(Machines.processFiles)
         #expect(reading.boundary == .machine)
         #expect(source.capabilities.footing == .machine)
@@ -227,7 +227,7 @@ final class Fixture {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test func `nothing at all: an error that says what was asked, capabilities that say why, no trap`() {
+    @Test func `a host without any file gives an error, dead capabilities with reasons, and no trap`() {
         let fixture = Fixture([:])
         let source = LinuxPressureSource(kernel: HostKernel(root: fixture.root))
         #expect(throws: PressureSourceError.self) { try source.read(at: .zero) }

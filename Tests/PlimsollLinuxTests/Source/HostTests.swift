@@ -6,7 +6,7 @@ import Testing
 @testable import PlimsollLinux
 
 @Suite(.serialized) struct HostTests {
-    @Test func `the machine this runs on can be read, and every dead signal says why`() throws {
+    @Test func `the test's own machine can be read, and every dead signal gives a reason`() throws {
         let source = LinuxPressureSource()
         let reading = try source.read(at: .zero)
         #expect(reading.limit != nil)
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
-    func `version 1: the limit is found, a child that crosses the margin ends the wait, and a moved limit does`() throws {
+    func `on version 1 the limit is found, and a child over the margin and a moved limit end the wait`() throws {
         let group = try ChildGroup(.v1, "threshold", ["memory.limit_in_bytes": 128 << 20])
         defer { group.remove() }
         let source = LinuxPressureSource(options: Self.quiet, kernel: group)
@@ -66,12 +66,12 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion1, or: .virtualMachine))
-    func `T18 version 1: a group removed under us leaves the machine to be read`() throws {
+    func `T18 on version 1 a group removed under us leaves the machine to be read`() throws {
         try remove(ChildGroup(.v1, "removed", ["memory.limit_in_bytes": 64 << 20]))
     }
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
-    func `version 2: memory_high is the boundary, and crossing it ends the wait`() throws {
+    func `on version 2 memory.high is the boundary, and crossing that boundary ends the wait`() throws {
         let group = try ChildGroup(.v2, "high", ["memory.max": 192 << 20, "memory.high": 96 << 20])
         defer { group.remove() }
         let source = LinuxPressureSource(options: Self.quiet, kernel: group)
@@ -91,7 +91,7 @@ import Testing
     @Test(
         .needs(no: ChildGroup.noVersion2, or: .virtualMachine),
         .needs(access("/proc/pressure/memory", R_OK) == 0, "no stall accounting", or: .virtualMachine))
-    func `version 2: stall under memory_high fires the trigger`() throws {
+    func `on version 2 stall under memory.high fires the trigger`() throws {
         // Zeros leave for compressed swap without much of a stall.
         let group = try ChildGroup(.v2, "stall", ["memory.max": 192 << 20, "memory.high": 48 << 20, "memory.swap.max": 0])
         defer { group.remove() }
@@ -115,7 +115,7 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
-    func `version 2: the brake is set, follows a moved limit, and is put back`() throws {
+    func `on version 2 the brake is set, follows a moved limit, and is put back`() throws {
         let group = try ChildGroup(.v2, "brake", ["memory.max": 256 << 20])
         defer { group.remove() }
         func high() -> Int? { KernelFile(group.directory + "/memory.high", group, TextBuffer()).read(KernelText.limit) }
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(.needs(no: ChildGroup.noVersion2, or: .virtualMachine))
-    func `T18 version 2: a group removed under us leaves the machine to be read`() throws {
+    func `T18 on version 2 a group removed under us leaves the machine to be read`() throws {
         try remove(ChildGroup(.v2, "removed", ["memory.max": 64 << 20]))
     }
 

@@ -48,7 +48,7 @@ private struct SlabGroup {
 @Suite struct SlabReclaimTests {
     static let mib = Machines.mib
 
-    @Test func `K21 dentries that come and go at the limit are room: no level, and the whole of them counts before long`() throws {
+    @Test func `K21 dentries that come and go at the limit are room: no level, and soon all of them count`() throws {
         var group = SlabGroup(limit: 2048 * Self.mib, taken: 1178 * Self.mib)
         var assessor = PressureAssessor(), last: PressureReading?
         for _ in 0..<6000 {
@@ -61,7 +61,7 @@ private struct SlabGroup {
         #expect(available >= group.reallyAvailable * 4 / 5 && available <= group.reallyAvailable, "\(available) of \(group.reallyAvailable)")
     }
 
-    @Test func `K21 slab whose objects are held warns before the kernel kills, also where it was free for the taking before`() throws {
+    @Test func `K21 slab with held objects warns before the kernel kills, also after being reclaimable before`() throws {
         for wasFree in [false, true] {
             var group = SlabGroup(limit: 2048 * Self.mib, taken: 800 * Self.mib)
             for _ in 0..<(wasFree ? 2000 : 0) {
@@ -87,7 +87,7 @@ private struct SlabGroup {
         }
     }
 
-    @Test func `K21 page cache that gives way tells nothing of slab, and slab never seen at a limit counts half`() throws {
+    @Test func `K21 reclaimed page cache tells nothing of slab, and slab never seen at a limit counts half`() throws {
         var group = SlabGroup(limit: 512 * Self.mib, taken: 100 * Self.mib)
         group.held = 64 * Self.mib
         #expect(try group.read().available == .mebibytes(512 - 164 + 32))
@@ -99,7 +99,7 @@ private struct SlabGroup {
         #expect(available >= .mebibytes(348 + 24) && available <= .mebibytes(348 + 32), "\(available)")
     }
 
-    @Test func `K21 slab beyond what the share was learnt on counts half`() {
+    @Test func `K21 slab beyond the learnt amount counts half`() {
         var slab = SlabReclaim()
         var stat = MemoryStat()
         for size in [800, 600, 790, 600, 790, 600, 790, 600] {

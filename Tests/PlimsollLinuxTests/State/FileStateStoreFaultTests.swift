@@ -52,7 +52,7 @@ import Testing
     static func store(_ kernel: DiskKernel) -> FileStateStore { FileStateStore(StateDirectory(directory, kernel: kernel)) }
 
     @Test(arguments: Operation.allCases, DiskKernel.Persistence.allCases)
-    func `T35 whichever call fails, the state is the old or the new, and the error names the call and the file`(
+    func `T35 any failing call leaves the old or the new state, and the error names the call and the file`(
         operation: Operation, persistence: DiskKernel.Persistence
     ) throws {
         for (failure, isShort) in [(EIO, false), (ENOSPC, true)] {
@@ -94,7 +94,7 @@ import Testing
     }
 
     @Test(arguments: Operation.allCases, DiskKernel.PowerLoss.allCases)
-    func `T35 C43 wherever the power goes, the state is the old or the new, and once it is saved it is the new`(
+    func `T35 C43 a power loss at any point leaves the old or the new state, and a saved state is the new one`(
         operation: Operation, loss: DiskKernel.PowerLoss
     ) throws {
         var isDone = false, seenOld = false
@@ -119,7 +119,7 @@ import Testing
         #expect(isDone && seenOld)
     }
 
-    @Test func `T35 an append that failed and could not be undone is never doubled`() throws {
+    @Test func `T35 a failed append without an undo is never doubled`() throws {
         let kernel = DiskKernel(directory: Self.directory)
         let store = Self.store(kernel)
         try store.write("cart", Self.old)
@@ -138,7 +138,7 @@ import Testing
         (ENOSPC, FileStateStoreError.Reason.noSpace, "free some space"), (EROFS, .readOnly, "can be written to"),
         (EACCES, .noPermission, "belong to the user"), (EIO, .inputOutput, "Input/output error"), (EMFILE, .other, "Too many open files"),
     ])
-    func `T35 a full, read-only, forbidden or failing directory says so, and leaves the old state`(
+    func `T35 a full, read-only, forbidden or failing directory gives the reason, and leaves the old state`(
         number: Int32, reason: FileStateStoreError.Reason, text: String
     ) throws {
         let kernel = DiskKernel(directory: Self.directory)
@@ -156,7 +156,7 @@ import Testing
         #expect(try store.read("cart") == Self.old)
     }
 
-    @Test func `what can only be read is read without the lock`() throws {
+    @Test func `a read-only state is read without the lock`() throws {
         let kernel = DiskKernel(directory: Self.directory)
         try Self.store(kernel).write("cart", Self.old)
         let store = Self.store(kernel)
@@ -164,7 +164,7 @@ import Testing
         #expect(try store.read("cart") == Self.old)
     }
 
-    @Test func `missing directories are made, and are on the disk before anything is in them`() throws {
+    @Test func `missing directories are made, and reach the disk before any content`() throws {
         let kernel = DiskKernel(directory: "/var")
         let store = FileStateStore(StateDirectory("/var/lib/shop/state", kernel: kernel))
         try store.write("cart", Self.new)

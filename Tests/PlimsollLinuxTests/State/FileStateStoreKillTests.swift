@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(.needs(no: obstacle), arguments: Operation.allCases)
-    func `C43 T35 killed at every system call, a state is the old or the new`(operation: Operation) throws {
+    func `C43 T35 a state whose writer is killed at any system call is the old or the new`(operation: Operation) throws {
         let directory = TemporaryDirectory()
         let whole = try Self.image(of: operation, in: directory)
         var found: [StoredState: Int] = [:], kills = 0

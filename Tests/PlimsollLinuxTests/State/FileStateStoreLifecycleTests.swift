@@ -42,7 +42,7 @@ import Testing
         func checkpoint() { #expect(lifecycle.preservation.checkpoint(within: .seconds(60)).isEmpty) }
     }
 
-    @Test func `C41 C42 C43 what the last checkpoint saved is what the next run has, whatever came after it`() throws {
+    @Test func `C41 C42 C43 the next run has the last checkpoint's state, with any later changes lost`() throws {
         for round in UInt8(0)..<5 {
             let run = Run(directory)
             let outcome = run.launch()

@@ -22,7 +22,7 @@ import Testing
     private func put(_ bytes: [UInt8], _ name: String) throws { try Data(bytes).write(to: directory.url(name)) }
     private func names() throws -> [String] { try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() }
 
-    @Test func `what is written is read by whoever comes later, and what is removed is gone`() throws {
+    @Test func `a later store reads the written state, and a removed state is gone`() throws {
         do {
             let store = store()
             #expect(try store.read("cart") == nil && store.load("cart") == .absent)
@@ -42,7 +42,7 @@ import Testing
         #expect(try store.load("cart") == .absent && names() == ["empty.state", "lock"] && reports.all.isEmpty)
     }
 
-    @Test func `nothing is appended to what is not there or not known`() throws {
+    @Test func `nothing is appended to an absent or unknown state`() throws {
         let store = store()
         #expect(try !store.append([1], to: "cart"))
         try put([1, 2, 3], "cart.state")
@@ -75,7 +75,7 @@ import Testing
         #expect(try mode("a/b/cart.state") == 0o600 && mode("a/b/lock") == 0o600)
     }
 
-    @Test func `no name leaves the directory, and no two share a file`() throws {
+    @Test func `no name leaves the directory, and no two names share a file`() throws {
         let store = store()
         let names = ["../up", "..", ".", "/etc/passwd", "a/b", "a%2Fb", "a%2fb", "lock", "Größe", "a b", "a\0b", ".hidden", "A", "a", "x.state-new"]
         for (index, name) in names.enumerated() { try store.write(name, [UInt8(index)]) }
@@ -89,7 +89,7 @@ import Testing
         try store.write(String(repeating: "x", count: 200), [1])
     }
 
-    @Test func `C42 a file that is cut short, damaged, foreign or newer is kept aside and reads as absent, with the reason`() throws {
+    @Test func `C42 a cut, damaged, foreign or newer file is kept aside and reads as absent, with the reason`() throws {
         let store = store()
         try store.write("cart", Array("forty-two".utf8))
         let good = try bytes("cart.state")
@@ -121,7 +121,7 @@ import Testing
         #expect(try bytes("cart.state-aside-1") == Array("# a configuration file".utf8) && reports.all.count == 6)
     }
 
-    @Test func `T35 a change that was not written to its end is dropped, and the next takes its place`() throws {
+    @Test func `T35 an incomplete change is dropped, and the next change takes that place`() throws {
         do {
             let store = store()
             try store.write("cart", [1, 2, 3])
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    @Test func `what interrupted writes left is swept away at the first use`() throws {
+    @Test func `left-overs of interrupted writes are swept away at the first use`() throws {
         for index in 0..<3 { try put([1], "cart-\(index).state-new") }
         try put([2], "somebody-else's")
         #expect(try store().load("cart") == .absent)
@@ -180,7 +180,7 @@ import Testing
         #expect(reports.all.isEmpty)
     }
 
-    @Test func `a directory has one process, and the other is told which`() throws {
+    @Test func `a directory has one process, and the other process is told the owner`() throws {
         let holder = try #require(Flock(directory.path + "/lock", text: "4711\n"))
         let store = store()
         for use in [{ try store.write("cart", [1]) }, { _ = try store.load("cart") }, { try store.remove("cart") }] {
@@ -205,7 +205,7 @@ import Testing
         #expect(try store.read("cart") == [1] && store.append([2], to: "cart"))
     }
 
-    @Test func `C24 the mark of an operator is left from outside, while the process runs or after`() throws {
+    @Test func `C24 the operator's mark can be left from outside, while the process runs or after`() throws {
         let store = store()
         try store.write("cart", [1])
         #expect(try !store.isMarkedKilledByOperator())
@@ -228,7 +228,7 @@ import Testing
         for name in ["link", "folder", "fifo"] { #expect(throws: FileStateStoreError.self, "\(name)") { try store.read(name) } }
     }
 
-    @Test func `a file of a size that no state has is kept aside unread`() throws {
+    @Test func `a file of an impossible size is kept aside unread`() throws {
         let store = store()
         try put([], "cart.state")
         #expect(truncate(directory.path + "/cart.state", 1 << 40) == 0)

@@ -28,7 +28,7 @@ import Testing
         return restored.withLock { $0 }
     }
 
-    @Test func `C41 C43 C90 C97 killed at any point from leaving the front on, a scene comes back as it was`() async throws {
+    @Test func `C41 C43 C90 C97 a scene killed at any point from leaving the front on comes back in the saved state`() async throws {
         let path = directory.path, state = Mutex<UInt8>(1), points = Mutex<[String]>([])
         @Sendable func look(_ point: String) async throws {
             let seen = try await Self.afterKill(path, "a")

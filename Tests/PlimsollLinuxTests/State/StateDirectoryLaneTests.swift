@@ -93,7 +93,7 @@ import Testing
     enum Change: CaseIterable { case write, remove, setAside }
 
     @Test(arguments: Change.allCases)
-    func `whoever gives the directory up waits for one who has just locked it and not yet begun`(change: Change)
+    func `giving the directory up waits for a writer that holds the lock and has not yet begun`(change: Change)
         async throws
     {
         let place = TemporaryDirectory(), kernel = WatchedKernel(),

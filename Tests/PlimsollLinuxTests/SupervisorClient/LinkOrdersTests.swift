@@ -11,7 +11,7 @@ import Testing
 /// What a link sees of its service, and says.
 @Suite struct LinkOrdersTests {
     @Test(arguments: [false, true])
-    func `C43 T33 a background task that ends between two looks has what it left saved before that is said`(isOfScene: Bool) async throws {
+    func `C43 T33 a background task that ends between two looks has the remains saved before the report`(isOfScene: Bool) async throws {
         let manager = ResourceManager(source: ScriptedPressureSource()), lifecycle = manager.lifecycle, store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(arguments: [EAGAIN, ECONNREFUSED])
-    func `a link whose supervisor has a full queue connects again soon, and one without a supervisor after ever longer pauses`(number: Int32) {
+    func `a full supervisor's link reconnects soon, and a link without a supervisor after longer and longer pauses`(number: Int32) {
         let kernel = ScriptedKernel([:]), path = "/run/supervisor", manager = ResourceManager(source: ScriptedPressureSource())
         kernel.edit { ($0.kinds[path], $0.refusals[path]) = (.socket, number) }
         let running = Mutex<LinkLoop?>(nil)

@@ -14,7 +14,7 @@ import Testing
         return bounds
     }
 
-    @Test func `a line that is too long ends its connection, and only that`() async throws {
+    @Test func `a line that is too long ends that connection alone`() async throws {
         try await AdminFixture.run(bounds: Self.bounds { $0.line = 256 }) { fixture in
             let long = try fixture.client(), other = try fixture.client()
             try long.send([UInt8](repeating: UInt8(ascii: "a"), count: 1 << 20))
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func `who says nothing is not waited for, who watches may be silent`() async throws {
+    @Test func `a silent client is not waited for, and a watcher may be silent`() async throws {
         try await AdminFixture.run { fixture in
             let silent = try fixture.client(), watcher = try fixture.client()
             #expect(try watcher.answer(to: Self.watch(60_000)).ok)
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func `who does not take its answers is cut off, and others are served meanwhile`() async throws {
+    @Test func `a client that does not take answers is cut off, and others are served meanwhile`() async throws {
         try await AdminFixture.run(holders: 300) { fixture in
             let slow = try fixture.client(), other = try fixture.client()
             for _ in 0..<40 { try slow.send(Array((#"{"command":"status"}"# + "\n").utf8)) }
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `no more connections than are allowed, and place again when one goes`() async throws {
+    @Test func `connections are bounded, and a closed one makes place again`() async throws {
         try await AdminFixture.run(bounds: Self.bounds { $0.connections = 2 }) { fixture in
             let first = try fixture.client()
             var second: AdminClient? = try fixture.client()
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func `watchers are told again and again, and are few`() async throws {
+    @Test func `watchers get repeated answers, and the number of watchers is bounded`() async throws {
         try await AdminFixture.run(bounds: Self.bounds { $0.watchers = 1 }) { fixture in
             let watcher = try fixture.client(), second = try fixture.client()
             #expect(try watcher.answer(to: Self.watch(100)).status?.level == "normal")
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `changes wait in a short line`() async throws {
+    @Test func `changes wait in a bounded queue`() async throws {
         try await AdminFixture.run(bounds: Self.bounds { $0.changes = 1 }) { fixture in
             let holder = SlowHolder(), purge = Array((#"{"command":"purge","name":"slow"}"# + "\n").utf8)
             fixture.manager.register(holder)
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    @Test func `who goes away in the middle leaves nothing behind`() async throws {
+    @Test func `a client that goes away in the middle leaves nothing behind`() async throws {
         try await AdminFixture.run(holders: 300) { fixture in
             let holder = SlowHolder()
             fixture.manager.register(holder)
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    @Test func `who says all and closes its side is answered still`() async throws {
+    @Test func `a client that sends all and closes the sending side still gets answers`() async throws {
         try await AdminFixture.run { fixture in
             let client = try fixture.client()
             try client.send(Array((#"{"command":"tasks"}"# + "\n" + #"{"command":"status"}"# + "\n" + "{").utf8))

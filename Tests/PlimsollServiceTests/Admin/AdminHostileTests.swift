@@ -14,7 +14,7 @@ import Testing
         var answered = 0
     }
 
-    @Test func `random input in random pieces changes nothing and stops nobody`() async throws {
+    @Test func `random input in random pieces changes nothing and stops no other client`() async throws {
         // Chosen anew each time, and printed: set PLIMSOLL_SEED to see a failure again.
         let seed = ProcessInfo.processInfo.environment["PLIMSOLL_SEED"].flatMap { UInt64($0) } ?? .random(in: 0...UInt64.max)
         print("seed \(seed)")
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func `many connections at once: some are served, the others told, nobody waits`() async throws {
+    @Test func `many connections at once: some are served, the others refused, and none waits`() async throws {
         try await AdminFixture.run { fixture in
             var served = 0, refused = 0
             for _ in 0..<20 {
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func `who hangs takes all places for no longer than the bounds, and is counted`() async throws {
+    @Test func `hanging clients take all places for no longer than the bounds, and are counted`() async throws {
         var bounds = AdminEndpoint.Bounds()
         bounds.connections = 8
         // A socket takes some 200 kB that nobody reads: a few answers of this size.
@@ -124,7 +124,7 @@ import Testing
         #expect(throws: AdminRefusal.self) { try json.request(Array("]]]{{}}".utf8)[...]) }
     }
 
-    @Test func `numbers that JSON lacks are written so that both sides read them`() throws {
+    @Test func `numbers that JSON lacks are encoded in a form that both sides read`() throws {
         let json = AdminJSON()
         var answer = AdminAnswer()
         answer.seconds = .infinity

@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `caches and tasks are parts of it`() async throws {
+    @Test func `caches and tasks are parts of the status`() async throws {
         try await AdminFixture.run { fixture in
             let caches = try #require(try fixture.answer(#"{"command":"caches"}"#).caches)
             #expect(caches.map(\.heldBytes) == [400_000, 200_000])
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `purge lets go of what was selected, and of nothing else`() async throws {
+    @Test func `purge empties the selected holders alone`() async throws {
         try await AdminFixture.run { fixture in
             let report = try #require(try fixture.answer(#"{"command":"purge","name":"images","bytes":150000}"#).report)
             #expect(report.origin == "operator")
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func `C74 an operator's activation brings the process to the front, and is answered once it was handled there`() async throws {
+    @Test func `C74 an operator's activation brings the process to the front, and is answered after the handling there`() async throws {
         try await AdminFixture.run { fixture in
             let lifecycle = fixture.manager.lifecycle, seen = Mutex<[String]>([])
             lifecycle.onActivation("links") { request in
@@ -81,7 +81,7 @@ import Testing
         ("no supervisor is connected", false, "the process was to stand still, which was refused: no supervisor is connected."),
         (nil, true, "the process was to stand still, had this been no dry run."),
     ])
-    func `that a supervisor was asked is said only where one was`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
+    func `an explanation mentions a supervisor only where one was asked`(refusal: String?, isDryRun: Bool, sentence: String) async throws {
         let source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, policy: .init(isDryRun: isDryRun), clock: clock)
         let link = manager.carryStandstill { refusal }
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func `a rehearsal without a running manager is refused, as nobody would carry it out`() async throws {
+    @Test func `a rehearsal without a running manager is refused`() async throws {
         try await AdminFixture.run(runsManager: false) { fixture in
             let answer = try fixture.answer(#"{"command":"simulate","level":"warning","seconds":1}"#)
             #expect(answer.code == "failed")
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test func `a cache's limit can be set, by a name that one cache has`() async throws {
+    @Test func `a cache's limit can be set by a unique name`() async throws {
         try await AdminFixture.run(holders: 1) { fixture in
             let answer = try fixture.answer(#"{"command":"limit","name":"images","bytes":250000}"#)
             #expect(answer.limitBytes == 250_000)
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func `nothing is changed unless that is allowed`() async throws {
+    @Test func `no command changes state without permission`() async throws {
         try await AdminFixture.run(allowsChanges: false) { fixture in
             let changes = [
                 #"{"command":"purge","all":true}"#, #"{"command":"simulate","level":"critical","seconds":5}"#,
@@ -182,7 +182,7 @@ import Testing
         (#"{"command":"limit","name":"images"}"#, "limit needs the \"name\""),
         (#"{"command":"status"}{"command":"status"}"#, "the line is not JSON"), ("{\"command\":\"status\"\0}", "not UTF-8 text"),
     ])
-    func `what is no request is told why, and what is allowed`(line: String, sentence: String) async throws {
+    func `a malformed request is answered with the reason and the allowed values`(line: String, sentence: String) async throws {
         try await AdminFixture.run { fixture in
             let answer = try fixture.answer(line)
             #expect(!answer.ok)
@@ -194,7 +194,7 @@ import Testing
         }
     }
 
-    @Test func `what was named and isn't there is told with what is`() async throws {
+    @Test func `a missing name is answered with the existing names`() async throws {
         try await AdminFixture.run { fixture in
             let answer = try fixture.answer(#"{"command":"purge","group":"medai"}"#)
             #expect(answer.code == "absent")
@@ -202,7 +202,7 @@ import Testing
         }
     }
 
-    @Test func `requests on one connection are answered in order, however they arrive`() async throws {
+    @Test func `requests on one connection are answered in order, in any pieces`() async throws {
         try await AdminFixture.run { fixture in
             let client = try fixture.client()
             try client.send(Array((#"{"command":"tasks"}"# + "\n" + #"{"command":"caches"}"# + "\r\n" + #"{"comm"#).utf8))
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func `status is answered while a purge is being carried out`() async throws {
+    @Test func `status is answered during a purge`() async throws {
         try await AdminFixture.run { fixture in
             let holder = SlowHolder()
             fixture.manager.register(holder)

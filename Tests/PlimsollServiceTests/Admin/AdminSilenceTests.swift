@@ -8,7 +8,7 @@ import Testing
 
 /// A holder whose own code blocks keeps nobody from an answer for long.
 @Suite(.timeLimit(.minutes(5))) struct AdminSilenceTests {
-    @Test func `the endpoint goes on, names the holder, and keeps what it said last`() async throws {
+    @Test func `the endpoint goes on, names the silent holder, and keeps the holder's last values`() async throws {
         var bounds = AdminEndpoint.Bounds()
         // Time runs ahead below: nobody is to be cut off for that.
         bounds.idle = .seconds(100_000_000)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `pages answer beside it, health at once and the rest within the time a holder has`() async throws {
+    @Test func `pages answer beside a silent holder, health at once and the rest within the holder's time`() async throws {
         let clock = ManualClock(), manager = ResourceManager(source: ScriptedPressureSource(), clock: clock), holder = SlowHolder()
         manager.register(holder)
         holder.block()

@@ -27,7 +27,7 @@ import Testing
         (["RUNTIME_DIRECTORY": "", "XDG_RUNTIME_DIR": "/run/user/7/"], "/run/user/7/plimsoll-42.sock"),
         (["XDG_RUNTIME_DIR": "/run/user/7"], "/run/user/7/plimsoll-42.sock"),
     ])
-    func `the standard path is in the directory that the service manager gives`(variables: [String: String], path: String) throws {
+    func `the standard path is in the directory from the service manager`(variables: [String: String], path: String) throws {
         #expect(try AdminPath.standard(environment: { variables[$0] }, process: 42) == path)
     }
 
@@ -36,7 +36,7 @@ import Testing
         (["RUNTIME_DIRECTORY": "shop"], "$RUNTIME_DIRECTORY is \"shop\", which is no absolute path"),
         (["XDG_RUNTIME_DIR": "here"], "$XDG_RUNTIME_DIR is \"here\", which is no absolute path"),
     ])
-    func `without such a directory there is no path, and what to do is said`(variables: [String: String], sentence: String) {
+    func `an environment without such a directory gives no path and names the remedy`(variables: [String: String], sentence: String) {
         do throws(AdminError) {
             _ = try AdminPath.standard(environment: { variables[$0] }, process: 42)
             Issue.record("accepted")
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `the socket is its owner's alone, whatever the umask`() async throws {
+    @Test func `the socket is the owner's alone, under any umask`() async throws {
         try await AdminFixture.withDirectory { directory in
             let endpoint = endpoint(directory + "/s")
             try endpoint.start()
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `an endpoint that is let go of leaves no socket`() async throws {
+    @Test func `a released endpoint leaves no socket`() async throws {
         try await AdminFixture.withDirectory { directory in
             var one: AdminEndpoint? = endpoint(directory + "/s")
             try one?.start()
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func `what a dead process left is replaced`() async throws {
+    @Test func `a dead process's socket is replaced`() async throws {
         try await AdminFixture.withDirectory { directory in
             let path = directory + "/s"
             leave(path)
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that somebody listens at is left alone, and so is a successor's`() async throws {
+    @Test func `a socket with a listener is left alone, and so is a successor's`() async throws {
         try await AdminFixture.withDirectory { directory in
             let path = directory + "/s", first = endpoint(path)
             try first.start()
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func `no path that could not be one`() async throws {
+    @Test func `an impossible path is refused`() async throws {
         try await AdminFixture.withDirectory { directory in
             let long = directory + "/" + String(repeating: "a", count: 120)
             #expect(
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func `two who find the same left-over: one listens, one is told`() async throws {
+    @Test func `of several endpoints at one left-over socket, one listens and the others get an error`() async throws {
         try await AdminFixture.withDirectory { directory in
             for round in 0..<20 {
                 let path = directory + "/s\(round)"
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func `nobody there is said as it is`() async throws {
+    @Test func `the error tells a missing socket from a dead one`() async throws {
         try await AdminFixture.withDirectory { directory in
             leave(directory + "/dead")
             let expected: [(String, AdminError.Kind, String)] = [
@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test(.needs(geteuid() == 0, "only root can become another user"))
-    func `another user is refused, by the kernel's word, even where the file lets it in`() async throws {
+    func `the kernel's credentials refuse another user, even where the file's mode admits that user`() async throws {
         try await AdminFixture.withDirectory { directory in
             let path = directory + "/s", endpoint = endpoint(path)
             try endpoint.start()

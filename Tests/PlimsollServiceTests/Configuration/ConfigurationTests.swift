@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    @Test func `the environment overrides what code has set, and the rest stays`() throws {
+    @Test func `the environment overrides settings of the code, and the rest stays`() throws {
         let own = PressurePolicy(handlerBudget: .seconds(2), backgroundAllowance: .seconds(60))
         var mine = ServiceSettings()
         mine.drainDelay = .seconds(3)
@@ -34,7 +34,7 @@ import Testing
         #expect(settings.metricsInterval == .zero && !settings.notifiesServiceManager)
     }
 
-    @Test func `a former name works, is refused under the new one, and gives way to it`() throws {
+    @Test func `a former name works, is refused under the new name, and gives way to the new name`() throws {
         for (key, former) in Setting.formerKeys {
             let setting = try #require(Setting.all.first { $0.key == key }), old = Setting.variable(former)
             #expect(problems([old: "wrong"]).map { $0.hasPrefix("\(key) (\(setting.variable)) is \"wrong\"") } == [true], "\(former)")
@@ -44,7 +44,7 @@ import Testing
         #expect(settings.policy.thresholds.fallHold == .seconds(7) && settings.logRest == .seconds(2))
     }
 
-    @Test func `every key takes its own standard value, which is what holds without it`() throws {
+    @Test func `every key accepts the standard value, which equals the default`() throws {
         let bare = ServiceSettings()
         for setting in Setting.all {
             var settings = ServiceSettings()
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `a value that is not allowed is refused with key, value and what is allowed; all of them at once`() {
+    @Test func `disallowed values are refused with key, value and allowed range, all of them at once`() {
         let found = problems([
             "PLIMSOLL_SHUTDOWN_BUDGET": "soon", "PLIMSOLL_DRY_RUN": "maybe", "PLIMSOLL_STALL_WARNING": "1.5", "PLIMSOLL_HANDLER_BUDGET": "1ms",
             "PLIMSOLL_BACKGROUND_MAX_TASKS": "0", "PLIMSOLL_CRITICAL_MAX_MARGIN": "-1", "PLIMSOLL_TERMINATE_AFTER": "later\u{1B}[2J",
@@ -74,13 +74,13 @@ import Testing
         #expect(problems(["PLIMSOLL_SHUTDOWN_DRAIN_DELAY": "30s"]).first?.contains("more than shutdown.budget") == true)
     }
 
-    @Test func `a variable that nobody knows is refused, with the one that was meant`() {
+    @Test func `an unknown variable is refused, with a suggestion of the meant one`() {
         #expect(problems(["PLIMSOLL_DRYRUN": "true"]) == ["PLIMSOLL_DRYRUN is no setting; did you mean PLIMSOLL_DRY_RUN?"])
         #expect(problems(["PLIMSOLL_FLUX_CAPACITOR_COLOUR": "red"]) == ["PLIMSOLL_FLUX_CAPACITOR_COLOUR is no setting"])
         #expect(problems(["PLIMSOLL_SUPERVISOR": "/run/p.sock", "PLIMSOLL": "x", "OTHER": "y"]) == [])
     }
 
-    @Test func `variables are named as the provider of the environment names keys`() throws {
+    @Test func `variables are named as the environment's provider names keys`() throws {
         for setting in Setting.all {
             let reader = ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: [setting.variable: "here"])).scoped(to: "plimsoll")
             #expect(ServiceSettings.text(reader.snapshot(), setting.key) == "here", "\(setting.key) \(setting.variable)")
@@ -99,7 +99,7 @@ import Testing
         #expect(manager.policy.thresholds.stallCritical == 0.7 && manager.policy.handlerBudget == .milliseconds(250))
     }
 
-    @Test func `dry run is followed while the process runs, and a value that is not allowed changes nothing`() async throws {
+    @Test func `dry run is followed while the process runs, and a disallowed value changes nothing`() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["plimsoll.dryRun": "false"])
         let reader = ConfigReader(provider: provider).scoped(to: "plimsoll")
         let manager = ResourceManager(source: ScriptedPressureSource())
@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test func `limits of caches are read by name, each once and in range, whatever else a name has in it`() throws {
+    @Test func `limits of caches are read by name, each once and in range, with any characters in a name`() throws {
         let settings = try ServiceSettings(environment: ["PLIMSOLL_CACHES_LIMITS": "thumbs=64MiB, a:b c=2G,x = 1KiB "])
         #expect(settings.cacheLimits == ["thumbs": .mebibytes(64), "a:b c": .gibibytes(2), "x": .kibibytes(1)])
         for wrong in ["thumbs", "thumbs=", "thumbs=1KiB,thumbs=2KiB", "thumbs=1", "thumbs=-1MiB", "thumbs=64MiB;x=1MiB", "=", "a=1MiB,b"] {
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func `limits of caches hold from the start, for those registered before and after`() throws {
+    @Test func `limits of caches hold from the start, for caches registered before and after`() throws {
         let early = PurgeableCache<Int, Int>("early", limit: .mebibytes(8)), late = PurgeableCache<Int, Int>("late"),
             other = PurgeableCache<Int, Int>("other")
         var settings = ServiceSettings()
@@ -145,7 +145,7 @@ import Testing
         #expect(early.limit == .mebibytes(1) && late.limit == .mebibytes(2) && other.limit == .max)
     }
 
-    @Test func `what is live is followed, and what is not allowed is said once while the value before holds`() async throws {
+    @Test func `live settings are followed, and a disallowed value is logged once while the value before holds`() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["plimsoll.shutdown.budget": "20s", "plimsoll.caches.limits": "thumbs=8MiB"])
         let reader = ConfigReader(provider: provider).scoped(to: "plimsoll"), book = LogBook()
         let manager = ResourceManager(source: ScriptedPressureSource()), thumbs = PurgeableCache<Int, Int>("thumbs")
@@ -178,7 +178,7 @@ import Testing
         #expect(book.entries.last?["reason"]?.hasPrefix("shutdown.drainDelay is 41.0 seconds, more than shutdown.budget") == true)
     }
 
-    @Test func `durations are read with their unit, and nothing else`() {
+    @Test func `durations are read with a unit, and no other text`() {
         #expect(
             Duration(plimsoll: "500ms") == .milliseconds(500) && Duration(plimsoll: "2h") == .seconds(7200) && Duration(plimsoll: "7") == .seconds(7))
         for wrong in ["", "s", "1.5s", "-1s", "1 s", "1d", "١s", "10000000000s"] { #expect(Duration(plimsoll: wrong) == nil, "\(wrong)") }

@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: trusted)
-    func `an address, localhost and what is on the list are answered, in any notation that browsers use`(host: String)
+    func `an address, localhost and listed names are answered, in any notation that browsers use`(host: String)
         async
     {
         let pages = pages()
@@ -73,7 +73,7 @@ import Testing
         #expect(manager.level == .normal)
     }
 
-    @Test func `checks of health have an answer for any host, and a reason only for those that are trusted`()
+    @Test func `health checks answer any host, and give the reason to trusted hosts only`()
         async throws
     {
         let pages = pages()
@@ -89,14 +89,14 @@ import Testing
         await manager.lifecycle.terminate()
     }
 
-    @Test func `without a list no name but localhost is trusted`() async {
+    @Test func `an empty list trusts no name but localhost`() async {
         let pages = AdminPages(manager)
         #expect(await pages.answer(.status, .init(host: "shop.internal")).status == 421)
         #expect(await pages.answer(.status, .init(host: "localhost")).status == 200)
         #expect(await pages.answer(.status, .init(host: "10.0.0.1")).status == 200)
     }
 
-    @Test func `the list is read from the settings, and what is no name stops the start`() throws {
+    @Test func `the list is read from the settings, and a malformed name stops the start`() throws {
         let settings = try ServiceSettings(environment: ["PLIMSOLL_ADMIN_HOSTS": "Shop.internal., ops.example,a_b-c"])
         #expect(settings.adminHosts == ["shop.internal", "ops.example", "a_b-c"])
         #expect(try ServiceSettings(environment: ["PLIMSOLL_ADMIN_HOSTS": "none"]).adminHosts == [])

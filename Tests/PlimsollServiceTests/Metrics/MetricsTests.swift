@@ -29,7 +29,7 @@ import Testing
         return manager
     }
 
-    @Test func `what is rendered has each name once, with help and type, and values are those of the status`() throws {
+    @Test func `the rendering has each name once, with help and type, and the status's values`() throws {
         let manager = manager()
         let text = PrometheusText.render(manager.status), lines = text.split(separator: "\n").map(String.init)
         let named = lines.filter { $0.hasPrefix("# TYPE ") }.map { $0.split(separator: " ")[2] }
@@ -46,7 +46,7 @@ import Testing
             lines.contains("plimsoll_release_duration_seconds_bucket{le=\"+Inf\"} 1") && lines.contains("plimsoll_release_duration_seconds_count 1"))
     }
 
-    @Test func `names are in base units, and what only grows ends in total`() {
+    @Test func `names are in base units, and a growing-only value's name ends in total`() {
         for family in MetricCatalogue.families(manager().status) {
             #expect(family.name.hasPrefix("plimsoll_") && family.name.allSatisfy { $0.isLowercase || $0 == "_" })
             #expect(family.name.hasSuffix("_total") == (family.kind == .counter), "\(family.name)")
@@ -64,18 +64,18 @@ import Testing
         #expect(bytes.points.map(\.value) == [150])
     }
 
-    @Test func `numbers are written so that they are read again`() {
+    @Test func `numbers are written in a form that is read back`() {
         #expect(PrometheusText.number(9_007_199_254_740_991) == "9007199254740991" && PrometheusText.number(0.25) == "0.25")
         #expect(PrometheusText.number(.infinity) == "+Inf" && PrometheusText.number(.nan) == "NaN" && PrometheusText.number(-3) == "-3")
     }
 
     @Test(.needs(Tool.promtool != nil, "promtool is not installed (Debian: prometheus)"))
-    func `Prometheus' own checker has nothing to say`() throws {
+    func `Prometheus' own checker has no complaint`() throws {
         let said = try Tool.run(Tool.promtool!, ["check", "metrics"], input: PrometheusText.render(manager().status))
         #expect(said.status == 0 && said.output.isEmpty, "\(said.output)")
     }
 
-    @Test func `instruments are made once, by the given factory, and told the same as is rendered`() throws {
+    @Test func `instruments are made once, by the given factory, with the rendered values`() throws {
         let factory = TestMetrics(), manager = manager()
         var reporter = MetricsReporter(manager, factory)
         reporter.report()
@@ -90,7 +90,7 @@ import Testing
         #expect(try factory.expectCounter("plimsoll_requests_shed_total", shed).totalValue == 1)
     }
 
-    @Test func `a release is timed as it is done`() async throws {
+    @Test func `a release is timed when done`() async throws {
         let factory = TestMetrics(), manager = ResourceManager(source: ScriptedPressureSource())
         _ = MetricsReporter(manager, factory)
         manager.register("buffers", byteCount: { 4096 }, release: { $0 })

@@ -44,7 +44,7 @@ final class LogBook: Sendable {
         PressureEvent(id: id, level: level, previous: previous, shortfall: ByteCount.mebibytes(3).bytes, timeLeft: nil, evidence: .headroom)
     }
 
-    @Test func `a rise is a warning, once in a while for each level, and how many were left out is said; a fall is a notice`() {
+    @Test func `a rise is a warning, once in a while for each level, with the number left out; a fall is a notice`() {
         let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
         let log = ManagerLog(book.logger, rest: .seconds(60), clock: { now.withLock { $0 } })
         let levels: [(Int, PressureLevel)] = [
@@ -68,7 +68,7 @@ final class LogBook: Sendable {
         #expect(warnings[1]["evidence"] == "headroom" && warnings[1]["shortfall_bytes"] == "3145728" && warnings[1]["level"] == "critical")
     }
 
-    @Test func `actions are told at info with what they brought, upkeep at debug`() {
+    @Test func `actions are logged at info with the results, upkeep at debug`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         var report = ActionReport(
             eventID: 7, action: .release, level: .warning, evidence: .growth, began: .zero, took: .nanoseconds(3_213_452))
@@ -83,7 +83,7 @@ final class LogBook: Sendable {
         #expect(entry["outcome"] == "done" && entry["took"] == "3.21 ms" && book.entries[1]["asked_bytes"] == nil)
     }
 
-    @Test func `that there is no admin socket is a notice with the reason and what to set`() {
+    @Test func `a missing admin socket is a notice with the reason and the setting`() {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         #expect(ResourceService.adminPath(.automatic, log, environment: { _ in nil }) == nil)
         #expect(book.entries.map(\.level) == [.notice] && book.entries.map(\.message) == ["the admin socket is not opened"])
@@ -97,7 +97,7 @@ final class LogBook: Sendable {
         #expect(book.entries.count == 1)
     }
 
-    @Test func `what a shedder refuses is told when that begins and when memory is plentiful again, and a shortage without refusals is not`() {
+    @Test func `a shedder's refusals are logged at the beginning and the recovery, and a shortage without any is not`() {
         let book = LogBook(), manager = ResourceManager(source: ScriptedPressureSource()), now = Mutex(Duration.zero)
         let shedder = RequestShedder("front", policy: SheddingPolicy(seed: 1), elapsed: { now.withLock { $0 } }, rest: { _ in })
         manager.lifecycle.pausables.add(shedder)
@@ -125,7 +125,7 @@ final class LogBook: Sendable {
         #expect(book.entries.count == 3 && book.entries.last?.message == "requests are admitted again: 2 were refused in 4 s, in 2 shortages")
     }
 
-    @Test func `a running service logs its beginning, its levels and its end, with those who did not end in time`() async throws {
+    @Test func `a running service logs the beginning, the levels and the end, with the stragglers`() async throws {
         let book = LogBook(), source = ScriptedPressureSource()
         var settings = ServiceSettings()
         (settings.shutdownBudget, settings.notifiesServiceManager) = (.milliseconds(200), false)

@@ -95,13 +95,13 @@ final class Flag: Sendable {
         #expect(report.budget == .seconds(25) && report.stragglers.isEmpty && report.drain >= .zero)
     }
 
-    @Test func `without a beacon the manager ends gracefully all the same`() async throws {
+    @Test func `a manager without a beacon ends gracefully all the same`() async throws {
         let plimsoll = service(), manager = plimsoll.manager, events = Events()
         try await run([plimsoll, Server(events: events)]) { manager.lifecycle.readiness.isReady && !events.list.isEmpty }
         #expect(manager.shutdownReport != nil && manager.isShuttingDown)
     }
 
-    @Test func `what runs is asked to stop after its share of the budget, and is named if it does not`() async throws {
+    @Test func `a running task is asked to stop after a share of the budget, and named as a straggler otherwise`() async throws {
         var settings = ServiceSettings()
         settings.shutdownBudget = .seconds(300)
         let book = LogBook(), clock = ManualClock(), events = Events()
@@ -184,7 +184,7 @@ final class Flag: Sendable {
     }
 
     @Test(arguments: Shape.allCases)
-    func `a task is asked after its share of the budget, whichever service waits for which`(shape: Shape) async throws {
+    func `a task is asked after a share of the budget, for each order of the services`(shape: Shape) async throws {
         let (manager, services, book, clock, events) = exporting(shape)
         async let shutdown: Void = run(services) { manager.lifecycle.readiness.isReady && events.list == ["working"] }
         await until { book.isShuttingDown }
@@ -200,7 +200,7 @@ final class Flag: Sendable {
     }
 
     @Test(arguments: Shape.allCases)
-    func `a task that comes to its own end within its share is not asked, and nothing waits any longer`(shape: Shape) async throws {
+    func `a task that ends within the share is not asked, and the shutdown waits no longer`(shape: Shape) async throws {
         let isDone = Flag()
         let (manager, services, book, clock, events) = exporting(shape) { isDone.isSet }
         async let shutdown: Void = run(services) { manager.lifecycle.readiness.isReady && events.list == ["working"] }
@@ -212,7 +212,7 @@ final class Flag: Sendable {
         #expect(events.list == ["working", "ended"] && report.asked == 0 && report.drain + report.expiry == .seconds(20))
     }
 
-    @Test func `a service that does not end is cancelled within the budget, and the tasks that were asked are named`() async throws {
+    @Test func `a service that does not end is cancelled within the budget, and the asked tasks are named`() async throws {
         struct Stubborn: Service {
             let events: Events
             func run() async throws {
@@ -245,7 +245,7 @@ final class Flag: Sendable {
         #expect(warning?["tasks"] == "stuck, ends")
     }
 
-    @Test func `a group that is cancelled in a shutdown asks tasks at once`() async throws {
+    @Test func `a group cancelled in a shutdown asks tasks at once`() async throws {
         let (manager, services, book, _, events) = exporting(.detached)
         let group = group(services)
         let running = Task { try await group.run() }
@@ -259,7 +259,7 @@ final class Flag: Sendable {
         #expect(Set(events.list) == ["working", "asked, shutdown", "ended"] && manager.shutdownReport?.asked == 1)
     }
 
-    @Test func `a group that is cancelled ends the manager, too`() async throws {
+    @Test func `a cancelled group ends the manager, too`() async throws {
         let plimsoll = service(), manager = plimsoll.manager, events = Events()
         let group = group([plimsoll, Server(events: events)])
         let running = Task { try await group.run() }
@@ -269,7 +269,7 @@ final class Flag: Sendable {
         #expect(manager.shutdownReport != nil)
     }
 
-    @Test func `a drain delay keeps the others serving while the process already says that it is not ready`() async throws {
+    @Test func `a drain delay keeps the others serving while the process already reports not ready`() async throws {
         var settings = ServiceSettings()
         // Longer than anybody waits: it is over once it has been seen.
         settings.drainDelay = .seconds(600)
@@ -287,7 +287,7 @@ final class Flag: Sendable {
         #expect(events.list == ["serving", "not ready, serving", "served"])
     }
 
-    @Test func `a drain delay ends by itself`() async throws {
+    @Test func `a drain delay ends without a call`() async throws {
         var settings = ServiceSettings()
         settings.drainDelay = .milliseconds(1)
         let plimsoll = service(settings), manager = plimsoll.manager
@@ -295,7 +295,7 @@ final class Flag: Sendable {
         #expect(manager.shutdownReport?.stragglers == [])
     }
 
-    @Test func `a manager that is switched off neither looks nor acts, and ends like any other`() async throws {
+    @Test func `a disabled manager neither looks nor acts, and ends like any other`() async throws {
         var settings = ServiceSettings()
         settings.isEnabled = false
         settings.shutdownTaskShare = 0

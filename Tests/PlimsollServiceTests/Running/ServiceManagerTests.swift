@@ -34,7 +34,7 @@ import Testing
         return try #require(try ServiceManager { environment[$0] })
     }
 
-    @Test func `without one nobody is told, and an address that is none is refused`() throws {
+    @Test func `an environment without a service manager sends no message, and an impossible address is refused`() throws {
         #expect(try ServiceManager { _ in nil } == nil && ServiceManager { _ in "" } == nil)
         #expect(throws: ServiceManagerError.self) { try ServiceManager { $0 == "NOTIFY_SOCKET" ? "relative" : nil } }
         let long = "/" + String(repeating: "x", count: 200)
@@ -48,7 +48,7 @@ import Testing
         do { try nowhere.tell("READY=1") } catch { #expect("\(error)".contains("/nowhere/notify: No such file")) }
     }
 
-    @Test func `it watches whom it names, as often as it says`() throws {
+    @Test func `the watchdog interval follows the named process and the given time`() throws {
         #expect(try serviceManager(["WATCHDOG_USEC": "3000000"]).watchdogInterval == .seconds(3))
         #expect(try serviceManager(["WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "\(getpid())"]).watchdogInterval == .seconds(3))
         #expect(try serviceManager(["WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"]).watchdogInterval == nil)
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func `being ready is told together with the first reading, however late that comes`() async throws {
+    @Test func `readiness is told together with the first reading, however late`() async throws {
         let source = LateSource(), manager = ResourceManager(source: source)
         source.script.push(usage: .mebibytes(100), limit: .gibibytes(1))
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func `it hears that the process is ready, alive, how it is, that it stops, and how long its tasks still need`() async throws {
+    @Test func `the service manager hears of readiness, life signs, status, stopping and the time that tasks need`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
         #expect(link.interval == .milliseconds(500))
@@ -134,7 +134,7 @@ import Testing
         #expect(said().contains { ($0.timeoutExtension ?? .zero) > .seconds(1) })
     }
 
-    @Test func `whoever says it, the last status is the newest one`() throws {
+    @Test func `the last status sent by any thread is the newest one`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         // What a full queue had no room for is said with the next look.
         let link = ServiceManagerLink(manager, try serviceManager()) { _ in }
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func `words that a full queue had no room for are said again, and that the process is alive is said soon`() async throws {
+    @Test func `messages that found the queue full are sent again, and the life sign soon`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager(["WATCHDOG_USEC": "1000000"])) { Issue.record("\($0)") }
         let other = try serviceManager()
@@ -182,7 +182,7 @@ import Testing
         #expect(heard.contains { $0.isAlive })
     }
 
-    @Test func `no more time is asked for where no background task lives`() throws {
+    @Test func `no more time is asked for without a background task alive`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let link = ServiceManagerLink(manager, try serviceManager()) { Issue.record("\($0)") }
         link.stopping(within: .seconds(5))
@@ -190,7 +190,7 @@ import Testing
         #expect(messages.map(\.isStopping) == [true] && messages[0].timeoutExtension == nil)
     }
 
-    @Test func `a service manager that is gone is said once, and the service goes on`() async throws {
+    @Test func `a lost service manager is reported once, and the service goes on`() async throws {
         let book = LogBook(), log = ManagerLog(book.logger, rest: .zero)
         let manager = ResourceManager(source: ScriptedPressureSource())
         let gone = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? directory + "/gone" : nil })
@@ -234,7 +234,7 @@ import Testing
         return ServiceManagerStateStore(serviceManager, inherited: kept.map { ($0.name, dup($0.file.file)) })
     }
 
-    @Test func `what one run writes the next reads, and each name is kept once`() throws {
+    @Test func `the next run reads one run's states, and each name is kept once`() throws {
         let store = nextRun(), odd = "cart of\n\"Zoë\": 100%"
         #expect(try store.read("cart") == nil)
         try store.write("cart", [1, 2, 3])
@@ -250,7 +250,7 @@ import Testing
         #expect(kept.count == 1 && kept[0].name.hasSuffix(#"cart%20of%0A"Zo%C3%AB"%3A%20100%25"#))
     }
 
-    @Test func `a run that ended between handing over the new state and letting go of the old leaves the new`() throws {
+    @Test func `a run that ended between handing over the new state and dropping the old leaves the new`() throws {
         let store = nextRun()
         try store.write("cart", [1])
         listen()
@@ -263,7 +263,7 @@ import Testing
         #expect(kept.count == 1)
     }
 
-    @Test func `a service manager that is gone is an error, and what was read before is still there`() throws {
+    @Test func `a lost service manager is an error, and states read before are still there`() throws {
         let store = nextRun()
         try store.write("cart", [1])
         let gone = try #require(try ServiceManager { $0 == "NOTIFY_SOCKET" ? directory + "/gone" : nil })
@@ -274,7 +274,7 @@ import Testing
         #expect(try lost.read("cart") == [1])
     }
 
-    @Test func `files of others, and such as are meant for another process, are left alone`() {
+    @Test func `foreign files and files for another process are left alone`() {
         #expect(ServiceManagerStateStore.inherited { ["LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"][$0] }.isEmpty)
         let mine = ServiceManagerStateStore.inherited {
             ["LISTEN_PID": "\(getpid())", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "http:plimsoll.state.3.cart"][$0]

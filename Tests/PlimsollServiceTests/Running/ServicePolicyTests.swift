@@ -8,7 +8,7 @@ import Testing
 
 /// A program that links this product still runs managers that no service surrounds.
 @Suite struct PlainManagerTests {
-    @Test func `a manager that runs by itself has no log, no link and no admin socket, although this product is linked`() async throws {
+    @Test func `a manager that runs alone has no log, no link and no admin socket, although this product is linked`() async throws {
         let source = ScriptedPressureSource(), manager = ResourceManager(source: source), book = LogBook()
         var settings = ServiceSettings()
         settings.adminSocket = .path("/nowhere/plain.sock")
@@ -32,7 +32,7 @@ import Testing
         return ResourceService(manager, settings: try ServiceSettings(environment: environment), logger: book.logger)
     }
 
-    @Test func `what the environment says of the policy holds for a manager that is made without it, and the rest stays as it was made`() throws {
+    @Test func `the environment's policy settings hold for a manager made without them, and the rest stays as made`() throws {
         var policy = PressurePolicy.standard
         policy.handlerBudget = .seconds(9)
         policy.ladder = .none
@@ -46,14 +46,14 @@ import Testing
         for task in tasks { task.end() }
     }
 
-    @Test func `without a word of the policy it stays the manager's own`() throws {
+    @Test func `a policy without settings stays the manager's own`() throws {
         var policy = PressurePolicy.standard
         policy.thresholds.stallCritical = 0.9
         policy.isDryRun = true
         #expect(try service(["PLIMSOLL_SHUTDOWN_BUDGET": "3s"], over: policy).manager.policy == policy)
     }
 
-    @Test func `a dry run that was set by hand stays when a service is made whose settings say nothing of it`() throws {
+    @Test func `a hand-set dry run survives a service whose settings do not mention dry run`() throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         manager.isDryRun = true
         for environment in [[:], ["PLIMSOLL_STALL_CRITICAL": "0.7"]] {
@@ -63,7 +63,7 @@ import Testing
         #expect(manager.policy.thresholds.stallCritical == 0.7)
     }
 
-    @Test func `settings that don't fit the manager's policy are told and leave it as it is`() throws {
+    @Test func `settings that contradict the manager's policy are logged and leave that policy unchanged`() throws {
         var policy = PressurePolicy.standard
         policy.thresholds.warningMargin.share = 0.05
         policy.thresholds.criticalMargin.share = 0.04

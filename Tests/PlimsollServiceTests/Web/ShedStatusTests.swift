@@ -9,7 +9,7 @@ import Testing
 struct ShedStatusTests {
     private let manager = ResourceManager(source: ScriptedPressureSource())
 
-    @Test func `a shedder in the quiesce set is among what admits work`() throws {
+    @Test func `a shedder in the quiesce set is listed among the admissions`() throws {
         let shedder = RequestShedder("front")
         manager.lifecycle.pausables.add(shedder)
         #expect(shedder.begin(.normal) == nil)
@@ -19,7 +19,7 @@ struct ShedStatusTests {
         #expect(decoded.admissions == [admission])
     }
 
-    @Test func `what was shed is told by priority, and a status of before still read`() throws {
+    @Test func `shed requests are counted by priority, and an older status still decodes`() throws {
         let shedder = RequestShedder("front", policy: SheddingPolicy(limit: 1))
         manager.lifecycle.pausables.add(shedder)
         #expect(shedder.begin(.critical) == nil)
@@ -46,7 +46,7 @@ struct ShedStatusTests {
         #expect(shedder.extent == .open && shedder.begin(.sheddable) == nil)
     }
 
-    @Test func `health depends on nothing and readiness says why not`() async {
+    @Test func `health depends on nothing, and readiness gives the reason`() async {
         let pages = AdminPages(manager)
         manager.lifecycle.pausables.setPressure(.critical, isQuiescing: true)
         #expect(await pages.answer(.health, .init()).status == 200)
@@ -54,7 +54,7 @@ struct ShedStatusTests {
         #expect(readiness.status == 503 && readiness.body == "not ready: not launched\n" && readiness.headers["retry-after"] != nil)
     }
 
-    @Test func `pressure makes a service unready only where that is configured, and then after it has shed`() async throws {
+    @Test func `pressure makes a service unready only where configured, and then only while quiescing`() async throws {
         try await manager.lifecycle.launch()
         let pages = AdminPages(manager), strict = AdminPages(manager, .init(isUnreadyWhenQuiescing: true))
         for (level, isQuiescing, expected) in [
@@ -69,7 +69,7 @@ struct ShedStatusTests {
         await manager.lifecycle.terminate()
     }
 
-    @Test func `changes are refused unless they are allowed and asked for by our own page`() async {
+    @Test func `changes are refused unless allowed and asked for by our own page`() async {
         let closed = AdminPages(manager, .init(hosts: ["demo"])), open = AdminPages(manager, .init(allowsChanges: true, hosts: ["demo"]))
         func status(_ pages: AdminPages, origin: String?, host: String? = "demo:8080", site: String? = nil, level: String = "normal") async -> Int {
             await pages.answer(
@@ -90,7 +90,7 @@ struct ShedStatusTests {
         #expect(await status(open, origin: "http://demo:8080", level: "panic") == 400)
     }
 
-    @Test func `each page names the methods that it allows`() async {
+    @Test func `each page names the allowed methods`() async {
         let pages = AdminPages(manager, .init(allowsChanges: true))
         for page in AdminPages.Page.allCases {
             let answer = await pages.answer(page, .init(method: "BREW"))
@@ -100,7 +100,7 @@ struct ShedStatusTests {
         #expect(await pages.answer(.status, .init(method: "POST")).status == 405)
     }
 
-    @Test func `the status can be had with fewer actions`() async throws {
+    @Test func `a client can ask for a status with fewer actions`() async throws {
         for _ in 0..<5 { await manager.release(1) }
         let pages = AdminPages(manager)
         for (text, count) in [("0", 0), ("3", 3), ("256", 5)] {
@@ -110,7 +110,7 @@ struct ShedStatusTests {
         for text in ["-1", "257", "many", ""] { #expect(await pages.answer(.status, .init(query: ["actions": text])).status == 400) }
     }
 
-    @Test func `the page has no reference outside itself and a word of its own each time`() async throws {
+    @Test func `the page has no outside reference, and a new nonce each time`() async throws {
         let pages = AdminPages(manager, .init(title: "a <b>\"&"))
         let first = await pages.answer(.ui, .init()), second = await pages.answer(.ui, .init())
         #expect(first.headers["content-security-policy"] != second.headers["content-security-policy"])
@@ -125,7 +125,7 @@ struct ShedStatusTests {
         #expect(!first.body.contains("data-change=") && first.body.utf8.count < 64 << 10)
     }
 
-    @Test func `paths are exempt only where they are ours`() {
+    @Test func `paths are exempt only where the pages serve them`() {
         for path in ["/healthz", "/readyz", "/plimsoll", "/plimsoll/ui", "/plimsoll/metrics"] { #expect(AdminPages.isExempt(path: path[...])) }
         for path in ["/", "/healthz/more", "/plimsolls", "/healthzz", "/a/plimsoll", ""] { #expect(!AdminPages.isExempt(path: path[...])) }
     }

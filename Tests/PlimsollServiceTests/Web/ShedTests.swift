@@ -19,7 +19,7 @@ struct ShedTests {
         }
     }
 
-    @Test func `while memory is plentiful everything is admitted and counted`() {
+    @Test func `plentiful memory admits and counts all requests`() {
         let shedder = shedder()
         for priority in RequestPriority.allCases { #expect(admitted(1000, priority, by: shedder) == 1000) }
         #expect(shedder.counts.admitted == ["sheddable": 1000, "normal": 1000, "critical": 1000])
@@ -30,7 +30,7 @@ struct ShedTests {
     @Test(arguments: [
         (QuiesceExtent.Share.whole, [1000, 1000, 1000]), (.half, [500, 1000, 1000]), (.quarter, [0, 500, 1000]), (.least, [0, 250, 1000]),
     ])
-    func `each share of memory leaves each priority its share of arrivals`(share: QuiesceExtent.Share, expected: [Int]) {
+    func `each share of memory leaves each priority a share of arrivals`(share: QuiesceExtent.Share, expected: [Int]) {
         var policy = SheddingPolicy(seed: 7)
         policy[.sheddable, .half] = .init(arrivals: 0.5)
         (policy[.normal, .quarter], policy[.normal, .least]) = (.init(arrivals: 0.5), .init(arrivals: 0.25))
@@ -41,7 +41,7 @@ struct ShedTests {
         }
     }
 
-    @Test func `shares of arrivals hold over any stretch and whatever pattern arrives`() {
+    @Test func `shares of arrivals hold over any stretch and any pattern of arrivals`() {
         var stretches = 0
         for seed in seeds(0..<200) {
             var policy = SheddingPolicy(seed: seed), random = SeededGenerator(seed: seed)
@@ -66,7 +66,7 @@ struct ShedTests {
         if !hasChosenSeed { #expect(stretches > 100_000, "the property was never exercised") }
     }
 
-    @Test func `a fixed seed decides alike and another one otherwise`() {
+    @Test func `a fixed seed decides alike, and another seed otherwise`() {
         func decisions(_ seed: UInt64) -> [Int?] {
             var policy = SheddingPolicy(seed: seed)
             policy[.normal, .quarter] = .init(arrivals: 0.5, concurrency: 0.25)
@@ -83,7 +83,7 @@ struct ShedTests {
     }
 
     @Test(arguments: QuiesceExtent.Share.allCases)
-    func `who is refused is told to come again in its range and not together`(share: QuiesceExtent.Share) {
+    func `refused clients get retry times over the whole range, evenly spread`(share: QuiesceExtent.Share) {
         var policy = SheddingPolicy(limit: 1, seed: 7)
         let range = 2...8
         policy[retryAfter: share] = range
@@ -96,7 +96,7 @@ struct ShedTests {
         #expect(seen.values.allSatisfy { abs($0 - 600 / range.count) <= 3 }, "\(seen)")
     }
 
-    @Test func `concurrency is a share of the limit and never more runs`() {
+    @Test func `concurrency is a share of the limit, and never more requests run`() {
         let shedder = shedder(limit: 100)
         func running(_ priority: RequestPriority) -> Int {
             var count = 0, tries = 0
@@ -117,7 +117,7 @@ struct ShedTests {
         #expect([running(.critical), running(.normal), running(.sheddable)] == [50, 12, 0])
     }
 
-    @Test func `without a limit shares are of what ran at once before`() {
+    @Test func `shares without a limit are of the concurrency before the shortage`() {
         let shedder = shedder()
         for _ in 0..<40 { #expect(shedder.begin(.normal) == nil) }
         for _ in 0..<40 { shedder.end() }
@@ -133,7 +133,7 @@ struct ShedTests {
         #expect(shedder.statistics.limit == 11)
     }
 
-    @Test func `a paused process admits only what is exempt`() {
+    @Test func `a paused process admits exempt requests alone`() {
         let shedder = shedder()
         shedder.quiesce(to: QuiesceExtent(profile: .paused, isHeld: true))
         for priority in RequestPriority.allCases { #expect(shedder.begin(priority)?.reason == .paused) }
@@ -144,7 +144,7 @@ struct ShedTests {
         #expect(shedder.statistics.limit == 0 && shedder.statistics.running == 0)
     }
 
-    @Test func `whether a request is exempt is asked only before a refusal`() {
+    @Test func `an exemption is looked up only before a refusal`() {
         let shedder = shedder()
         #expect(
             shedder.begin(
@@ -154,7 +154,7 @@ struct ShedTests {
                 }) == nil)
     }
 
-    @Test func `run throws the refusal and ends what it began`() async throws {
+    @Test func `run throws the refusal, and ends each admitted request`() async throws {
         let shedder = shedder(limit: 1)
         let inner = try await shedder.run(.normal) {
             await #expect(throws: RequestRefusal.self) { try await shedder.run(.normal) { Issue.record("admitted beyond the limit") } }
@@ -200,7 +200,7 @@ struct ShedTests {
         }
     }
 
-    @Test func `a policy that makes no sense is refused with what is allowed`() {
+    @Test func `a senseless policy is refused with the allowed values`() {
         var policy = SheddingPolicy(limit: 0)
         #expect(policy.problem == "limit is 0, allowed is 1 and more, or nil for no limit")
         policy.limit = nil
@@ -212,7 +212,7 @@ struct ShedTests {
         #expect(policy.problem?.contains("allowed is 0...86400") == true)
     }
 
-    @Test func `what was refused says what to do`() throws {
+    @Test func `a refusal's text tells the client to retry later`() throws {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
         let refusal = try #require(shedder.begin(.sheddable))

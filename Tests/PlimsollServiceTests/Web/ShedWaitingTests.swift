@@ -43,7 +43,7 @@ struct ShedWaitingTests {
         await until("\(count) wait") { shedder.queue.queued == count && hands.count >= count }
     }
 
-    @Test func `a request that memory has no room for is admitted as soon as the shortage is over`() async {
+    @Test func `a request without room in memory is admitted as soon as the shortage is over`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
         async let refusal = shedder.admit(.sheddable)
@@ -57,7 +57,7 @@ struct ShedWaitingTests {
         #expect(shedder.statistics.running == 0 && shedder.statistics.refused == 0)
     }
 
-    @Test func `a request waits for another to end, the more important first, of those the first to come`() async {
+    @Test func `a waiting request is admitted after another ends, by importance, then by arrival`() async {
         let shedder = shedder { $0[.normal, .least] = .init(concurrency: 0.125) }
         #expect(shedder.begin(.normal) == nil && shedder.begin(.normal) == nil)
         shedder.quiesce(to: .narrowed(to: .least))
@@ -83,7 +83,7 @@ struct ShedWaitingTests {
         hands.passPatience()
     }
 
-    @Test func `a request that was thinned out is refused at once`() async {
+    @Test func `a request thinned out by arrivals is refused at once`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .quarter))
         var refused = 0
@@ -91,7 +91,7 @@ struct ShedWaitingTests {
         #expect((48...52).contains(refused) && shedder.waiting == 0)
     }
 
-    @Test func `a request that waits for longer than its patience is refused and counted once`() async {
+    @Test func `a request that waits beyond the patience is refused, and counted once`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .least))
         async let refusal = shedder.admit(.sheddable)
@@ -103,7 +103,7 @@ struct ShedWaitingTests {
         #expect(shedder.statistics.running == 0)
     }
 
-    @Test func `a request that is cancelled while it waits is refused`() async {
+    @Test func `a request cancelled during the wait is refused`() async {
         let shedder = shedder()
         shedder.quiesce(to: .narrowed(to: .least))
         let task = Task { await shedder.admit(.sheddable) }
@@ -120,7 +120,7 @@ struct ShedWaitingTests {
         hands.passPatience()
     }
 
-    @Test func `no more wait than may, without patience nobody does, and what is exempt is served at once`() async {
+    @Test func `the queue is bounded, zero patience makes no request wait, and exempt requests are served at once`() async {
         let narrow = shedder { $0.mostWaiting = 1 }
         narrow.quiesce(to: .narrowed(to: .least))
         async let first = narrow.admit(.sheddable)
@@ -142,7 +142,7 @@ struct ShedWaitingTests {
         hands.passPatience()
     }
 
-    @Test func `when to come again follows what shortages took`() {
+    @Test func `the retry time follows the length of shortages`() {
         let shedder = shedder()
         func refused(after seconds: Double) -> Int {
             hands.now.withLock { $0 += .seconds(100) }
@@ -158,7 +158,7 @@ struct ShedWaitingTests {
         #expect(refused(after: 1000) <= 60)
     }
 
-    @Test func `storms of waiting requests lose none and admit none twice`() async {
+    @Test func `storms of waiting requests lose no request and admit none twice`() async {
         for seed in seeds(0..<5) {
             let shedder = shedder { $0.limit = 4 }, admitted = Order()
             await withTaskGroup { group in

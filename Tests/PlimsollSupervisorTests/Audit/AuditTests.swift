@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func `every record comes back from its line`() throws {
+    @Test func `every record is parsed back from the written line`() throws {
         for record in Self.records {
             #expect(!record.line.contains("\n"))
             #expect(try AuditRecord(parsing: record.line) == record)
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func `a line looks like this`() {
+    @Test func `a line has the documented form`() {
         let decision = Decision(at: .seconds(2), unit: "web", action: .end(.ask(grace: .seconds(10))), reason: "why", isDryRun: true)
         let record = AuditRecord(Outcome(decision, at: .seconds(3), relief: 7, failure: "late"), level: .critical, shortfall: 9)
         #expect(
@@ -40,7 +40,7 @@ import Testing
                 + #""level":"critical","shortfall":9,"dry":true,"took":1000000,"relief":7,"failure":"late"}"#)
     }
 
-    @Test func `lines are added to what is in the buffer, within its room`() {
+    @Test func `lines are appended to the buffer within the reserved room`() {
         var buffer: [UInt8] = []
         buffer.reserveCapacity(1 << 16)
         let room = buffer.capacity
@@ -61,7 +61,7 @@ import Testing
         (#"{"v":1,"at":1,"unit":"x","action":"start","reason":"","level":"high"}"#, "level is not normal, warning or critical"),
         (#"{"v":1,"x":"\ud800"}"#, "column 19: half of a surrogate pair"), (#"{"x":[1]}"#, "column 6: not a string, an integer, true, false or null"),
     ])
-    func `what is no record is refused, saying why`(line: String, reason: String) {
+    func `a malformed record is refused with the reason`(line: String, reason: String) {
         #expect { try AuditRecord(parsing: line) } throws: { error in
             if "\(error)" != reason { Issue.record("\(line): \(error)") }
             return true
@@ -74,7 +74,7 @@ import Testing
         #expect(try AuditRecord(parsing: line) == record)
     }
 
-    @Test func `lines that were damaged are refused or read, never more`() {
+    @Test func `damaged lines are refused or read, and never trap`() {
         var refused = 0
         for seed in seeds(0..<20_000) {
             var generator = SeededGenerator(seed: seed)
@@ -99,7 +99,7 @@ import Testing
         if !hasChosenSeed { #expect(refused > 10_000, "hardly anything was damaged") }
     }
 
-    @Test func `C36 an explanation tells what was done to a unit, why, and what came of it`() {
+    @Test func `C36 an explanation tells the action done to a unit, the reason and the result`() {
         let end = Decision(at: .seconds(12), unit: "web", action: .end(.ask(grace: .seconds(10))), reason: "it stands\u{1b}[2J still")
         let other = Decision(at: .seconds(12), unit: "other", action: .suspend, reason: "no")
         let records = [

@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `lines into a pipe that nobody reads hold up nobody, and what is dropped is counted once it is read`() async throws {
+    @Test func `lines into an unread pipe hold up no writer, and dropped lines are counted once the pipe is read`() async throws {
         let (reader, writer) = narrowPipe(), total = 20_000
         let dropped = Mutex(0)
         let log = try #require(
@@ -68,7 +68,7 @@ import Testing
         #expect(read.count == kept.count + told.count)
     }
 
-    @Test func `the end waits for a reader as long as it may, and no longer`() async throws {
+    @Test func `the end waits for a reader up to the limit, and no longer`() async throws {
         let (reader, writer) = narrowPipe()
         let log = try #require(LineWriter(writer, closesFile: true))
         for number in 0..<5000 { log.write(Array("line \(number)\n".utf8)) }
@@ -81,7 +81,7 @@ import Testing
         close(reader)
     }
 
-    @Test func `all is written before the end, and later lines are not`() async throws {
+    @Test func `all lines are written before the end, and later lines are not`() async throws {
         // A pipe of one page takes one line until it is read.
         let (reader, writer) = widePipe()
         let log = try #require(LineWriter(writer, closesFile: true))
@@ -92,7 +92,7 @@ import Testing
         close(reader)
     }
 
-    @Test func `a file that takes nothing is told of once`() async throws {
+    @Test func `a file that takes nothing is reported once`() async throws {
         let file = open("/dev/full", O_WRONLY | O_CLOEXEC)
         let told = Mutex<[LineWriter.Trouble]>([])
         let log = try #require(
@@ -105,7 +105,7 @@ import Testing
         #expect(told.withLock { $0 } == [.failed(ENOSPC)])
     }
 
-    @Test func `a record after a former run's torn line is a line of its own`() throws {
+    @Test func `a record after a former run's torn line gets a line alone`() throws {
         let path = "\(directory.path)/journal"
         defer { unlink(path) }
         let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
@@ -122,7 +122,7 @@ import Testing
         #expect(text.count == 4 && text[1] == "{\"v\":1,\"at" && text[2] == record.line && text[3] == record.line, "\(text)")
     }
 
-    @Test func `a FIFO without a reader is refused with what to do`() throws {
+    @Test func `a FIFO without a reader is refused with the remedy`() throws {
         let path = "\(directory.path)/fifo"
         #expect(mkfifo(path, 0o600) == 0)
         defer { unlink(path) }
@@ -148,7 +148,7 @@ import Testing
         #expect(overdue(at: .seconds(34), isOver: true) == ["web: 6 more lines like this were not told: process 9 is refused"])
     }
 
-    @Test func `however many kinds there are, few are remembered`() {
+    @Test func `the limiter remembers few kinds of line among many`() {
         var pacer = ComplaintPacer()
         for number in 0..<10_000 { _ = pacer.admits("kind \(String(repeating: "x", count: number % 150))", of: "unit \(number)", at: .zero) }
         let isAdmitted = pacer.admits("kind", of: "unit 20000", at: .zero), lines = pacer.overdue(at: .zero, isOver: true)

@@ -34,7 +34,7 @@ import Testing
     ]
 
     @Test(.needs(Workbench.found.parents[.unified] != nil, "no group can be made here"))
-    func `a probe that a killed supervisor has left is removed by the next one, and one of a longer prefix is not`() throws {
+    func `the next supervisor removes a killed supervisor's probe, and leaves one of a longer prefix`() throws {
         let prefix = Workbench.prefix(), parent = try #require(Workbench.found.parents[.unified])
         // No process has so large a number (PID_MAX_LIMIT is 2^22).
         let left = "\(parent)/\(prefix)-99999999-probe", other = "\(parent)/\(prefix)-a-99999999-probe"
@@ -44,7 +44,7 @@ import Testing
         #expect(access(left, F_OK) != 0 && access(other, F_OK) == 0)
     }
 
-    @Test func `version 2: what is read and what is written where`() throws {
+    @Test func `a version 2 group is read from and written to the right files`() throws {
         let path = try fixture(version2)
         defer { remove(path, version2.keys) }
         let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
@@ -61,7 +61,7 @@ import Testing
         #expect(text(path + "/cgroup.kill") == "1")
     }
 
-    @Test func `without controllers each thing not done is said to be not done`() throws {
+    @Test func `without controllers each step not done is reported as not done`() throws {
         let path = try fixture([:])
         defer { remove(path, [:].keys) }
         let group = try UnitGroup("web", [GroupDirectory(.unified, path, isOurs: false)], own: OwnGroups())
@@ -72,7 +72,7 @@ import Testing
         #expect { _ = try group.pushOut(1) } throws: { "\($0)".contains("no memory controller") }
     }
 
-    @Test func `C14 every thing that may be done has its place or its reason`() {
+    @Test func `C14 every capability has a place or a reason`() {
         let root = Workbench.found
         #expect(
             root.capabilities.signals.map(\.name) == [
@@ -85,7 +85,7 @@ import Testing
         #expect(none["freeze"]?.isLive == false && none["freeze"]?.detail.contains("SIGSTOP") == true && GroupProbe(prefix: "x").layout == .signals)
     }
 
-    @Test func `K41 each protection of the supervisor itself says what came of it`() {
+    @Test func `K41 each protection of the supervisor reports the result`() {
         var options = SelfProtection.Options()
         // What the test's process has already: nothing changes for those beside it.
         options.oomScoreAdjust = GroupText.number((try? GroupText.read("/proc/self/oom_score_adj").get()) ?? []) ?? 0
@@ -96,7 +96,7 @@ import Testing
         #expect(protection.outcomes.allSatisfy { !$0.sentence.isEmpty })
     }
 
-    @Test func `C36 a throttle bounds the disks that a unit has used, and another's own limits are put back`() throws {
+    @Test func `C36 a throttle bounds the disks that a unit has used, and another writer's limits are put back`() throws {
         let files = version2.merging([
             "io.max": "8:0 rbps=2097152 wbps=max riops=max wiops=max\n", "io.stat": "8:0 rbytes=1\n8:16 rbytes=1 wbytes=2\n",
         ]) { $1 }
@@ -111,7 +111,7 @@ import Testing
         #expect(own.set.map(\.file) == ["cpu.max", "io.max", "io.max"] && own.lift.map(\.file) == own.set.map(\.file))
     }
 
-    @Test func `K43 a supervisor that is started in its leaf has units beside it`() throws {
+    @Test func `K43 a supervisor started in the leaf group has units beside that leaf`() throws {
         let root = try fixture(["cgroup.controllers": "memory cpu io\n", "cgroup.subtree_control": ""]), own = root + "/plimsoll-supervisor"
         mkdir(own, 0o755)
         defer {
@@ -126,7 +126,7 @@ import Testing
         #expect(alone.parents[.unified] == root)
     }
 
-    @Test func `K42 K44 the supervisor can be killed with its group, and acts before systemd-oomd does`() {
+    @Test func `K42 K44 the supervisor can be killed with a group, and acts before systemd-oomd does`() {
         // Who can't be killed is left half alive where a group is killed as a whole.
         #expect(SelfProtection.Options().oomScoreAdjust > -1000)
         // Of systemd-oomd: 60 % for 30 s; 40 % where a desktop asks for it.

@@ -8,21 +8,21 @@ import Testing
 /// The kernel's texts as they are and as somebody who means harm may make them.
 @Suite struct KernelTextTests {
     @Test(arguments: ["sh", ") R 1 (", "a\nb) Z 9 9 9", "((((", "))))", " ) ( ", ""])
-    func `K41 a process's name may hold anything`(name: String) throws {
+    func `K41 a process's name may hold any characters`(name: String) throws {
         let text = "4242 (\(name)) S 17 4242 4200 34816 4242 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3\n"
         let stat = try #require(ProcessStat(Array(text.utf8)))
         #expect(stat.pid == 4242 && stat.state == UInt8(ascii: "S") && stat.parent == 17 && stat.session == 4200 && stat.started == 98765)
     }
 
     @Test(arguments: ["", "1", "1 (a", "1 (a)", "1 (a) S", "1 a) S 1 1 1", "x (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", ")("])
-    func `what is no line of stat is refused`(text: String) { #expect(ProcessStat(Array(text.utf8)) == nil) }
+    func `a malformed line of stat is refused`(text: String) { #expect(ProcessStat(Array(text.utf8)) == nil) }
 
     @Test func `the own process is read`() throws {
         let stat = try #require(ProcessTable.stat(of: getpid()))
         #expect(stat.pid == getpid() && stat.parent == getppid() && !stat.isOver)
     }
 
-    @Test func `a tree has children, grandchildren and who left them for the leader's session, and no strangers`() {
+    @Test func `a tree has children, grandchildren and reparented processes of the leader's session, and no strangers`() {
         func process(_ pid: Int32, parent: Int32, session: Int32) -> ProcessStat {
             ProcessStat(Array("\(pid) (x) S \(parent) 1 \(session) 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 5".utf8))!
         }
@@ -34,21 +34,21 @@ import Testing
         #expect(ProcessTable.tree(of: [99], among: all) == [])
     }
 
-    @Test func `K38 pids are taken once, and those of other namespaces not at all`() {
+    @Test func `K38 pids are taken once, and pids of other namespaces not at all`() {
         #expect(GroupText.pids(Array("7\n7\n0\n12\n-3\nx\n99999999999\n".utf8)) == [7, 12])
         #expect(GroupText.pids([]) == [])
     }
 
     @Test(arguments: [("4096\n", 4096), ("max\n", nil), ("", nil), ("9223372036854771712\n", 9_223_372_036_854_771_712), ("-1", -1)])
-    func `numbers stand alone`(text: String, number: Int?) { #expect(GroupText.number(Array(text.utf8)) == number) }
+    func `a number stands alone in a text`(text: String, number: Int?) { #expect(GroupText.number(Array(text.utf8)) == number) }
 
-    @Test func `numbers stand behind their key, and not behind one that ends like it`() {
+    @Test func `a number follows a key, and not a longer key with the same end`() {
         let text = Array("total_swap 5\nswap 7\nfrozen 1\nbad\nswap x y\n".utf8)
         #expect(GroupText.number(of: "swap", in: text) == 7 && GroupText.number(of: "frozen", in: text) == 1)
         #expect(GroupText.number(of: "bad", in: text) == nil)
     }
 
-    @Test func `C48 locks, who holds them, and whether somebody waits`() {
+    @Test func `C48 the lock table gives locks, holders, and waiters of other processes`() {
         let table = LockTable(
             Array(
                 """
@@ -71,7 +71,7 @@ import Testing
         #expect(LockTable([]).locks.isEmpty)
     }
 
-    @Test func `C48 a lock of an open file is found with the file`() {
+    @Test func `C48 a lock of an open file is found by the file`() {
         #expect(LockTable.isLocked(Array("pos:\t0\nflags:\t02100002\nlock:\t1: OFDLCK ADVISORY WRITE -1 08:01:5 0 EOF\n".utf8)))
         #expect(!LockTable.isLocked(Array("pos:\t0\nflags:\t0\nmnt_id:\t9\n".utf8)))
     }
@@ -82,13 +82,13 @@ import Testing
     }
 
     @Test(arguments: [("web", true), ("9-a_b.c", true), ("", false), ("..", false), ("-a", false), ("a/b", false), ("ä", false), ("a b", false)])
-    func `a unit's name becomes a directory's`(name: String, isName: Bool) { #expect(GroupRoot.isName(name) == isName) }
+    func `a unit's name becomes the name of a directory`(name: String, isName: Bool) { #expect(GroupRoot.isName(name) == isName) }
 
     @Test func `a name has at most 64 letters`() {
         #expect(GroupRoot.isName(String(repeating: "a", count: 64)) && !GroupRoot.isName(String(repeating: "a", count: 65)))
     }
 
-    @Test func `an error says what was asked, of what, why not and what to do`() {
+    @Test func `an error names the action, the object, the reason and the remedy`() {
         #expect(
             "\(GroupError(.freeze, "/sys/fs/cgroup/a", .supervisors))"
                 == "cannot freeze /sys/fs/cgroup/a: the supervisor is in it; name a group that is the unit's alone")
@@ -97,7 +97,7 @@ import Testing
         #expect("\(GroupError(.pushOut, "/a", .runs))" == "cannot push out memory of /a: its processes run; suspend it first")
     }
 
-    @Test func `hierarchies of version 1 are found by their controller`() {
+    @Test func `hierarchies of version 1 are found by controller`() {
         let groups = Array("5:cpu,cpuacct:/a\n4:memory:/m\n3:freezer:/f\n0::/u\n".utf8)
         let mounts = Array("33 1 0:3 / /c rw - cgroup cgroup rw,cpu,cpuacct\n34 1 0:4 / /z rw - cgroup cgroup rw,freezer\n".utf8)
         #expect(Membership(groups, controller: "cpu").memory == "/a" && Membership(groups, controller: "freezer").memory == "/f")

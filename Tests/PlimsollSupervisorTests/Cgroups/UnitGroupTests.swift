@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.serialized) struct UnitGroupTests {
     @Test(.needs(Workbench.hasCharge, "no memory controller here", or: .virtualMachine))
-    func `a unit is in its groups from its start, and what it uses is charged to it`() throws {
+    func `a unit is in the unit's groups from the start, and memory use is charged there`() throws {
         let group = try Workbench.root().make("web"), file = "\(Workbench.directory)/\(Workbench.prefix())"
         // Page cache is charged to whoever brought it in.
         let (child, output) = try Workbench.shell("head -c 8000000 /dev/zero > \(file); echo ready; sleep 1000", in: group)
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `C4 K36 the kernel's word, not the write, says that a unit stands still`() throws {
+    func `C4 K36 a freeze counts by the kernel's report, not by the write`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; while :; do :; done", in: group)
         defer { Workbench.clear(group, child) }
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K33 a frozen unit sees SIGTERM when it runs again, and SIGKILL at once`() throws {
+    func `K33 a frozen unit sees SIGTERM after the thaw, and SIGKILL at once`() throws {
         let group = try Workbench.root().make("web")
         let (polite, output) = try Workbench.shell("trap 'echo asked; exit 7' TERM; echo ready; while :; do :; done", in: group)
         let (deaf, other) = try Workbench.shell("trap '' TERM; echo ready; while :; do :; done", in: group)
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K33 a frozen unit is killed as it stands, and its groups are removed`() throws {
+    func `K33 a frozen unit is killed without a thaw, and the unit's groups are removed`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: group)
         #expect(output.line() == "ready" && group.processes.count >= 3)
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Memory, "no version 1 memory controller here"))
-    func `C14 without a freezer a storm is stopped by signals, continued, and killed`() throws {
+    func `C14 signals stop, continue and kill a storm without a freezer`() throws {
         let group = try Workbench.root(version1: [.memory]).make("storm")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `C14 version 1's freezer, whose killed processes end with the thaw`() throws {
+    func `C14 the version 1 freezer's killed processes end, and the group is removed`() throws {
         let group = try Workbench.root(version1: [.freezer, .memory]).make("old")
         let (child, output) = try Workbench.shell(Workbench.storm, in: group)
         defer { Workbench.clear(group, child) }
@@ -113,7 +113,7 @@ import Testing
         try group.remove(within: Workbench.limit)
     }
 
-    @Test func `C14 without any group a process and its children are stopped, continued and killed`() throws {
+    @Test func `C14 a process without any group is stopped, continued and killed with all children`() throws {
         let group = try UnitGroup("loose", [], own: OwnGroups())
         let (child, output) = try Workbench.shell("(sleep 1000 &) ; sleep 1000 & echo ready; wait", in: group)
         #expect(output.line() == "ready" && group.processes.count >= 3)
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `K38 nothing is done to a group that was removed and made again`() throws {
+    func `K38 a group removed and made again is left alone`() throws {
         let group = try Workbench.root().make("web")
         let path = try #require(group.unified?.path)
         #expect(rmdir(path) == 0 && mkdir(path, 0o755) == 0)
@@ -139,7 +139,7 @@ import Testing
         try? group.remove(within: Workbench.limit)
     }
 
-    @Test func `T32 the supervisor's own groups, those above and the roots are never a unit's`() throws {
+    @Test func `T32 the supervisor's own groups, their ancestors and the roots are never a unit's`() throws {
         let root = Workbench.root()
         var refused = 0
         for case .directory(var path, let top) in root.own.places.values {
@@ -161,7 +161,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `a running process is taken into a group with all it has started, and its group is not ours to remove`() throws {
+    func `a running process enters a group with all descendants, and an adopted group is not ours to remove`() throws {
         let (child, output) = try Workbench.shell("sleep 1000 & sleep 1000 & echo ready; wait", in: nil)
         #expect(output.line() == "ready")
         let root = Workbench.root()
@@ -178,7 +178,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Memory, "no version 1 memory controller here"))
-    func `C36 C37 limits, weights and throttle are set, or said not to be`() throws {
+    func `C36 C37 limits, weights and throttle are set, or reported as not set`() throws {
         let group = try Workbench.root().make("web")
         defer { Workbench.clear(group) }
         let skipped = try group.setLimits(request: .mebibytes(16), limit: .mebibytes(64), high: .mebibytes(60))
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Memory && Workbench.hasFreezer, "no version 1 memory controller with a freezer here"))
-    func `T31 a unit that stands still gives its page cache back, one that runs is left alone`() throws {
+    func `T31 a frozen unit gives page cache back, and a running unit is left alone`() throws {
         let group = try Workbench.root().make("web")
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }
@@ -214,7 +214,7 @@ import Testing
         .needs(
             Workbench.hasVersion1Memory && Workbench.hasFreezer && faults_work(),
             "no version 1 memory controller with a freezer here, or calls that can't be made to fail"))
-    func `T31 T32 a limit that is lowered for a moment is put back, whichever calls fail and whoever ends meanwhile`() throws {
+    func `T31 T32 a limit lowered for a moment is put back, with any failing call and any ending process`() throws {
         let group = try Workbench.root().make("web")
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }
@@ -245,7 +245,7 @@ import Testing
         #expect(nth > 4 && nth < 60 && (wereLowered > 0 || !isCached), "\(nth), \(wereLowered)")
     }
 
-    @Test func `T33 a group whose processes were killed takes others, also from who finds it there`() throws {
+    @Test func `T33 a group whose processes were killed takes new processes, also from a later finder`() throws {
         let root = Workbench.root()
         for _ in 0..<3 {
             let group = try root.make("web")
@@ -262,7 +262,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
-    func `T32 C36 when the supervisor ends, the guard lifts what slowed a unit down`() throws {
+    func `T32 C36 the guard lifts a unit's throttle when the supervisor ends`() throws {
         let group = try Workbench.root().make("web")
         defer { Workbench.clear(group) }
         let cpu = try #require(group.cpu), file = cpu.has("cpu.max") ? "cpu.max" : "cpu.cfs_quota_us"
@@ -286,7 +286,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
-    func `C36 the next supervisor lifts what the note says, and nothing that was set since`() throws {
+    func `C36 the next supervisor lifts the noted limits, and leaves limits set since`() throws {
         let group = try Workbench.root().make("web"), directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
         defer { Workbench.clear(group) }
         let cpu = try #require(group.cpu), isNew = cpu.has("cpu.max"), file = isNew ? "cpu.max" : "cpu.cfs_quota_us"
@@ -305,7 +305,7 @@ import Testing
         note.remove()
     }
 
-    @Test func `T32 a process that has started the supervisor, or another unit, is put into no group`() throws {
+    @Test func `T32 a process that started the supervisor or another unit is put into no group`() throws {
         let group = try Workbench.root().make("web"), (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         defer { Workbench.clear(group, child) }
         defer { child.signal(SIGKILL) }
@@ -318,7 +318,7 @@ import Testing
         #expect(try GroupText.read("/proc/self/cgroup").get() == before && group.processes.isEmpty)
     }
 
-    @Test func `C48 of a process with more descriptors than are looked at a lock is assumed`() throws {
+    @Test func `C48 a process with more descriptors than the scan's bound counts as holding a lock`() throws {
         let (child, output) = try Workbench.shell("for i in 3 4 5 6 7 8 9; do eval \"exec $i</dev/null\"; done; echo ready; exec sleep 1000", in: nil)
         let path = "\(Workbench.directory)/\(Workbench.prefix())", file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         defer {
@@ -333,7 +333,7 @@ import Testing
         #expect(LockTable.holders(among: [child.pid], most: 5) == [child.pid])
     }
 
-    @Test func `a note is replaced as a whole, and one that can't be written is told`() throws {
+    @Test func `a note is replaced as a whole, and a failed write is reported`() throws {
         let directory = Fixture.Directory(), note = ProcessNote(directory.path, "web")
         #expect(note.write(nil, nil) == nil && RunningFleet.names(in: directory.path) == ["web.process"])
         // A former one that was cut off half way.

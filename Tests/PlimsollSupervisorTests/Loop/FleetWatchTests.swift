@@ -7,7 +7,7 @@ import Testing
 
 struct FleetWatchTests {
     @Test(.timeLimit(.minutes(5)))
-    func `T20 a shortage is over for the supervisor with the first reading that is clear of its line`() async {
+    func `T20 a shortage is over for the supervisor with the first reading clear of the line`() async {
         let source = ScriptedPressureSource(), clock = ManualClock(), eyes = FleetWatch()
         source.push(usage: .mebibytes(250), limit: .mebibytes(256))
         eyes.start(source, thresholds: .standard, time: clock.timekeeper, onChange: {}, onEnd: { Issue.record("\($0)") })

@@ -3,7 +3,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 struct LockSightTests {
-    @Test func `C48 a lock that a unit held while it saved does not delay its standing still`() {
+    @Test func `C48 a lock held while a unit saved does not delay the freeze`() {
         var sight = LockSight()
         sight.begin()
         sight.saw(true, at: .milliseconds(10))
@@ -15,7 +15,7 @@ struct LockSightTests {
         #expect(sight.areHeld == false && !sight.isDue(at: .seconds(60)))
     }
 
-    @Test func `C48 an answer from before the unit was ready says nothing of locks that it holds now`() {
+    @Test func `C48 an answer from before a unit was ready tells nothing of present locks`() {
         var sight = LockSight()
         sight.begin()
         sight.look(at: .milliseconds(10))
@@ -27,7 +27,7 @@ struct LockSightTests {
         #expect(sight.areHeld == true && !sight.isDue(at: .milliseconds(2999)) && sight.isDue(at: .seconds(3)))
     }
 
-    @Test func `C48 a lock that stays is looked at each second, and what was known ends with a new way out`() {
+    @Test func `C48 a lasting lock is looked at each second, and a new way out discards the old answer`() {
         var sight = LockSight()
         sight.begin()
         sight.becameReady(at: .zero)

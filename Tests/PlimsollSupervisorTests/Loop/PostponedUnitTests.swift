@@ -60,7 +60,7 @@ extension SupervisorFaultTests {
         }
 
         @Test(arguments: kinds, [(EMFILE, 1), (ENOMEM, 3)])
-        func `whichever call fails, units come up, come back and end`(kind: UInt32, failure: (number: Int32, times: Int)) async throws {
+        func `units come up, come back and end with any failing call`(kind: UInt32, failure: (number: Int32, times: Int)) async throws {
             try await forEachPoint(of: fault_call(kind)) { try await live($0, $1, failure.times, failure.number) }
         }
 
@@ -91,7 +91,7 @@ extension SupervisorFaultTests {
         }
 
         @Test(arguments: [FAULT_OPENAT, FAULT_OPEN, FAULT_PIDFD_OPEN].map(\.rawValue))
-        func `K38 whichever call fails, what a former supervisor left is taken over, ends if it is no unit, and is not started twice`(
+        func `K38 with any failing call a former supervisor's units are taken over, strangers end, and no unit starts twice`(
             kind: UInt32
         ) async throws {
             try await forEachPoint(of: fault_call(kind), takeOver)
@@ -99,7 +99,7 @@ extension SupervisorFaultTests {
     }
 
     @Test(arguments: [EADDRINUSE, EMFILE])
-    func `a unit whose sockets can't be made is told once, tried again, and waited for by what depends on it`(number: Int32) async throws {
+    func `a unit without sockets is reported once and tried again, and dependent units wait`(number: Int32) async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("first")], isFaulted: true)
         #expect(await fleet.waits { fleet.state("first") == .running })
@@ -114,7 +114,7 @@ extension SupervisorFaultTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a unit that can't be taken up is let go of by a units file without it, and by the end`() async throws {
+    @Test func `a unit that can't be taken up is dropped by a units file without that unit, and by the end`() async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("first")], isFaulted: true)
         #expect(await fleet.waits { fleet.state("first") == .running })
@@ -133,13 +133,13 @@ extension SupervisorFaultTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a queue that can't hear its bell is none`() {
+    @Test func `a queue without a bell is not made`() {
         socket_faults_begin(1, ENOSPC, false)
         #expect(throws: SupervisorError.self) { try EventQueue() }
         #expect(socket_faults_end())
     }
 
-    @Test func `what can't be watched is told once, and watched as soon as that works`() throws {
+    @Test func `a file that can't be watched is reported once, and watched as soon as the kernel allows`() throws {
         let queue = try EventQueue(), output = Output()
         _ = write(output.write, "x", 1)
         func heard() -> [EventQueue.Token] {
@@ -161,7 +161,7 @@ extension SupervisorFaultTests {
         #expect(heard().isEmpty)
     }
 
-    @Test func `a file that can never be watched is told once, and wakes nobody again`() throws {
+    @Test func `a file that can never be watched is reported once, and causes no further wake`() throws {
         let queue = try EventQueue(), directory = Fixture.Directory(), path = directory.path + "/plain"
         // A plain file: epoll refuses those with EPERM.
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)

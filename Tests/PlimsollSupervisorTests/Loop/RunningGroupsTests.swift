@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
-    func `a unit whose group was removed is started again in another`() async throws {
+    func `a unit whose group was removed is started again in another group`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go", ran = "\(directory.path)/ran"
         let fleet = try RunningFleet([
             .shell("web", "[ -e \(go) ] || { : > \(ran); exit 1; }; exec sleep 1000") { $0.restart = .onFailure }
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 groups here"))
-    func `K38 a group that another prefix's unit has is not taken, and its processes run on`() async throws {
+    func `K38 another prefix's group is not taken, and the processes there run on`() async throws {
         let prefix = Workbench.prefix(), other = GroupRoot(prefix: prefix + "-a"), group = try other.make("b")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -58,7 +58,7 @@ import Testing
         #expect(fleet.isOver && RunningFleet.isRunning(child.pid) && !group.isFrozen)
     }
 
-    @Test func `as a subreaper it waits for what units leave behind, and takes no status that another waits for`() async {
+    @Test func `a subreaping supervisor reaps the units' orphans, and takes no status from another waiter`() async {
         await #expect(processExitsWith: .success) {
             precondition(become_subreaper())
             let directory = Fixture.Directory(), done = "\(directory.path)/done"
@@ -104,7 +104,7 @@ import Testing
     @Test(
         .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
         .needs(Workbench.found.capabilities["weights"]!.isLive, "no processor weights here"))
-    func `C37 who has gone to the background has its shares, and its own when it is in front again`() async throws {
+    func `C37 a background unit gets the background shares, and the earlier shares again in front`() async throws {
         let directory = Fixture.Directory(), front = "\(directory.path)/front"
         let fleet = try RunningFleet([linked("web", front), .shell("other")])
         let isNew = Workbench.found.capabilities["weights"]!.detail.hasSuffix("cpu.weight"),
@@ -121,7 +121,7 @@ import Testing
     @Test(
         .needs(access("/usr/bin/perl", X_OK) == 0, "no perl here that would speak to a socket"),
         .needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
-    func `C36 over its allowance a unit is slowed down, then ended, and its group is slow no more`() async throws {
+    func `C36 a unit over the allowance is throttled, then ended, and the group is unthrottled`() async throws {
         let directory = Fixture.Directory()
         let job = linked("job", "\(directory.path)/never") {
             ($0.role, $0.suspension, $0.allowance) = (.background, .never, .milliseconds(50))
@@ -148,7 +148,7 @@ import Testing
 
     /// What is looked at under systemd itself in the virtual machine's situation `systemd-unit`.
     @Test(.needs(Fixture.text(of: "docs/operations/plimsoll.service") != nil, "the sources are not at hand"))
-    func `K25 K42 K43 in the unit for systemd neither the kernel's kills nor the supervisor's end take other units along`() throws {
+    func `K25 K42 K43 the systemd unit has the settings that keep kernel kills and the supervisor's end off other units`() throws {
         let unit = try #require(Fixture.text(of: "docs/operations/plimsoll.service")).split(separator: "\n")
         // A group counts the kernel's kills in the groups below it as well.
         for line in [

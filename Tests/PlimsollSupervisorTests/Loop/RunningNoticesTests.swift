@@ -19,7 +19,7 @@ import Testing
         return unit
     }
 
-    @Test func `a unit that says when it has started counts as started then, and not before`() async throws {
+    @Test func `a unit with readiness notices counts as started with the notice, and not before`() async throws {
         let directory = Fixture.Directory(), go = "\(directory.path)/go"
         let database = perl("database", "select(undef, undef, undef, 0.01) until -e '\(go)'; say_it('READY=1'); sleep 1000") { $0.notify = true }
         let fleet = try RunningFleet([database, .shell("web") { $0.dependencies = ["database"] }])
@@ -39,7 +39,7 @@ import Testing
         unlink(go)
     }
 
-    @Test func `one that does not say so in time has failed, and is started again`() async throws {
+    @Test func `a unit without a timely notice has failed, and is started again`() async throws {
         let web = perl("web", "sleep 1000") { ($0.notify, $0.startTime, $0.restart) = (true, .milliseconds(100), .onFailure) }
         let fleet = try RunningFleet([web])
         #expect(await fleet.waits { fleet.problems.count > 1 }, "\(fleet.problems) \(String(describing: fleet.report("web")))")
@@ -47,7 +47,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `K38 the process that a unit names as its main one is followed, another's is not`() async throws {
+    @Test func `K38 a process that a unit names as the main one is followed, and a foreign process is not`() async throws {
         let stranger = try Workbench.shell("exec sleep 1000", in: nil).child
         defer {
             stranger.signal(SIGKILL)
@@ -70,7 +70,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `one that says that it ends has its time for that and no more`() async throws {
+    @Test func `a unit that reports stopping has the stop time and no more`() async throws {
         let fleet = try RunningFleet([perl("web", "$SIG{TERM} = 'IGNORE'; say_it('STOPPING=1'); sleep 1000 while 1")])
         #expect(await fleet.waits { fleet.state("web") == .ending })
         #expect(await fleet.waits { fleet.state("web") == .stopped })
@@ -78,7 +78,7 @@ import Testing
     }
 
     @Test(.needs(access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
-    func `what a unit has given to be kept is there at its next start`() async throws {
+    func `descriptors that a unit has stored are there at the next start`() async throws {
         // The first run gives a pair of sockets, twice under one name, and another that it takes back; the next tells what it finds.
         let script = """
             import os, socket, signal
@@ -108,7 +108,7 @@ import Testing
     }
 
     @Test(.needs(getuid() == 0, "only root can be somebody else"))
-    func `T34 K38 units of other users are heard, strangers are not`() async throws {
+    func `T34 K38 units of other users are heard, and strangers are not`() async throws {
         let nobody = "$( = $) = '65534 65534'; $< = $> = 65534; die unless $> == 65534; "
         let listen = "socket(L, AF_UNIX, SOCK_STREAM, 0); connect(L, sockaddr_un($ENV{MEMORY_PRESSURE_WATCH})) or die $!; "
         let link =

@@ -19,7 +19,7 @@ import Testing
         return reader
     }
 
-    @Test func `a journal that nobody reads stops no decision, no restart and no end`() async throws {
+    @Test func `an unread journal stops no decision, no restart and no end`() async throws {
         let files = Fixture.Directory(), path = "\(files.path)/journal"
         let reader = fullFIFO(path)
         defer {
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(.needs(RunningShortageTests.program != nil, "the program is not built"))
-    func `a command whose output nobody reads runs its units, and ends when it is told`() async throws {
+    func `a command with unread output runs the units, and ends on request`() async throws {
         let files = Fixture.Directory(), prefix = Workbench.prefix()
         // Each run of the unit is a line for standard error, which is as full as standard output.
         let text =

@@ -37,7 +37,7 @@ struct RunningShortageTests {
         }
     }
 
-    @Test func `C77 C90 who is in the background is told, stands still and ends before anybody in front is touched`() async throws {
+    @Test func `C77 C90 a background unit is told, frozen and ended before any unit in front is touched`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.policy.leaveTime, $0.audit) = (.milliseconds(50), $0.directory + "/journal") }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         // Whoever connects there hears what the unit hears.
@@ -55,7 +55,7 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && hasOneOutcomeEach(fleet))
     }
 
-    @Test func `what kept a unit small on its way out is not there for the process that comes after it`() async throws {
+    @Test func `limits that kept a leaving unit small are gone for the next process`() async throws {
         let fleet = try RunningFleet(trio()) { $0.policy.leaveTime = .milliseconds(50) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         let before = fleet.memoryLimit("hog")
@@ -67,7 +67,7 @@ struct RunningShortageTests {
     }
 
     @Test(arguments: [[Hierarchy.memory, .freezer], [.memory], []])
-    func `K36 where the kernel does not tell, it is asked`(hierarchies: [Hierarchy]) async throws {
+    func `K36 a kernel without notices is polled`(hierarchies: [Hierarchy]) async throws {
         let root = Workbench.root(version1: hierarchies)
         let fleet = try RunningFleet(trio(), root: root) { $0.policy.leaveTime = .milliseconds(50) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
@@ -78,7 +78,7 @@ struct RunningShortageTests {
     }
 
     @Test(.needs(program != nil, "the program is not built"))
-    func `C75 a service that is ready stands still at once, and having saved is killed as it stands`() async throws {
+    func `C75 a ready service is frozen at once, and after saving killed while frozen`() async throws {
         let directory = Fixture.Directory()
         let command = [Self.program ?? "", "_unit", "--name", "hog", "--directory", directory.path, "--size", "8388608"]
         var hog = ServiceUnit(name: "hog", origin: .command(command))
@@ -99,7 +99,7 @@ struct RunningShortageTests {
     }
 
     @Test(.needs(program != nil, "the program is not built"))
-    func `a service whose ladder says suspend is made to stand still by the supervisor it has a link to`() async throws {
+    func `a service whose ladder reaches suspend is frozen by the linked supervisor`() async throws {
         let directory = Fixture.Directory()
         let command = [
             Self.program ?? "", "_unit", "--name", "job", "--directory", directory.path, "--size", "1048576", "--suspend-after", "10",
@@ -142,7 +142,7 @@ struct RunningShortageTests {
         return fleet
     }
 
-    @Test func `T32 a guard that is killed is followed by another`() async throws {
+    @Test func `T32 a killed guard is followed by another`() async throws {
         let fleet = try RunningFleet(trio())
         #expect(await fleet.waits { areRunning(fleet, 3) && fleet.guardian != nil })
         let first = try #require(fleet.guardian)
@@ -151,12 +151,12 @@ struct RunningShortageTests {
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
-    @Test func `K33 stopping thaws and ends what stands still`() async throws {
+    @Test func `K33 stopping thaws and ends frozen units`() async throws {
         let fleet = try await frozen()
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
-    @Test func `T32 what stood still runs for the next supervisor`() async throws {
+    @Test func `T32 a frozen unit is thawed for the next supervisor`() async throws {
         let first = try await frozen { $0.leavesUnits = true }
         let path = try #require(first.group("hog")) + "/cgroup.events"
         first.supervisor.stop()
@@ -167,7 +167,7 @@ struct RunningShortageTests {
         #expect(await next.stop())
     }
 
-    @Test func `a journal that cannot be written is told once, and stops nothing`() async throws {
+    @Test func `a journal that cannot be written is reported once, and stops nothing`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.audit, $0.policy.isDryRun) = ("/dev/full", true) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()
@@ -177,7 +177,7 @@ struct RunningShortageTests {
         #expect(fleet.problems.count { $0.contains("journal") } == 1, "\(fleet.problems)")
     }
 
-    @Test func `a unit that somebody else kills is started again`() async throws {
+    @Test func `a unit killed from outside is started again`() async throws {
         let fleet = try RunningFleet([.shell("web") { $0.restart = .onFailure }])
         #expect(await fleet.waits { areRunning(fleet, 1) && !fleet.text("web.process").isEmpty })
         let first = try #require(Int32(fleet.text("web.process").prefix { $0 != " " }))
@@ -186,7 +186,7 @@ struct RunningShortageTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `a dry run tells and touches nobody`() async throws {
+    @Test func `a dry run tells decisions and touches no unit`() async throws {
         let fleet = try RunningFleet(trio()) { ($0.policy.isDryRun, $0.policy.leaveTime) = (true, .zero) }
         #expect(await fleet.waits { areRunning(fleet, 3) })
         fleet.push()

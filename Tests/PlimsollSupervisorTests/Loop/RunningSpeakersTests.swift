@@ -59,7 +59,7 @@ struct RunningSpeakersTests {
         """
     }
 
-    @Test func `a worker of another user decides nothing over its unit, and is refused in a line`() async throws {
+    @Test func `a worker of another user decides nothing over the unit, and is refused with one line`() async throws {
         let fleet = try fleet([perl("web", hostileWorker + "sleep 1000 while 1")])
         defer { clear() }
         #expect(await fleet.waits { has("worker") && fleet.problems.count > 1 })
@@ -74,7 +74,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `with notifyAccess all a worker speaks for its unit, with none nobody does`() async throws {
+    @Test func `notifyAccess all lets a worker speak for the unit, and none lets no process speak`() async throws {
         // The worker stays here, too.
         let ready = "if (!fork) { become(65534); say_it('READY=1'); sleep 1000 while 1 } sleep 1000 while 1"
         let all = perl("all", ready) { ($0.notify, $0.notifyAccess) = (true, .all) }
@@ -90,7 +90,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `C43 a newer link speaks for its unit when the older one has closed, with what it has said before`() async throws {
+    @Test func `C43 a newer link speaks for the unit once the older one has closed, with the newer link's earlier words`() async throws {
         let path = directory.path
         let script = """
             my $one = link_up(); syswrite($one, "2 saved is=no\\n3 locks held=yes\\n"); await_file('\(path)/second');
@@ -119,7 +119,7 @@ struct RunningSpeakersTests {
         return lstat(path, &status) == 0 ? String(status.st_mode & 0o777, radix: 8) + " \(status.st_uid)" : "none"
     }
 
-    @Test func `each unit has sockets of its own, for its user alone as soon as that is known`() async throws {
+    @Test func `each unit has separate sockets, for the unit's user alone as soon as that user is known`() async throws {
         let path = directory.path
         let tell =
             "open(my $f, '>', '\(path)/names'); print $f join(' ', map { $ENV{$_} } qw(NOTIFY_SOCKET PLIMSOLL_SUPERVISOR MEMORY_PRESSURE_WATCH)); close $f;"
@@ -140,7 +140,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop() && fleet.problems.isEmpty, "\(fleet.problems)")
     }
 
-    @Test func `a unit that a former supervisor started is heard by the next one at the same socket`() async throws {
+    @Test func `a unit of a former supervisor is heard by the next one at the same socket`() async throws {
         let script = "await_file('\(directory.path)/go'); until (say_it('STOPPING=1')) { select(undef, undef, undef, 0.01) } sleep 1000 while 1"
         let unit = perl("web", "$SIG{TERM} = 'IGNORE'; " + script)
         let first = try fleet([unit]) { $0.leavesUnits = true }
@@ -155,7 +155,7 @@ struct RunningSpeakersTests {
         #expect(await next.stop())
     }
 
-    @Test func `a flood of strangers' words has no healthy unit killed, and does not have all units looked at for each word`() async throws {
+    @Test func `a flood of strangers' words gets no healthy unit killed, and does not cause a look at all units per word`() async throws {
         // It says forty times that it is alive, each time within a tenth of its watchdog's time, and ends well.
         let alive = """
             become(65534); say_it("WATCHDOG_USEC=2000000\\nREADY=1"); mark('\(directory.path)/up');
@@ -189,7 +189,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `A7 what a unit says faster than it may is read later, and the supervisor sleeps meanwhile`() async throws {
+    @Test func `A7 words above the rate are read later, and the supervisor sleeps meanwhile`() async throws {
         let words = 1500
         let script = """
             await_file('\(directory.path)/go'); for (1..\(words)) { say_it('STATUS=1') or die $! } mark('\(directory.path)/said'); sleep 1000 while 1
@@ -212,7 +212,7 @@ struct RunningSpeakersTests {
         #expect(await fleet.stop())
     }
 
-    @Test func `A7 a word that lies at a resting socket is read before its unit is killed for silence`() async throws {
+    @Test func `A7 a word queued at a resting socket is read before the unit is killed for silence`() async throws {
         let path = directory.path
         let web = """
             say_it('WATCHDOG_USEC=2000000'); mark('\(path)/armed'); await_file('\(path)/rests');
@@ -260,7 +260,7 @@ struct RunningSpeakersTests {
         }
     }
 
-    @Test func `K38 a process that speaks often is looked for once, and another of its number anew`() throws {
+    @Test func `K38 a process that speaks often is looked up once, and a new process of that pid anew`() throws {
         let cache = SpeakerCache(), child = try Workbench.shell("exec sleep 1000", in: nil).child
         var finds = 0
         func speak(_ user: UInt32 = 0, isKnown: Bool = false, at now: Duration, run: UInt64? = 7) -> UInt64? {

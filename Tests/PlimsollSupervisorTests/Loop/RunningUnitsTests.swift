@@ -8,7 +8,7 @@ import Testing
 @testable import PlimsollSupervisor
 
 @Suite(.serialized) struct RunningUnitsTests {
-    @Test func `a unit whose dependency does not run waits for it, and nobody spins meanwhile`() async throws {
+    @Test func `a unit whose dependency does not run waits, and the supervisor does not spin meanwhile`() async throws {
         var web = ServiceUnit.shell("web")
         web.dependencies = ["database"]
         let fleet = try RunningFleet([web, ServiceUnit(name: "database", origin: .command(["/nonexistent/database"]))]) {
@@ -28,7 +28,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `a unit waits for what it depends on`() async throws {
+    @Test func `a unit waits for a dependency`() async throws {
         var web = ServiceUnit.shell("web")
         web.dependencies = ["database"]
         let fleet = try RunningFleet([web, ServiceUnit(name: "database", origin: .command(["/nonexistent/database"]))])
@@ -42,7 +42,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `a unit that fails is started again, later each time`() async throws {
+    @Test func `a failing unit is started again, later each time`() async throws {
         let directory = Fixture.Directory()
         let fleet = try RunningFleet([.shell("web", "date +%s%N >> \(directory.path)/log; exit 1") { $0.restart = .onFailure }])
         func times() -> [Int] {
@@ -56,7 +56,7 @@ import Testing
         unlink("\(directory.path)/log")
     }
 
-    @Test func `one that ends well is left, and its children end with it`() async throws {
+    @Test func `a unit that ends well is left, and the unit's children end along`() async throws {
         let fleet = try RunningFleet([.shell("web", "sleep 1000 & exit 0") { $0.restart = .onFailure }])
         #expect(await fleet.waits { fleet.state("web") == .stopped })
         #expect(await fleet.stop() && fleet.problems.isEmpty)
@@ -94,7 +94,7 @@ import Testing
         for name in ["one", "two", "three"] { unlink("\(directory.path)/\(name)") }
     }
 
-    @Test func `what ran before is let go of, as it was`() async throws {
+    @Test func `an adopted group is released unchanged`() async throws {
         let root = Workbench.root(), group = try root.make("old")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -106,7 +106,7 @@ import Testing
         #expect(await fleet.stop() && RunningFleet.isRunning(child.pid) && !group.isFrozen)
     }
 
-    @Test func `a process that ran before is let go of and runs on`() async throws {
+    @Test func `an adopted process is released and runs on`() async throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let fleet = try RunningFleet([ServiceUnit(name: "old", origin: .process(child.pid))])
@@ -118,7 +118,7 @@ import Testing
         #expect(fleet.hasNoGroups)
     }
 
-    @Test func `whoever does not end when asked is killed at the deadline`() async throws {
+    @Test func `a unit that does not end on request is killed at the deadline`() async throws {
         let directory = Fixture.Directory()
         let fleet = try RunningFleet([.shell("web", "trap '' TERM; echo > \(directory.path)/log; while :; do sleep 1000; done")])
         #expect(await fleet.waits { access("\(directory.path)/log", F_OK) == 0 && fleet.state("web") == .running })
@@ -140,7 +140,7 @@ import Testing
         #expect(await fleet.stop())
     }
 
-    @Test func `K38 units that are left run on, and the next supervisor knows them`() async throws {
+    @Test func `K38 units left by one supervisor run on, and the next supervisor knows them`() async throws {
         let unit = ServiceUnit.shell("web", "exec sleep 1000")
         let first = try RunningFleet([unit]) { $0.leavesUnits = true }
         #expect(await first.waits { first.state("web") == .running && !first.text("web.process").isEmpty })
@@ -168,7 +168,7 @@ import Testing
         unlink("\(directory.path)/log")
     }
 
-    @Test func `stopping asks a unit after those that need it`() async throws {
+    @Test func `stopping asks a unit after the dependent units`() async throws {
         let directory = Fixture.Directory(), log = "\(directory.path)/log"
         func unit(_ name: String, _ pause: String, _ needs: [String]) -> ServiceUnit {
             .shell(name, "trap '\(pause) echo \(name) >> \(log); exit 0' TERM; echo > \(directory.path)/\(name); while :; do sleep 1000 & wait; done")
@@ -185,7 +185,7 @@ import Testing
         for name in ["db", "cache", "web", "log"] { unlink("\(directory.path)/\(name)") }
     }
 
-    @Test func `K38 what a former supervisor left and no unit names any more ends, and nothing else does`() async throws {
+    @Test func `K38 a former supervisor's left-over that no unit names ends, and no other process does`() async throws {
         let first = try RunningFleet([.shell("web"), .shell("old"), .shell("idle", "exit 0")]) { $0.leavesUnits = true }
         func pid(_ fleet: RunningFleet, _ name: String) -> Int32? { Int32(fleet.text("\(name).process").prefix { $0 != " " }) }
         #expect(await first.waits { first.state("web") == .running && first.state("old") == .running && first.state("idle") == .stopped })
@@ -209,7 +209,7 @@ import Testing
         for pid in [web, old] { waitpid(pid, nil, 0) }
     }
 
-    @Test func `units run at the usual nice, whatever their supervisor runs at`() async throws {
+    @Test func `units run at the usual nice, at any nice of the supervisor`() async throws {
         let directory = Fixture.Directory(), file = "\(directory.path)/nice"
         let fleet = try RunningFleet([.shell("web", "nice > \(file); exec sleep 1000")])
         #expect(await fleet.waits { ((try? GroupText.read(file).get()) ?? []).last == UInt8(ascii: "\n") })

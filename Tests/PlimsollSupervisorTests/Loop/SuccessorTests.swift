@@ -48,12 +48,12 @@ import Testing
 
     /// Where there are no groups, a session keeps them together: who has left that as well is nobody's.
     @Test(arguments: [(nil, false), ([], false)] + roots.map { ($0, true) })
-    func `a unit is started again only once all that its former process has left behind is gone`(root: [Hierarchy]?, ownSession: Bool) async throws {
+    func `a unit is started again only once all remains of the former process are gone`(root: [Hierarchy]?, ownSession: Bool) async throws {
         try await play(root, ownSession: ownSession) { _, main, _ in kill(main, SIGKILL) }
     }
 
     @Test(arguments: roots)
-    func `a changed unit replaces the former one only once that is gone`(root: [Hierarchy]?) async throws {
+    func `a changed unit replaces the former one only after that one is gone`(root: [Hierarchy]?) async throws {
         var version = 1
         try await play(root, ownSession: true) { fleet, _, directory in
             version += 1
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func `a unit that is taken out and put back starts only once the former one is gone`() async throws {
+    @Test func `a unit taken out and put back starts only after the former one is gone`() async throws {
         try await play(nil, ownSession: true) { fleet, _, directory in
             fleet.supervisor.reload([])
             fleet.supervisor.reload([unit(directory, ownSession: true)])

@@ -15,7 +15,7 @@ import Testing
         } catch { return "\(error)" }
     }
 
-    @Test func `a second supervisor of a directory is refused, and told who has it`() async throws {
+    @Test func `a second supervisor of a directory is refused, and told the holder`() async throws {
         let first = try RunningFleet([.shell("web")])
         #expect(await first.waits { first.state("web") == .running })
         let pid = first.text("web.process")
@@ -33,7 +33,7 @@ import Testing
         #expect(await first.stop() && first.problems.isEmpty, "\(first.problems)")
     }
 
-    @Test func `a second supervisor of a prefix is refused, whatever directory it has`() async throws {
+    @Test func `a second supervisor of a prefix is refused, with any directory`() async throws {
         let first = try RunningFleet([.shell("web")])
         #expect(await first.waits { first.state("web") == .running })
         guard !first.supervisor.root.parents.isEmpty else { return #expect(await first.stop()) }
@@ -55,7 +55,7 @@ import Testing
         unlink("\(other.path)/supervisor.lock")
     }
 
-    @Test func `a claim in another process is refused by that process's number`() async throws {
+    @Test func `a claim in another process is refused with that process's number`() async throws {
         let directory = Fixture.Directory(), prefix = Workbench.prefix(), output = Output()
         defer { unlink("\(directory.path)/supervisor.lock") }
         let held = try SupervisorClaim(directory: directory.path)
@@ -76,7 +76,7 @@ import Testing
         withExtendedLifetime((held, writing)) {}
     }
 
-    @Test func `T32 what a killed supervisor's guard has not thawed yet, the next supervisor waits for`() throws {
+    @Test func `T32 the next supervisor waits for units that a killed supervisor's guard has not thawed yet`() throws {
         let directory = Fixture.Directory(), path = "\(directory.path)/lock"
         defer { unlink(path) }
         let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600), next = open(path, O_RDWR | O_CLOEXEC)
@@ -101,7 +101,7 @@ import Testing
         #expect(flock(next, LOCK_EX | LOCK_NB) == 0)
     }
 
-    @Test func `a dry run beside a supervisor sees its units, and neither it nor its end touches them`() async throws {
+    @Test func `a dry run beside a supervisor sees the units, and neither the run nor the run's end touches them`() async throws {
         let directory = Fixture.Directory(), log = "\(directory.path)/log"
         let web = ServiceUnit.shell(
             "web", "trap 'echo asked >> \(log)' TERM CONT; echo ready >> \(log); while :; do sleep 1000 & wait; done")

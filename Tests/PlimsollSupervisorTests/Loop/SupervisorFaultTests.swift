@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(arguments: numbers, [1, 5])
-    func `a process that can't be made is made later, and other units go on`(number: Int32, times: Int) async throws {
+    func `a failed process start is repeated later, and other units go on`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other")
         faults_arm(FAULT_CLONE3, 1, times, number)
@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(arguments: numbers)
-    func `K38 a process that no descriptor can be had of is not kept, and another is started`(number: Int32) async throws {
+    func `K38 a process without a descriptor is not kept, and another is started`(number: Int32) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other")
         faults_arm(FAULT_CLONE3, 1, 4, ENOSYS)
@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test(arguments: [EAGAIN, EINTR, EPERM, ECHILD], [1, 3])
-    func `an end whose status can't be had is seen all the same, and nobody stays a zombie`(number: Int32, times: Int) async throws {
+    func `an end without a status is seen all the same, and no child stays a zombie`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet(), other = fleet.process("other"), first = try #require(fleet.process("web"))
         faults_arm(FAULT_WAITID, 1, times, number)
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test(arguments: [EAGAIN, EPERM, ESRCH], [1, 100])
-    func `a unit that no signal reaches ends all the same`(number: Int32, times: Int) async throws {
+    func `a unit beyond the reach of signals ends all the same`(number: Int32, times: Int) async throws {
         defer { faults_disarm() }
         let fleet = try await fleet { $0.restart = .never }, web = try #require(fleet.process("web")), other = fleet.process("other")
         faults_arm(FAULT_PIDFD_SIGNAL, 1, times, number)
@@ -108,7 +108,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Memory, "no version 1 groups here"))
-    func `a unit is started again only once the child is gone that a first kill has not reached`() async throws {
+    func `a unit is started again only after a child missed by the first kill is gone`() async throws {
         defer { faults_disarm() }
         let directory = Fixture.Directory(), file = "\(directory.path)/children"
         let fleet = try RunningFleet(
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine), arguments: [EAGAIN, EMFILE], [false, true])
-    func `T32 a guard that can't be made, or that no descriptor can be had of, is made again`(number: Int32, isMade: Bool) async throws {
+    func `T32 a guard that can't be made, or without a descriptor, is made again`(number: Int32, isMade: Bool) async throws {
         defer { faults_disarm() }
         let fleet = try RunningFleet([.shell("web"), .shell("other"), .shell("hog") { $0.role = .background }], isFaulted: true) {
             $0.policy.leaveTime = .milliseconds(50)
@@ -158,7 +158,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 a group made anew that the guard has refused is watched, and held once it stands still`() async throws {
+    func `T32 a remade group that the guard refused is watched, and guarded once frozen`() async throws {
         defer { faults_disarm() }
         let directory = Fixture.Directory(), go = "\(directory.path)/go", ran = "\(directory.path)/ran"
         // More processes at work than a machine has processors for stand still a moment after the freeze, and only the group's file says when.
@@ -189,7 +189,7 @@ import Testing
         for path in [go, ran] { unlink(path) }
     }
 
-    @Test func `T32 a process that no descriptor can be had of is not taken for one that has ended, and is held once one can`() throws {
+    @Test func `T32 a process without a descriptor does not count as ended, and is guarded once a descriptor is had`() throws {
         faults_join()
         defer { faults_disarm() }
         let group = try UnitGroup("loose", [], own: OwnGroups())
@@ -213,7 +213,7 @@ import Testing
     }
 
     @Test(.needs(!Workbench.found.parents.isEmpty, "no groups here"), arguments: [EMFILE, ENFILE, ENOMEM, EAGAIN])
-    func `a group whose processes, or the groups below it, can't be read now is not empty`(number: Int32) throws {
+    func `a group whose processes or subgroups can't be read now is not empty`(number: Int32) throws {
         faults_join()
         defer { faults_disarm() }
         let group = try Workbench.root().make("web")
@@ -263,7 +263,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.found.parents[.unified] != nil, "no version 2 groups here"))
-    func `T33 a process that can't be put into its unit's group again is not started outside of it`() throws {
+    func `T33 a process that can't enter the unit's group again is not started outside`() throws {
         let root = GroupRoot(prefix: Workbench.prefix()), group = try root.make("web")
         let (first, _) = try Workbench.shell("exec sleep 1000", in: group)
         // From now on processes enter by themselves.

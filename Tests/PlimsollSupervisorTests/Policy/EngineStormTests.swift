@@ -91,7 +91,7 @@ private struct EngineStorm {
 }
 
 @Suite struct EngineStormTests {
-    @Test func `C75 C77 C90 K33 K39 the order holds whatever units do`() async {
+    @Test func `C75 C77 C90 K33 K39 the order of victims holds for any behaviour of units`() async {
         var ends = 0, foregroundEnds = 0, decided = 0
         for seed in seeds(0..<1500) {
             // Others on the cooperative pool's few threads have their turn.
@@ -153,7 +153,7 @@ private struct EngineStorm {
             "not exercised: \(ends) ends, \(foregroundEnds) in front, \(decided) decisions")
     }
 
-    @Test func `a dry run only says`() {
+    @Test func `a dry run only tells decisions`() {
         var said = 0
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed, isDryRun: true)
@@ -172,7 +172,7 @@ private struct EngineStorm {
         if !hasChosenSeed { #expect(said > 1000) }
     }
 
-    @Test func `looked at when it wants to be, the engine comes to rest`() {
+    @Test func `an engine looked at on request comes to rest`() {
         for seed in seeds(0..<300) {
             var storm = EngineStorm(seed: seed)
             var looks = 0

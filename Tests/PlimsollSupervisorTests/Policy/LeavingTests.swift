@@ -5,7 +5,7 @@ import Testing
 @Suite struct LeavingTests {
     private var engine = SupervisorEngine()
 
-    @Test mutating func `C75 at critical deferred work leaves first, then background work, one when the one before has had its time`() {
+    @Test mutating func `C75 critical sends deferred work away first, then background work, one after another's time`() {
         let units = [
             unit("web", .foreground, .running, 500), unit("index", .background, .running, 100, importance: 1) { $0.isWarnable = false },
             unit("batch", .deferred, .running, 100, importance: 900) { $0.isWarnable = false },
@@ -17,13 +17,13 @@ import Testing
         #expect(engine.words(fleet(5.5, .critical, short: 150, units)) == ["index: background"])
     }
 
-    @Test mutating func `C4 a unit that has had 5 s to leave stands still`() {
+    @Test mutating func `C4 a unit that has had 5 s to leave is frozen`() {
         let units = [unit("job", .background, .leaving, since: 1)]
         #expect(engine.words(fleet(2, .normal, units)) == [] && engine.nextLook(after: fleet(2, .normal, units)) == .seconds(4))
         #expect(engine.words(fleet(6, .normal, units)) == ["job: suspend"])
     }
 
-    @Test mutating func `a unit that asks to stand still leaves, whatever the level of all, and then stands still`() {
+    @Test mutating func `a unit that asks to be frozen leaves at any overall level, and is then frozen`() {
         let asks = [unit("job") { $0.asksToStandSince = .seconds(1) }]
         let decisions = engine.decide(fleet(1, .normal, asks))
         #expect(decisions.map(\.words) == ["job: background"] && decisions[0].reason == "it asks to stand still: its own memory is short")
@@ -31,7 +31,7 @@ import Testing
         #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: suspend"])
     }
 
-    @Test mutating func `a unit that asks to stand still goes on where somebody waits for it, where it can't, and after a while`() {
+    @Test mutating func `a unit that asks to be frozen goes on if needed, if unable, and after a while`() {
         let asked: (inout UnitReport) -> Void = { $0.asksToStandSince = .seconds(1) }
         let front = unit("front", .foreground, change: asked)
         var needed = unit("needed", change: asked), client = unit("client", .foreground)
@@ -59,20 +59,20 @@ import Testing
         #expect(engine.words(fleet(6, .normal, units)) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `C14 where it can't be made to stand still it is ended, but only at critical`() {
+    @Test mutating func `C14 a unit without a way to freeze is ended, but only at critical`() {
         let units = [unit("job", .background, .leaving, since: 1) { ($0.suspension, $0.isWarnable) = (.never, false) }]
         #expect(engine.words(fleet(6, .warning, short: 100, units)) == [])
         #expect(engine.words(fleet(7, .critical, short: 100, units)) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `C48 T29 a unit that holds locks is not made to stand still, and at critical ended instead`() {
+    @Test mutating func `C48 T29 a unit that holds locks is not frozen, and at critical ended instead`() {
         let units = [unit("job", .background, .leaving, since: 1) { ($0.holdsLocks, $0.isWarnable) = (true, false) }]
         #expect(engine.words(fleet(7, .warning, short: 100, units)) == [])
         #expect(engine.spared.map(\.reason) == ["it holds file locks that others may wait for"])
         #expect(engine.words(fleet(8, .critical, short: 100, units)) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `T33 background tasks are honoured up to their bound, then the unit is ended without notice`() {
+    @Test mutating func `T33 background tasks are honoured up to the bound, and then the unit is ended without notice`() {
         let units = [unit("job", .background, .leaving, since: 1) { ($0.tokens, $0.tokensEnd, $0.isWarnable) = (2, .seconds(20), false) }]
         #expect(engine.words(fleet(7, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["job"])
         #expect(engine.nextLook(after: fleet(7, .critical, units)) == .seconds(13))
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test mutating func `K36 T32 a freeze that is not confirmed is taken back, and at critical the unit is ended`() {
+    @Test mutating func `K36 T32 an unconfirmed freeze is taken back, and at critical the unit is ended`() {
         let leaving = [unit("job", .background, .leaving, since: 1) { $0.isWarnable = false }]
         let freeze = engine.decide(fleet(6, .critical, short: 50, leaving))
         #expect(freeze.map(\.words) == ["job: suspend"])
@@ -103,7 +103,7 @@ import Testing
         #expect(engine.words(fleet(8.1, .critical, short: 50, running)) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `a freeze of which nothing is heard counts as failed`() {
+    @Test mutating func `a freeze without an answer counts as failed`() {
         let leaving = [unit("job", .background, .leaving, since: 1)]
         #expect(engine.words(fleet(6, .normal, leaving)) == ["job: suspend"])
         let suspending = [unit("job", .background, .suspending, since: 6)]
@@ -111,12 +111,12 @@ import Testing
         #expect(engine.words(fleet(11, .normal, suspending)) == ["job: resume room"])
     }
 
-    @Test mutating func `C91 whoever was sent away for want of memory is called back when there is enough again`() {
+    @Test mutating func `C91 a unit sent away for want of memory is called back with enough memory`() {
         #expect(engine.words(fleet(1, .critical, short: 50, [unit("job") { $0.isWarnable = false }]), failure: nil) == ["job: background"])
         #expect(engine.words(fleet(6, .normal, [unit("job", .background, .leaving, since: 1)])) == ["job: resume room"])
     }
 
-    @Test mutating func `C36 over its allowance a unit is throttled, and ended only after its grace`() {
+    @Test mutating func `C36 a unit over the allowance is throttled, and ended only after the grace`() {
         var over = unit("job") { ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never) }
         #expect(engine.words(fleet(59, .warning, [over])) == [])
         let other = unit("other", .background, .leaving, since: 58) { ($0.tokens, $0.isWarnable) = (1, false) }
@@ -127,7 +127,7 @@ import Testing
         #expect(engine.words(fleet(90, .critical, short: 300, [over])) == ["job: ask 10 s"])
     }
 
-    @Test mutating func `C36 before anybody in front is touched a throttled unit's grace is cut short`() {
+    @Test mutating func `C36 a throttled unit's grace is cut short before any unit in front is touched`() {
         let over = unit("job", .background, .leaving) {
             ($0.allowance, $0.backgroundSince, $0.isWarnable, $0.suspension) = (.seconds(60), .zero, false, .never)
             ($0.isThrottled, $0.throttledSince) = (true, .seconds(60))

@@ -29,36 +29,36 @@ import Testing
         unit("still", .background, .suspended, 1),
     ]
 
-    @Test mutating func `C77 K31 the least important hear first, then the largest, a quarter of a second apart, and again after 25 s`() {
+    @Test mutating func `C77 K31 the least important units hear first, then the largest, every quarter second, and again after 25 s`() {
         let told = notices(units.dropLast(), .warning, short: 100, from: 0, for: 26)
         let round = ["0 large warning", "250 small warning", "500 web warning"]
         #expect(told == round + ["25000 large warning", "25250 small warning", "25500 web warning"])
     }
 
-    @Test mutating func `C77 a fall of level is told when it has lasted for half a second`() {
+    @Test mutating func `C77 a fall of level is told after half a second`() {
         var units = Array(units.prefix(2))
         for index in units.indices { (units[index].told, units[index].toldAt) = (.critical, .zero) }
         #expect(notices(units, .normal, short: 0, from: 60, for: 20) == ["60500 small normal", "60750 web normal"])
     }
 
-    @Test mutating func `a rise is told at once though the level below was told just now`() {
+    @Test mutating func `a rise is told at once, even just after a notice of the level below`() {
         var told = units[0]
         #expect(engine.words(fleet(1, .warning, short: 10, [told])) == ["web: warn warning", "web: release 10 MiB"])
         (told.told, told.toldAt) = (.warning, .seconds(1))
         #expect(engine.words(fleet(1.25, .critical, short: 10, [told])) == ["web: warn critical", "web: release 10 MiB"])
     }
 
-    @Test mutating func `the share that a unit is to release is by its size`() {
+    @Test mutating func `the share that a unit is to release follows the unit's size`() {
         let units = [unit("a", .foreground, .running, 300, importance: 1), unit("b", .foreground, .running, 100)]
         #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["a: warn warning", "a: release 150 MiB"])
         #expect(engine.words(fleet(2, .warning, short: 200, units)) == ["b: warn warning", "b: release 50 MiB"])
     }
 
-    @Test mutating func `T31 what stands still is told nothing`() {
+    @Test mutating func `T31 a frozen unit is told nothing`() {
         #expect(engine.words(fleet(1, .critical, short: 100, [unit("still", .foreground, .suspending), unit("off", .foreground, .stopped)])) == [])
     }
 
-    @Test mutating func `a unit that has been started again is told again`() {
+    @Test mutating func `a unit started again is told again`() {
         var web = units[0]
         #expect(engine.words(fleet(1, .warning, short: 10, [web])).first == "web: warn warning")
         #expect(engine.words(fleet(2, .warning, short: 10, [web])) == [])
@@ -66,7 +66,7 @@ import Testing
         #expect(engine.words(fleet(4, .warning, short: 10, [web])).first == "web: warn warning")
     }
 
-    @Test mutating func `nothing is due while nothing is short`() {
+    @Test mutating func `no action is due while memory is not short`() {
         let calm = fleet(0, .normal, units)
         _ = engine.decide(calm)
         // Only the hold before what stands still may come back.

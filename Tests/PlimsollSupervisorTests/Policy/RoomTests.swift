@@ -23,7 +23,7 @@ import Testing
         return words
     }
 
-    @Test mutating func `C91 with room what stands still comes back, the most important first, then the smallest`() {
+    @Test mutating func `C91 frozen units come back with room, the most important first, then the smallest`() {
         let units = [
             unit("low", .background, .suspended, 10, importance: 1), unit("large", .deferred, .suspended, 200),
             unit("small", .deferred, .suspended, 100), unit("asked", .foreground, .suspended, 1, importance: 1000),
@@ -31,7 +31,7 @@ import Testing
         #expect(calm(units, room: 1000, for: 20) == ["small: resume room", "large: resume room", "low: resume room"])
     }
 
-    @Test mutating func `nobody comes back before there has been room for a while; what is charged for anyway needs none of it`() {
+    @Test mutating func `no unit comes back before room has lasted, and pages charged anyway need none of that room`() {
         let units = [unit("small", .background, .suspended, 100), unit("large", .background, .suspended, 200)]
         #expect(calm(units, room: 50, for: 9) == [])
         engine = SupervisorEngine()
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(arguments: [(100, false), (160, true)])
-    mutating func `only what fits comes back: what was pushed out of it has to come in again`(room: Int, comesBack: Bool) throws {
+    mutating func `only a fitting unit comes back, counting the pages pushed out before`(room: Int, comesBack: Bool) throws {
         var job = unit("job", .background, .running, 200) { $0.isWarnable = true }
         let sent = try #require(engine.decide(fleet(0, .critical, short: 150, [job])).first { $0.action == .background })
         engine.learn(Outcome(sent, at: .zero, relief: .zero))
@@ -50,7 +50,7 @@ import Testing
         #expect(words.contains("job: resume room") == comesBack, "\(words)")
     }
 
-    @Test mutating func `T29 they come back one after the other`() {
+    @Test mutating func `T29 units come back one after the other`() {
         let units = (0..<5).map { unit("u\($0)", .background, .suspended) }
         var now = 0.0, times: [Double] = [], states = units
         while now < 20 {
@@ -66,7 +66,7 @@ import Testing
         for (before, after) in zip(times, times.dropFirst()) { #expect(after - before >= 0.49 && after - before < 0.8) }
     }
 
-    @Test mutating func `T33 what was ended is started again if it always is, when there is room and its gap is over`() {
+    @Test mutating func `T33 an ended unit with restart always is started again, with room and after the gap`() {
         let units = [
             unit("always", .background, .stopped, 0) { ($0.restart, $0.lastEnded) = (.always, .seconds(-5)) }, unit("once", .background, .stopped, 0),
             unit("after", .background, .stopped, 0) { ($0.restart, $0.dependencies) = (.always, ["once"]) },
@@ -77,11 +77,11 @@ import Testing
         #expect(calm(units, room: nil, for: 30) == ["always: start"])
     }
 
-    @Test mutating func `C36 throttles are taken away when there is room`() {
+    @Test mutating func `C36 throttles are lifted with room`() {
         #expect(calm([unit("job") { $0.isThrottled = true }], room: 0, for: 11) == ["job: unthrottle"])
     }
 
-    @Test mutating func `C33 a unit is woken at its interval, stands still again after its budget, and is not woken while memory is critical`() {
+    @Test mutating func `C33 a unit is woken at the interval, frozen again after the budget, and not woken at critical`() {
         var line = unit("voip", .foreground, .suspended) { ($0.keepAlive, $0.backgroundSince, $0.isWarnable) = (.seconds(60), .zero, false) }
         #expect(engine.words(fleet(599, .normal, [line])) == [])
         #expect(engine.nextLook(after: fleet(599, .normal, [line])) == .seconds(1))

@@ -10,13 +10,13 @@ import Testing
         #expect(engine.words(fleet(1, .warning, short: 200, units)) == ["job: kill as it stands"])
     }
 
-    @Test mutating func `C75 where ending what stands still can't give enough, running units are warned too`() {
+    @Test mutating func `C75 running units are warned too where ending suspended units can't give enough`() {
         let units = [unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true }]
         #expect(
             engine.words(fleet(1, .warning, short: 400, units)) == ["job: kill as it stands", "web: warn warning", "web: release 400 MiB"])
     }
 
-    @Test mutating func `C90 of suspended units the largest goes first, and of those about as large the least important`() {
+    @Test mutating func `C90 the largest suspended unit goes first, and of similar sizes the least important`() {
         let units = [
             unit("small", .background, .suspended, 100, importance: 1) { $0.isSaved = true },
             unit("large", .background, .suspended, 1000, importance: 900) { $0.isSaved = true },
@@ -25,7 +25,7 @@ import Testing
         #expect(engine.words(fleet(1, .warning, short: 100, units)) == ["alike: kill as it stands"])
     }
 
-    @Test mutating func `T31 K34 what can be pushed out is, the most first, before anything is ended`() {
+    @Test mutating func `T31 K34 reclaimable memory is pushed out, the most first, before any unit is ended`() {
         var units = [
             unit("a", .background, .suspended, 900) { $0.reclaimable = .mebibytes(100) },
             unit("b", .background, .suspended, 500) { $0.reclaimable = .mebibytes(300) },
@@ -40,25 +40,25 @@ import Testing
         #expect(engine.words(fleet(1.3, .warning, short: 50, units)) == ["a: push out 50 MiB"])
     }
 
-    @Test mutating func `pushing out that brings nothing is not tried again soon`() {
+    @Test mutating func `a push-out that brings nothing is not tried again soon`() {
         let units = [unit("a", .background, .suspended, 900) { ($0.reclaimable, $0.isSaved) = (.mebibytes(100), true) }]
         #expect(engine.words(fleet(1, .warning, short: 200, units), failure: nil) == ["a: push out 100 MiB"])
         #expect(engine.words(fleet(1.1, .warning, short: 200, units)) == ["a: kill as it stands"])
     }
 
-    @Test mutating func `K33 T31 a suspended unit whose state is not saved is let run before it is asked to end`() {
+    @Test mutating func `K33 T31 a suspended unit with unsaved state is thawed before the request to end`() {
         let units = [unit("job", .background, .suspended)]
         #expect(engine.words(fleet(1, .warning, short: 50, units)) == ["job: resume ending", "job: ask 10 s"])
     }
 
-    @Test mutating func `C91 nothing is ended while memory is not short`() {
+    @Test mutating func `C91 no unit is ended while memory is not short`() {
         let units = [unit("job", .foreground, .suspended, 9000), unit("batch", .deferred, .running, 9000)]
         for second in 0..<100 { #expect(engine.words(fleet(Double(second), .normal, units)) == []) }
         #expect(engine.words(fleet(101, .warning, short: 0, units)) == [])
         #expect(engine.words(fleet(102, .critical, short: 0, units)).allSatisfy { $0.contains("warn") })
     }
 
-    @Test mutating func `K39 what was measured before the last victim's memory had gone costs nobody else`() {
+    @Test mutating func `K39 a reading from before the last victim's memory was gone costs no other unit`() {
         var units = [
             unit("web", .foreground), unit("job", .background, .suspended, 300) { $0.isSaved = true },
             unit("other", .background, .suspended, 200) { $0.isSaved = true },
@@ -79,7 +79,7 @@ import Testing
         #expect(unmeasured.engine.words(stale).contains("other: kill as it stands"))
     }
 
-    @Test mutating func `K39 one victim at a time: the next is chosen when the memory of the first has gone or its time is over`() {
+    @Test mutating func `K39 one victim at a time: the next is chosen after the first's memory is gone or the time is over`() {
         var units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
@@ -94,7 +94,7 @@ import Testing
         #expect(engine.words(fleet(1.4, .warning, short: 300, units)) == ["b: kill as it stands"])
     }
 
-    @Test mutating func `K39 where nothing is heard of a victim, the next has its turn after the time that a kill takes`() {
+    @Test mutating func `K39 an unconfirmed kill leaves the turn to the next victim after the time of a kill`() {
         let units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
@@ -116,7 +116,7 @@ import Testing
         #expect(engine.words(fleet(1.6, .warning, short: 300, [units[1]])) == ["b: kill as it stands"])
     }
 
-    @Test mutating func `T33 what comes straight back goes after all others of its kind`() {
+    @Test mutating func `T33 a unit that comes straight back goes after all others of the same kind`() {
         let units = [
             unit("phoenix", .background, .suspended, 900) { ($0.isSaved, $0.relaunchGap) = (true, .seconds(2)) },
             unit("job", .background, .suspended, 100) { $0.isSaved = true },
@@ -125,7 +125,7 @@ import Testing
         #expect(engine.words(fleet(2, .warning, short: 50, [units[0]])) == ["phoenix: kill as it stands"])
     }
 
-    @Test mutating func `a step that fails is not tried again with that unit, and the next unit has its turn`() {
+    @Test mutating func `a failed step is not tried again with that unit, and the next unit has a turn`() {
         let units = [
             unit("a", .background, .suspended, 900) { $0.isSaved = true }, unit("b", .background, .suspended, 500) { $0.isSaved = true },
         ]
@@ -135,13 +135,13 @@ import Testing
         #expect(engine.words(fleet(31, .warning, short: 100, units)) == ["a: kill as it stands"])
     }
 
-    @Test mutating func `where asking failed it is killed`() {
+    @Test mutating func `a failed request to end is followed by a kill`() {
         let units = [unit("a", .background, .suspended, 900)]
         #expect(engine.words(fleet(1, .warning, short: 100, units), failure: "no such process") == ["a: resume ending", "a: ask 10 s"])
         #expect(engine.words(fleet(2, .warning, short: 100, units)) == ["a: kill"])
     }
 
-    @Test mutating func `C75 in front the least important goes last of all, after patience, and the most important never`() {
+    @Test mutating func `C75 the least important unit in front goes last of all, after patience, and the most important never`() {
         let units = [unit("web", .foreground, importance: 900), unit("admin", .foreground, importance: 100)]
         #expect(!engine.words(fleet(0, .critical, short: 50, units)).contains { $0.contains("ask") })
         #expect(!engine.words(fleet(9, .critical, short: 50, units)).contains { $0.contains("ask") })
@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test mutating func `the last unit in front is ended only if it is all there is and is itself what is short`() {
+    @Test mutating func `the last unit in front is ended only if that unit alone can end the shortage`() {
         let web = unit("web", .foreground, .running, 100, importance: 900)
         _ = engine.decide(fleet(0, .critical, short: 150, [web]))
         #expect(!engine.words(fleet(20, .critical, short: 150, [web])).contains("web: ask 10 s"))
@@ -170,7 +170,7 @@ import Testing
         #expect(engine.words(fleet(12, .critical, short: 50, units)) == [] && engine.spared.map(\.unit) == ["web"])
     }
 
-    @Test mutating func `a unit that one in front needs counts as much as that one, through others and around cycles`() {
+    @Test mutating func `a unit that a foreground unit needs counts as much as that one, through others and around cycles`() {
         let units = [
             unit("web", .foreground, importance: 900) { $0.dependencies = ["app"] },
             unit("app", .background, importance: 1) { $0.dependencies = ["db", "nobody"] },
@@ -182,7 +182,7 @@ import Testing
         #expect(!engine.words(fleet(2, .critical, short: 5000, units)).contains { $0.contains("background") })
     }
 
-    @Test mutating func `five hundred units are decided on`() {
+    @Test mutating func `the engine decides on five hundred units`() {
         let units = (0..<500).map { number in
             unit("u\(number)", ServiceUnit.Role.allCases[number % 3], UnitState.allCases[number % 7], number, importance: number * 2) {
                 $0.dependencies = ["u\((number + 1) % 500)"]
@@ -192,13 +192,13 @@ import Testing
         #expect(engine.nextLook(after: fleet(99, .critical, short: 10_000, units)) != nil)
     }
 
-    @Test mutating func `what is ending already is counted on, so nobody else goes for it`() {
+    @Test mutating func `a unit already ending is counted on, so no other unit is ended for the same memory`() {
         let units = [unit("a", .background, .ending, 900, since: 1), unit("b", .background, .suspended, 500) { $0.isSaved = true }]
         #expect(engine.words(fleet(2, .warning, short: 800, units)) == [])
         #expect(engine.words(fleet(3, .warning, short: 1000, units)) == ["b: kill as it stands"])
     }
 
-    @Test mutating func `a dry run marks its decisions, says them once in a while, and counts on nothing`() {
+    @Test mutating func `a dry run marks decisions, repeats them once in a while, and counts on nothing`() {
         engine.policy.isDryRun = true
         let units = [unit("a", .background, .suspended, 900) { $0.isSaved = true }]
         let first = engine.decide(fleet(1, .warning, short: 100, units))

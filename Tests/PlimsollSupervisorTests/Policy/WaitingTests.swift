@@ -24,7 +24,7 @@ import Testing
         return units
     }
 
-    @Test mutating func `K39 T33 whoever was asked has its time as long as memory lasts`() {
+    @Test mutating func `K39 T33 an asked unit has the whole grace as long as memory lasts`() {
         let units = asked()
         for second in 1..<10 {
             #expect(engine.words(running(Double(second), lasts: nil, units)) == [])
@@ -32,14 +32,14 @@ import Testing
         }
     }
 
-    @Test mutating func `C36 C75 where memory does not last that long and nothing comes back, the next has its turn beside it`() {
+    @Test mutating func `C36 C75 a stopping unit that gives nothing back while memory runs out gets the next unit asked beside`() {
         let units = asked()
         #expect(engine.words(running(1.9, lasts: 3, units)) == [])
         #expect(engine.nextLook(after: running(1.9, lasts: 3, units)).map { $0 < .milliseconds(101) } == true)
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 
-    @Test mutating func `T33 one that gives back as it ends is waited for`() {
+    @Test mutating func `T33 a unit that gives memory back while ending is waited for`() {
         var units = asked()
         for second in 1..<9 {
             units[0].charge = .mebibytes(300 - 30 * second)
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test mutating func `C90 one that was asked and has nothing to lose is killed instead, once`() {
+    @Test mutating func `C90 an asked unit with nothing to lose is killed instead, once`() {
         let units = asked { $0.isSaved = true }
         let decisions = engine.decide(running(2, lasts: 3, units))
         #expect(decisions.map(\.words) == ["first: kill"])
@@ -55,12 +55,12 @@ import Testing
         #expect(engine.words(running(2.1, lasts: 3, units)) == [])
     }
 
-    @Test mutating func `T33 background tasks that are alive count as something to lose`() {
+    @Test mutating func `T33 background tasks that are alive count as a loss`() {
         let units = asked { ($0.isSaved, $0.tokens) = (true, 1) }
         #expect(engine.words(running(2, lasts: 3, units)) == ["next: ask 10 s"])
     }
 
-    @Test mutating func `C75 nobody in front is touched while one behind it that was given up is still there`() {
+    @Test mutating func `C75 no unit in front is touched while a given-up unit behind is still there`() {
         let web = unit("web", .foreground, importance: 1), shop = unit("shop", .foreground, importance: 900)
         var units = asked() + [web, shop]
         #expect(engine.words(running(2, lasts: 3, units)).first == "next: ask 10 s")
@@ -68,7 +68,7 @@ import Testing
         for second in 3..<20 { #expect(!engine.words(running(Double(second), short: 900, lasts: 1, units)).contains { $0.contains("ask") }) }
     }
 
-    @Test func `a unit that does not end when asked no longer costs the one in front its memory`() {
+    @Test func `a unit that does not end when asked no longer costs the one in front memory`() {
         func run(tellsTimeLeft: Bool) -> (peak: ByteCount, drawing: String) {
             let slow = SimulatedUnit(
                 unit("slow", .background, .running, 300, importance: 1) { $0.suspension = .never }, habits: [.ignoresWarnings, .ignoresTerm])
@@ -90,7 +90,7 @@ import Testing
 
     // MARK: All are to end
 
-    @Test func `whoever others depend on is asked after them`() {
+    @Test func `a unit is asked to stop after the dependent units`() {
         let units = ["db": [], "cache": ["db"], "web": ["db", "cache", "elsewhere"], "job": ["job"]]
         #expect(StopOrder.next(units) == ["web", "job"] && StopOrder.turns(units) == 3)
         #expect(StopOrder.next(units.filter { $0.key != "web" }) == ["cache", "job"])

@@ -8,13 +8,13 @@ import Testing
 
 @Suite(.serialized) struct ChildTests {
     @Test(arguments: [("exit 0", Child.Ending.exited(0)), ("exit 41", .exited(41)), ("kill -9 $$", .killed(signal: 9, dumpedCore: false))])
-    func `how a child ended is known by its descriptor`(script: String, ending: Child.Ending) throws {
+    func `a child's ending is known by the descriptor`(script: String, ending: Child.Ending) throws {
         let child = try Child.start(.init(["/bin/sh", "-c", script]))
         #expect(child.waitForEnd() == ending && child.ending == ending)
         #expect(!child.signal(SIGKILL), "its number may be another's by now")
     }
 
-    @Test func `a child has its variables, directory and output, no descriptors and a session of its own`() throws {
+    @Test func `a child gets the given variables, directory and output, no descriptors and a new session`() throws {
         let output = Output()
         let script = #"""
             echo "$A $(pwd)"
@@ -40,7 +40,7 @@ import Testing
     }
 
     /// Not asked of a shell, which has signals of its own.
-    @Test func `a child has no signals blocked or ignored, whatever is here`() throws {
+    @Test func `a child has no signals blocked or ignored, with any mask in the parent`() throws {
         let output = Output(), path = access("/bin/grep", X_OK) == 0 ? "/bin/grep" : "/usr/bin/grep"
         var launch = Child.Launch([path, "-E", "^Sig(Blk|Ign)", "/proc/self/status"])
         launch.output = output.write
@@ -52,7 +52,7 @@ import Testing
         #expect(child.waitForEnd() == .exited(0))
     }
 
-    @Test func `a command that can't be started says which and why`() throws {
+    @Test func `a failed start names the command and the reason`() throws {
         func message(_ launch: Child.Launch) -> String {
             do {
                 try Child.start(launch).waitForEnd()
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `nothing is started into a group that stands still`() throws {
+    func `no process is started in a frozen group`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: group)
         defer { Workbench.clear(group, child) }
@@ -80,7 +80,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `K36 a child whose group is frozen before it is the program holds nobody, and is waited for once it runs again`() throws {
+    func `K36 a child whose group is frozen before exec holds no caller, and is reaped after the thaw`() throws {
         let group = try Workbench.root(version1: [.freezer]).make("web")
         try group.freeze()
         #expect { _ = try Child.start(.init(["/bin/sleep", "1000"]), in: group, within: .milliseconds(100)) } throws: {
@@ -93,7 +93,7 @@ import Testing
         try group.remove(within: Workbench.limit)
     }
 
-    @Test func `K38 an adopted process is the one that was meant, and its end is seen`() throws {
+    @Test func `K38 an adopted process is the meant one, and the process's end is seen`() throws {
         let (child, output) = try Workbench.shell("echo ready; exec sleep 1000", in: nil)
         #expect(output.line() == "ready")
         let started = try #require(child.started)
@@ -108,7 +108,7 @@ import Testing
     }
 
     @Test(.needs(access("/usr/bin/flock", X_OK) == 0, "no flock to take a lock with"))
-    func `C48 who holds a lock is found, and nobody else`() throws {
+    func `C48 the holder of a lock is found, and no other process`() throws {
         let file = "\(Workbench.directory)/\(Workbench.prefix())"
         defer { unlink(file) }
         let (holder, output) = try Workbench.shell("exec 9>\(file); flock 9; echo ready; sleep 1000 9>&-", in: nil)
@@ -122,7 +122,7 @@ import Testing
         #expect(LockTable.holders(among: [holder.pid, other.pid]) == [holder.pid])
     }
 
-    @Test func `signals that come all the time end no child that is being started`() async {
+    @Test func `constant signals end no child during the start`() async {
         await #expect(processExitsWith: .success) {
             var action = sigaction()
             action.__sigaction_handler.sa_handler = { _ in }

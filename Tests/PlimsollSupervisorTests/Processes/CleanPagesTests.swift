@@ -36,14 +36,14 @@ import Testing
         ffff-0 r--p zz
         """
 
-    @Test func `only what the file still has every byte of is let go of`() {
+    @Test func `only mappings that the file still holds byte for byte are dropped`() {
         let found = CleanPages.mappings(in: Array(text.utf8))
         #expect(found.map(\.start) == [0x5500, 0x5600] && found.map(\.end) == [0x5600, 0x5700])
         #expect(found.map(\.resident) == [.kibibytes(64), .kibibytes(128)])
         #expect(CleanPages.mappings(in: []).isEmpty && CleanPages.mappings(in: Array("Rss: 4 kB\n:\n- -\n".utf8)).isEmpty)
     }
 
-    @Test func `K41 clean pages go and come back, written ones stay, as they were`() throws {
+    @Test func `K41 clean pages go and come back, and written pages stay unchanged`() throws {
         let path = "\(Workbench.directory)/plimsoll-clean-\(getpid())", size = 1 << 20
         let file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
         defer {

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: [EACCES, ENOENT, EBUSY], [false, true])
-    func `T32 K38 whichever call fails, nobody stays frozen, and the error says of what`(number: Int32, isSticky: Bool) throws {
+    func `T32 K38 with any failing call no process stays frozen, and the error names the object`(number: Int32, isSticky: Bool) throws {
         let root = Workbench.root()
         var failures = 0
         for nth in 1...500 {

@@ -14,7 +14,7 @@ import Testing
     private func writes(_ output: Output) -> Bool { output.take(2 * 65536) }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 when the supervisor is killed, what it froze runs again`() async throws {
+    func `T32 a unit frozen by a killed supervisor runs again`() async throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -33,7 +33,7 @@ import Testing
         #expect(writes(output))
     }
 
-    @Test func `T32 when the supervisor is killed, what it stopped runs again`() async throws {
+    @Test func `T32 a process stopped by a killed supervisor runs again`() async throws {
         let (child, output) = try busy(in: nil)
         defer {
             child.signal(SIGKILL)
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 a guard that was killed is seen to be, and the next one knows what it knew`() throws {
+    func `T32 a killed guard is noticed, and the next guard knows the same groups`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `what was forgotten stays as it is`() throws {
+    func `a forgotten group stays frozen`() throws {
         let group = try Workbench.root().make("web")
         let (child, output) = try busy(in: group)
         defer { Workbench.clear(group, child) }
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func `T32 the guard outlives the signals that end its supervisor, and holds none of its descriptors`() throws {
+    @Test func `T32 the guard outlives the signals that end the supervisor, and holds none of the supervisor's descriptors`() throws {
         let output = Output()
         let guardian = try Guard()
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1] { #expect(plimsoll_pidfd_signal(guardian.descriptor, signal) == 0) }
@@ -125,7 +125,7 @@ import Testing
         #expect(stat.session == guardian.pid && stat.parent == getpid())
     }
 
-    @Test func `a guard made first has less than a mebibyte of its own`() async {
+    @Test func `a guard made first has less than a mebibyte of private dirty memory`() async {
         await #expect(processExitsWith: .success) {
             let guardian = try Guard()
             let rollup = String(decoding: try GroupText.read("/proc/\(guardian.pid)/smaps_rollup").get(), as: UTF8.self)
@@ -141,7 +141,7 @@ import Testing
         return record
     }
 
-    @Test func `no more is held than there is room for, and who is turned away is told`() throws {
+    @Test func `the guard holds no more than the capacity, and refuses further records with an answer`() throws {
         var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
         #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
         defer {
@@ -165,7 +165,7 @@ import Testing
         #expect(plimsoll_guard_tell(socket, &again, file, 20_000) == 0)
     }
 
-    @Test func `an answer that comes late is not taken for another record's`() throws {
+    @Test func `a late answer is not taken for another record's`() throws {
         var (socket, pidfd, pid): (Int32, Int32, pid_t) = (-1, -1, 0)
         #expect(plimsoll_guard_start(nil, 0, &socket, &pidfd, &pid) == 0)
         defer {
@@ -183,7 +183,7 @@ import Testing
         #expect(plimsoll_guard_tell(socket, &forget, -1, 20_000) == 0)
     }
 
-    @Test func `T32 a guard that does not answer is replaced by one that knows of the processes that were stopped`() throws {
+    @Test func `T32 a silent guard is replaced by one that knows of the stopped processes`() throws {
         let (child, output) = try busy(in: nil), (other, words) = try busy(in: nil)
         defer {
             for child in [child, other] {
@@ -213,7 +213,7 @@ import Testing
     }
 
     @Test(.needs(Workbench.hasFreezer, "no version 2 freezer here", or: .virtualMachine))
-    func `T32 a guard that does not answer is replaced by one that knows everything, and thaws nothing later`() throws {
+    func `T32 a silent guard is replaced by one that knows all records, and thaws nothing later`() throws {
         let root = Workbench.root(), first = try root.make("first"), second = try root.make("second")
         let (child, output) = try busy(in: first)
         defer { Workbench.clear(first, child) }

@@ -76,7 +76,7 @@ struct KilledGuardTests {
         return await until("the job is free") { Mark(of: "job", in: root, files).map { free.contains($0.free) } ?? false }
     }
 
-    @Test func `T32 the guard after one that was killed lets run what stood still before`() async throws {
+    @Test func `T32 the guard after a killed one thaws units frozen before`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: false, path)
@@ -85,7 +85,7 @@ struct KilledGuardTests {
     }
 
     @Test(.needs(Workbench.hasVersion1Freezer, "no version 1 freezer here"))
-    func `T32 the guard after one that was killed lets run what version 1's freezer held before`() async throws {
+    func `T32 the guard after a killed one thaws units of version 1's freezer`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: true), isThrottled: false, path)
@@ -94,7 +94,7 @@ struct KilledGuardTests {
     }
 
     @Test(.needs(Workbench.found.capabilities["throttle"]!.isLive, "no processor quota here"))
-    func `T32 C36 the guard after one that was killed lifts what slowed a unit down before`() async throws {
+    func `T32 C36 the guard after a killed one lifts earlier throttles`() async throws {
         let directory = Fixture.Directory(), path = directory.path, prefix = Workbench.prefix()
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String, prefix = prefix as String] in
             try await Self.play(Self.root(prefix, isVersion1: false), isThrottled: true, path)

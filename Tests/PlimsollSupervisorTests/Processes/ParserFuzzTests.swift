@@ -55,7 +55,7 @@ import Testing
 
         """
 
-    @Test func `T34 K37 K41 no text of locks or mappings traps, and what is read is in range`() {
+    @Test func `T34 K37 K41 no text of locks or mappings traps, and parsed values are in range`() {
         let all = seeds(5000)
         var readable = 0
         for seed in all {
@@ -75,7 +75,7 @@ import Testing
         #expect(readable > all.count, "the property was hardly exercised: \(readable)")
     }
 
-    @Test func `K38 no text of a note traps, and no group is taken for one by it`() throws {
+    @Test func `K38 no text of a note traps, or makes a foreign directory a group`() throws {
         let all = seeds(2000)
         let directory = Fixture.Directory(), path = directory.path + "/web.process"
         defer { unlink(path) }
@@ -102,7 +102,7 @@ import Testing
         #expect(readable > all.count / 4, "the property was hardly exercised: \(readable)")
     }
 
-    @Test func `K38 what a note says is what was noted, and nothing of a note that is not whole`() throws {
+    @Test func `K38 a note reads back the noted process and groups, and a cut note nothing wrong`() throws {
         let root = Workbench.root(), group = try root.make("web")
         defer { Workbench.clear(group) }
         let directory = Fixture.Directory(), path = directory.path + "/web.process"

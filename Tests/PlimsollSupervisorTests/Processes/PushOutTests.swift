@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.serialized) struct PushOutTests {
     @Test(.needs(Workbench.hasSwap && Workbench.hasFreezer, "no swap, memory.reclaim or freezer here", or: .virtualMachine))
-    func `T31 a unit that stands still is pushed out to swap, and has its memory when it runs again`() throws {
+    func `T31 a frozen unit is pushed out to swap, and reads the same memory after the thaw`() throws {
         let group = try Workbench.root().make("web")
         // Eight million letters that the shell keeps, of which no page is like another. It reads them again when its child ends: a trapped signal can be
         // heard before a `wait` that then waits for ever.

@@ -27,7 +27,7 @@ import Testing
         return events
     }
 
-    @Test func `what a service says is told with who it is, by the kernel's word`() throws {
+    @Test func `a service's messages carry the sender's identity from the kernel`() throws {
         let server = try server { process, user in process == getpid() && user == getuid() ? "web" : nil }
         let file = client(server, "1 hello v=1\n2 state is=background\n3 locks held=yes\n4 dance\n5 sav")
         defer { close(file) }
@@ -61,7 +61,7 @@ import Testing
         ("1 hello v=1\n2 hello v=1\n", .malformed), ("garbage\n", .malformed), ("\n", .malformed), ("1 hello v=1\n2 saved is=maybe\n", .malformed),
         (String(repeating: "x", count: 5000), .malformed),
     ])
-    func `who breaks the rules is told why and closed`(lines: String, reason: SupervisorMessage.Refusal) throws {
+    func `a client that breaks the rules gets the reason and is closed`(lines: String, reason: SupervisorMessage.Refusal) throws {
         let server = try server()
         let file = client(server, lines)
         defer { close(file) }
@@ -73,7 +73,7 @@ import Testing
         #expect(events.count == (isKnown ? 2 : 0))
     }
 
-    @Test func `processes that belong to no unit, and more connections than a unit may have, are turned away`() throws {
+    @Test func `processes without a unit, and connections beyond a unit's bound, are turned away`() throws {
         let server = try server { _, _ in nil }
         let stranger = client(server, "1 hello v=1\n")
         #expect(drain(server).isEmpty && Fixture.received(stranger) == "1 refused because=unknown-process\n" && server.counters.accepted == 0)
@@ -92,7 +92,7 @@ import Testing
         for file in files { close(file) }
     }
 
-    @Test func `who says too much is not read for a while, and others are`() throws {
+    @Test func `a client above the rate is not read for a while, and other clients are`() throws {
         let server = try server()
         let flood = client(server, "1 hello v=1\n"), calm = client(server, "1 hello v=1\n")
         defer {
@@ -114,7 +114,7 @@ import Testing
         #expect(messages == 999 && now >= .seconds(15), "\(messages) in \(now)")
     }
 
-    @Test func `a connection that ends while it is not read is let go of`() throws {
+    @Test func `a resting connection that ends is closed`() throws {
         let server = try server()
         let flood = client(server, "1 hello v=1\n" + (2...300).map { "\($0) tasks n=\($0)\n" }.joined())
         #expect(drain(server).count == 200 && server.nextTurn != nil)
@@ -125,7 +125,7 @@ import Testing
         #expect(server.connectionCount == 0 && server.nextTurn == nil && !Fixture.isReadable(server.file, within: 0))
     }
 
-    @Test func `T29 who does not read is not waited for, and reads whole lines once it does`() throws {
+    @Test func `T29 a client that does not read is not waited for, and reads whole lines afterwards`() throws {
         let server = try server()
         let file = client(server, "1 hello v=1\n")
         defer { close(file) }
@@ -145,7 +145,7 @@ import Testing
         #expect(server.send(.resume, to: peer.id) && Fixture.received(file) == "\(sent + 1) resume\n")
     }
 
-    @Test func `a hundred thousand malformed lines harm nobody else and leave nothing behind`() async throws {
+    @Test func `a hundred thousand malformed lines harm no other client and leave nothing behind`() async throws {
         let server = try server { _, _ in "web" }
         let calm = client(server, "1 hello v=1\n")
         defer { close(calm) }

@@ -19,7 +19,7 @@ import Testing
         return KeptDescriptor(file, of: "web")
     }
 
-    @Test func `memory that is kept is weighed by what is there, and bounded`() {
+    @Test func `kept memory is weighed by the allocated pages, and bounded`() {
         var store = DescriptorStore()
         #expect(store.keep([memoryFile(.gibibytes(8), filled: .mebibytes(40))], name: "a", room: plenty) == 0)
         #expect(store.memory == .mebibytes(40))
@@ -31,7 +31,7 @@ import Testing
         #expect(store.memory == .mebibytes(24))
     }
 
-    @Test func `what has grown since is let go of, the newest first, and sockets stay`() throws {
+    @Test func `memory grown since is dropped, the newest first, and sockets stay`() throws {
         var store = DescriptorStore(), ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (old, new) = (memoryFile(.mebibytes(100), filled: .mebibytes(8)), memoryFile(.mebibytes(100), filled: .mebibytes(8)))
@@ -43,7 +43,7 @@ import Testing
         close(ends[1])
     }
 
-    @Test func `near the limit of open files nothing is kept`() throws {
+    @Test func `no descriptor is kept near the limit of open files`() throws {
         var store = DescriptorStore()
         let file = memoryFile(.mebibytes(1), filled: .zero)
         let high = fcntl(file.file, F_DUPFD_CLOEXEC, Int32(ForeignCloser.openLimit) - 10)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(.needs(access("/usr/bin/python3", X_OK) == 0, "no python here that would send descriptors"))
-    func `memory that an ended unit has left is its charge, and given back at critical`() async throws {
+    func `an ended unit's kept memory is charged to the unit, and released at critical`() async throws {
         let script = """
             import os, socket
             say = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func `a socket that goes with lingering sockets unread in it does not hang its thread`() async throws {
+    @Test func `a socket that goes with unread lingering sockets does not hang the thread`() async throws {
         var socket: NotifySocket? = try NotifySocket(directory: directory.path)
         let sockets = try sendLingering(17, to: directory.path + "/notify")
         #expect(await ends("letting go") { socket = nil })
@@ -60,7 +60,7 @@ import Testing
         withExtendedLifetime(sockets) {}
     }
 
-    @Test(arguments: [true, false]) func `lingering sockets over a pressure connection hang nothing`(isKnown: Bool) async throws {
+    @Test(arguments: [true, false]) func `lingering sockets over a pressure connection hang no thread`(isKnown: Bool) async throws {
         let socket = try PressureSocket(directory: directory.path, unit: "web") { _, _ in isKnown }
         let file = Fixture.connect(socket.path), sockets = try #require(LingeringSockets(253))
         defer { close(file) }
@@ -72,7 +72,7 @@ import Testing
         withExtendedLifetime(sockets) {}
     }
 
-    @Test func `a kept descriptor that lingers goes without hanging who lets go of it`() async throws {
+    @Test func `a kept descriptor that lingers goes without hanging the caller`() async throws {
         let sockets = try #require(LingeringSockets(1))
         var kept: KeptDescriptor? = KeptDescriptor(dup(sockets.files[0]), of: "web")
         sockets.letGo()
@@ -95,7 +95,7 @@ import Testing
         func open() { isOpen.store(true, ordering: .relaxed) }
     }
 
-    @Test func `an owner whose descriptors hang has no other owner's wait, and is full at a bound`() async throws {
+    @Test func `an owner with hanging descriptors makes no other owner wait, and is full at a bound`() async throws {
         let gate = Gate(), closer = ForeignCloser { file, _ in gate.close(file) }
         defer { gate.open() }
         let many = 40

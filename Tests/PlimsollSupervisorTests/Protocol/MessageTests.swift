@@ -20,7 +20,7 @@ import Testing
             .keepAlive(answerTo: .init(Int.max), accepted: false),
         ]
 
-    @Test func `what is written is read again`() throws {
+    @Test func `written messages are read back equal`() throws {
         for (index, message) in Self.fromChildren.enumerated() {
             let line = message.encoded(UInt64(index) + 1)
             let (sequence, read) = try ChildMessage.decode(line.dropLast())
@@ -36,7 +36,7 @@ import Testing
                 == "7 caches bytes=1024 reclaimable=512\n")
     }
 
-    @Test func `numbers beyond all bounds are written as what the reader takes`() throws {
+    @Test func `numbers beyond all bounds are written in the reader's range`() throws {
         let messages: [ChildMessage] = [
             .caches(held: .max, reclaimable: ByteCount(-5)), .tasks(0, until: .seconds(-3)), .keepAlive(every: .seconds(Int64.max)),
         ]
@@ -44,7 +44,7 @@ import Testing
         #expect(try ChildMessage.decode(messages[0].encoded(1).dropLast()).message == .caches(held: ByteCount(1 << 60), reclaimable: .zero))
     }
 
-    @Test func `a newer side may say more`() throws {
+    @Test func `a newer side may send unknown words`() throws {
         #expect(try ChildMessage.decode(Array("9 tasks n=1 colour=blue".utf8)).message == .tasks(1, until: nil))
         let (sequence, message) = try ChildMessage.decode(Array("9 sing song=la".utf8))
         #expect(sequence == 9 && message == nil)
@@ -68,13 +68,13 @@ import Testing
         #expect(throws: error) { try ChildMessage.decode(Array(line.utf8)) }
     }
 
-    @Test func `lines as long as may be are taken, longer ones are not`() throws {
+    @Test func `lines up to the length limit are taken, and longer ones are not`() throws {
         let longest = "1 tasks n=1 x=" + String(repeating: "y", count: 4095 - 14)
         #expect(try ChildMessage.decode(Array(longest.utf8)).message == .tasks(1, until: nil))
         #expect(throws: MessageError.tooLong) { try ChildMessage.decode(Array((longest + "y").utf8)) }
     }
 
-    @Test func `a million malformed lines break nothing, and what is taken is what its writing says`() async {
+    @Test func `a million malformed lines break nothing, and each taken line reads back equal`() async {
         let seed = usualSeed(77)
         var random = SeededGenerator(seed: seed)
         let samples = Self.fromChildren.map { $0.encoded(UInt64(12)).dropLast() } + Self.fromSupervisors.map { $0.encoded(3).dropLast() }

@@ -13,7 +13,7 @@ import Testing
 
     // MARK: The parser
 
-    @Test func `what a service says of itself is read`() {
+    @Test func `a service's own notices are parsed`() {
         let message = parse(
             "READY=1\nSTATUS=Serving 3 = 3\nMAINPID=4711\nWATCHDOG=1\nWATCHDOG_USEC=20000000\nEXTEND_TIMEOUT_USEC=5000\nERRNO=2\nX_OURS=1\n")
         var expected = NotifyMessage()
@@ -36,7 +36,7 @@ import Testing
         #expect(message.mainProcess == nil && message.descriptorName == nil && !message.isReady && !message.storesDescriptors)
     }
 
-    @Test func `text for people can't reach logs with line ends or escapes in it, nor at any length`() {
+    @Test func `display text can't reach logs with line ends or escapes, nor at any length`() {
         #expect(parse("STATUS=a\u{1b}[31mb\tc").status == "a [31mb c")
         #expect(parse("STATUS=" + String(repeating: "x", count: 4000)).status?.count == 1024)
         let garbage = NotifyMessage(parsing: [0x52, 0xff, 0x3d, 0x31, 0x0a, 0x1b, 0x5b])
@@ -67,7 +67,7 @@ import Testing
         ServiceManager.send(Array(text.utf8), to: path, descriptors)
     }
 
-    @Test func `a message is received with its sender, by the kernel's word`() throws {
+    @Test func `a message is received with the sender's identity from the kernel`() throws {
         let socket = try NotifySocket(directory: directory.path)
         #expect(socket.environment == ["NOTIFY_SOCKET": directory.path + "/notify"])
         #expect(socket.receive() == nil)
@@ -78,7 +78,7 @@ import Testing
         #expect(socket.receive() == nil && socket.counters.taken == 1)
     }
 
-    @Test func `descriptors to be kept are kept, all others are closed`() async throws {
+    @Test func `stored descriptors are kept, and all others are closed`() async throws {
         let socket = try NotifySocket(directory: directory.path)
         var ends: [Int32] = [0, 0]
         #expect(pipe(&ends) == 0)
@@ -106,7 +106,7 @@ import Testing
         close(ends[1])
     }
 
-    @Test func `messages that are too long or garbage are counted and hold nobody up`() throws {
+    @Test func `messages that are too long or garbage are counted, and hold no sender up`() throws {
         let socket = try NotifySocket(directory: directory.path)
         #expect(send("STATUS=" + String(repeating: "x", count: 4096), to: socket.path) == 0)
         #expect(send("", to: socket.path) == 0)
@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test(arguments: ["notify", "supervisor", "web.pressure"])
-    func `a socket left by a process that is gone is replaced, one that a process still has is refused`(name: String) throws {
+    func `a dead process's socket is replaced, and a live process's socket is refused`(name: String) throws {
         func bind() throws -> AnyObject {
             switch name {
             case "notify": try NotifySocket(directory: directory.path)
@@ -155,7 +155,7 @@ import Testing
         withExtendedLifetime(second) {}
     }
 
-    @Test func `what is no socket, and a place where none can be, is an error that says what to do`() throws {
+    @Test func `a path that is no socket or cannot hold one gives an error with the remedy`() throws {
         let error = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/nonexistent") }
         #expect(error?.description == "listening at /nonexistent/notify: No such file or directory; the directory must exist")
         let long = #expect(throws: ChannelError.self) { try NotifySocket(directory: "/" + String(repeating: "x", count: 110)) }

@@ -57,7 +57,7 @@ import Testing
     @Test(arguments: [
         (EINTR, false), (0, false), (0, true), (EMFILE, false), (ENOMEM, false), (EMFILE, true), (ENOMEM, true), (EACCES, true), (ENOBUFS, true),
     ])
-    func `whichever call fails, the error says of what, and afterwards all are heard`(number: Int32, isSticky: Bool) throws {
+    func `any failing call gives an error with the object, and afterwards all clients are heard`(number: Int32, isSticky: Bool) throws {
         var failures = 0
         for nth in 1...300 {
             let ears = Ears()
@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(arguments: [EMFILE, ENFILE, ENOMEM])
-    func `a listener that can't accept for want of descriptors rests instead of turning for nothing`(number: Int32) throws {
+    func `a listener without free descriptors rests instead of spinning`(number: Int32) throws {
         let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
         let link = Fixture.connect(server.path)
         defer { close(link) }

@@ -90,13 +90,13 @@ import Testing
                 "$PLIMSOLL_SUPERVISOR is \"/\(String(repeating: "x", count: 107))\"; allowed is an absolute path of at most 107 bytes"
             ),
         ] as [(String?, String)])
-    func `without a supervisor there is no link, and a reason`(path: String?, reason: String) {
+    func `a service without a supervisor has no link, and a reason`(path: String?, reason: String) {
         let manager = ResourceManager(source: ScriptedPressureSource())
         let error = #expect(throws: SupervisorLinkError.self) { try SupervisorLink(manager, path: path, kernel: HostKernel()) }
         #expect(error?.description == reason && error?.isAlone == (path ?? "").isEmpty)
     }
 
-    @Test func `a service tells what it is and holds, and releases what it is asked for`() async throws {
+    @Test func `a service tells the state and the holdings, and releases the requested bytes`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), holder = Holder()
         manager.register("images", byteCount: { holder.held }, release: { (bytes: Int) in holder.release(bytes) })
         let link = try link(manager, supervisor)
@@ -111,7 +111,7 @@ import Testing
         #expect(await supervisor.serve { $0.closings == [.left] })
     }
 
-    @Test func `C4 told to, it goes to the background, says when it is ready, and comes back`() async throws {
+    @Test func `C4 on order a service goes to the background, reports ready, and comes back`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         let calls = Mutex<[String]>([])
         try await manager.lifecycle.launch()
@@ -132,7 +132,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 K33 that it is saved is taken back before anybody could accept anything new`() async throws {
+    @Test func `C43 K33 a report of saved state is taken back before the foreground can accept new work`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource())
         let heard = Parker(), isAsked = Mutex(false)
         try await manager.lifecycle.launch()
@@ -156,7 +156,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 state is saved when the supervisor asks, and that is said`() async throws {
+    @Test func `C43 state is saved on the supervisor's request, and the save is reported`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let saves = Mutex(0)
         manager.lifecycle.preserve(
@@ -172,7 +172,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 T33 what background tasks leave is saved when they have ended, and not before is it ready`() async throws {
+    @Test func `C43 T33 state from background tasks is saved after their end, and readiness is not reported before`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         manager.lifecycle.preserve("state", in: store, snapshot: { work.withLock { [$0] } }, restore: { _ in })
@@ -190,7 +190,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C43 C97 it is saved only once the states of its scenes are, too`() async throws {
+    @Test func `C43 C97 a process counts as saved only once the states of all scenes are saved, too`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let isBroken = Mutex(true)
         let scene = manager.lifecycle.connectScene("tenant", reason: .userRequest) { scene in
@@ -215,7 +215,7 @@ import Testing
 
     private struct DiskFull: Error {}
 
-    @Test func `C94 T33 background tasks of scenes are told of, and what they leave is saved`() async throws {
+    @Test func `C94 T33 background tasks of scenes are reported, and their state is saved`() async throws {
         let supervisor = try Supervisor(directory), manager = ResourceManager(source: ScriptedPressureSource()), store = MemoryStateStore()
         let work = Mutex<UInt8>(0)
         let scene = manager.lifecycle.connectScene("tenant", reason: .userRequest) { scene in
@@ -267,7 +267,7 @@ import Testing
         return manager.reports.filter { $0.action == .suspend }.map(\.outcome)
     }
 
-    @Test func `a ladder's suspend asks the supervisor that is connected, once an episode`() async throws {
+    @Test func `a ladder's suspend asks the connected supervisor, once an episode`() async throws {
         let supervisor = try Supervisor(directory), source = ScriptedPressureSource(), clock = ManualClock()
         let manager = ResourceManager(source: source, clock: clock)
         let running = Task { try await manager.run() }
@@ -294,7 +294,7 @@ import Testing
         try await running.value
     }
 
-    @Test func `C77 a level told is an announced level`() async throws {
+    @Test func `C77 a told level is an announced level`() async throws {
         let supervisor = try Supervisor(directory)
         let source = LinuxPressureSource(options: .init(usesTriggers: false), kernel: HostKernel())
         let manager = ResourceManager(source: source)
@@ -320,7 +320,7 @@ import Testing
         #expect(announced == .normal && link.status.level == .normal)
     }
 
-    @Test func `C77 a source that nothing can be announced to rehearses the level`() async throws {
+    @Test func `C77 a source without announcements rehearses the level`() async throws {
         let supervisor = try Supervisor(directory)
         let manager = ResourceManager(source: ScriptedPressureSource())
         let running = Task { try await manager.run() }
@@ -334,7 +334,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `a service is told that it will end`() async throws {
+    @Test func `a service is told of the coming end`() async throws {
         let supervisor = try Supervisor(directory), ended = Mutex<Duration?>(nil), parker = Parker()
         let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor) { grace in
             ended.withLock { $0 = grace }
@@ -346,7 +346,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func `C33 a keep-alive is granted or not, and asked for again by the next connection`() async throws {
+    @Test func `C33 a keep-alive is granted or refused, and requested again by the next connection`() async throws {
         let supervisor = try Supervisor(directory)
         let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)
         #expect(await link.setKeepAlive(every: .seconds(599)) == false)
@@ -358,7 +358,7 @@ import Testing
         }
     }
 
-    @Test func `T29 a link outlives its supervisor, and tells everything to the next`() async throws {
+    @Test func `T29 a link outlives a supervisor, and tells the next one the whole state`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource())
         var supervisor: Supervisor? = try Supervisor(directory)
         let link = try link(manager, supervisor!)
@@ -375,7 +375,7 @@ import Testing
         #expect(link.status.connections == 4)
     }
 
-    @Test func `a link that nobody keeps says goodbye, and one refused goes on asking`() async throws {
+    @Test func `a released link says goodbye, and a refused one goes on asking`() async throws {
         let supervisor = try Supervisor(directory)
         do {
             let link = try link(ResourceManager(source: ScriptedPressureSource()), supervisor)

@@ -7,7 +7,7 @@ import Testing
 @Suite struct WordsTests {
     private let directory = Fixture.Directory()
 
-    @Test func `C43 K33 what was sent and not taken yet is known to be there`() throws {
+    @Test func `C43 K33 bytes sent and not taken yet are known to be waiting`() throws {
         let server = try ChannelServer(directory: directory.path) { _, _ in "web" }
         let file = Fixture.connect(server.path)
         defer { close(file) }

@@ -15,7 +15,7 @@ import Testing
         return simulation.drawing
     }
 
-    @Test func `C75 C90 what stands still goes first, largest first, and nobody is warned while that is enough`() {
+    @Test func `C75 C90 suspended units go first, largest first, and no unit is warned while that is enough`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500), growth: .mebibytes(20), habits: .ignoresWarnings),
@@ -31,7 +31,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 C77 K37 the front is warned, the background leaves and stands still, is pushed out, and comes back when there is room`() {
+    @Test func `C75 C77 K37 the front is warned, and the background leaves, is frozen and pushed out, and comes back with room`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 700), habits: .ignoresWarnings),
@@ -51,7 +51,7 @@ import Testing
                 """)
     }
 
-    @Test func `C15 K33 a unit that exits on suspend is ended after its time to leave, one that ignores it is killed after its grace`() {
+    @Test func `C15 K33 a unit that exits on suspend is ended after the leave time, and a deaf one killed after the grace`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500)),
@@ -71,7 +71,7 @@ import Testing
                 """)
     }
 
-    @Test func `C33 a unit is woken for keep-alive and stands still again`() {
+    @Test func `C33 a unit is woken for keep-alive and frozen again`() {
         var policy = SupervisorPolicy.standard
         (policy.keepAliveInterval, policy.keepAliveBudget) = (.seconds(12), .seconds(4))
         let voip = unit("voip", .foreground, .suspended) { ($0.keepAlive, $0.backgroundSince) = (.seconds(1), .zero) }
@@ -82,7 +82,7 @@ import Testing
                 """)
     }
 
-    @Test func `C75 in front the less important goes after patience, and the last one only where it is itself what is short`() {
+    @Test func `C75 the less important front unit goes after patience, and the last one only if that ends the shortage`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), habits: .ignoresWarnings),
@@ -100,7 +100,7 @@ import Testing
                 """)
     }
 
-    @Test func `K36 T32 a freeze that is never confirmed is taken back, and the unit ended`() {
+    @Test func `K36 T32 an unconfirmed freeze is taken back, and the unit ended`() {
         let drawing = draw(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500), habits: .ignoresWarnings),

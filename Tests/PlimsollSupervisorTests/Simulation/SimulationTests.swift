@@ -9,7 +9,7 @@ import Testing
         return simulation
     }
 
-    @Test func `a fleet that obeys keeps its units`() {
+    @Test func `a fleet that obeys keeps all units`() {
         let run = simulate(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 400, importance: 900), growth: .mebibytes(8), spare: 0.5),
@@ -18,7 +18,7 @@ import Testing
         #expect(run.drawing.contains("!") && !run.decisions.contains { $0.action.kind == .end }, "\n\(run.drawing)")
     }
 
-    @Test func `a background unit leaves, stands still and goes before the one in front that grows`() {
+    @Test func `a background unit leaves, is frozen and goes before the growing one in front`() {
         let run = simulate(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), growth: .mebibytes(30), habits: .ignoresWarnings),
@@ -30,7 +30,7 @@ import Testing
     @Test(arguments: [
         SimulatedUnit.Habits.refusesToLeave, .neverFreezes, .comesStraightBack, .ignoresTerm, [.neverFreezes, .ignoresTerm, .refusesToLeave],
     ])
-    func `however a background unit behaves, the one in front lives`(habits: SimulatedUnit.Habits) {
+    func `the unit in front lives beside a background unit of any behaviour`(habits: SimulatedUnit.Habits) {
         let run = simulate(
             [
                 SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), growth: .mebibytes(3), habits: .ignoresWarnings),
@@ -52,7 +52,7 @@ import Testing
         #expect(run.decisions.count < 25)
     }
 
-    @Test func `the same seed is the same history, which tells why`() {
+    @Test func `the same seed gives the same history, with reasons`() {
         let units = [
             SimulatedUnit(unit("web", .foreground, .running, 500, importance: 900), growth: .mebibytes(30), spare: 0.1),
             SimulatedUnit(unit("job", .background, .running, 400), spare: 0.5),

@@ -6,7 +6,7 @@ import Testing
         try UnitsFile("version: 1\nunits:\n" + lines.map { "  \($0)\n" }.joined()).units
     }
 
-    @Test func `what a new file adds, removes, changes in place and only by a restart`() throws {
+    @Test func `a new file's additions, removals, changes in place and restarts are told apart`() throws {
         let old = try units(
             "a: {command: [/a]}", "b: {command: [/b], importance: 1}", "c: {command: [/c], environment: {K: v}}", "d: {command: [/d]}",
             "e: {process: 5}")
@@ -22,7 +22,7 @@ import Testing
         #expect(UnitsChange(from: old, to: old).isEmpty && UnitsChange(from: [], to: []).isEmpty)
     }
 
-    @Test func `every property of a unit is looked at`() throws {
+    @Test func `every property of a unit is compared`() throws {
         let old = try units("a: {command: [/a]}")
         for lines in [
             "command: [/b]", "environment: {A: b}", "directory: /d", "role: deferred", "importance: 1", "memory: {request: 2M}",

@@ -27,7 +27,7 @@ import Testing
 
     // MARK: What is taken
 
-    @Test func `the example in the documentation is taken as it stands`() throws {
+    @Test func `the documentation's example parses unchanged`() throws {
         let file = try UnitsFile(example())
         #expect(file.units.map(\.name) == ["database", "web", "thumbnails", "logs"])
         #expect(file.policy["coolDown"]?.duration == .seconds(2) && file.policy["coolDown"]?.line == 4)
@@ -45,7 +45,7 @@ import Testing
         #expect(file.units[3].origin == .process(4711) && file.units[3].restart == .never && file.units[3].suspension == .stop)
     }
 
-    @Test func `every key of a unit is in the documentation`() throws {
+    @Test func `the documentation has every key of a unit`() throws {
         let article = try #require(Fixture.text(of: "docs/Units.md"))
         let told = try #require(unitProblems("command: [/x]", "zzzzzzzzzz: 1").first)
         let keys = try #require(told.split(separator: "allowed are ").last).split(separator: ", ")
@@ -68,7 +68,7 @@ import Testing
         "/bin/a $HOME", "/bin/a *.log", "/bin/a | b", "/bin/a && b", "/bin/a > f", "/bin/a `b`", "/bin/a \"$x\"", "/bin/a ~/f", "/bin/a # b",
         "/bin/a 'b",
     ])
-    func `a line that wants a shell is refused with what to write instead`(line: String) {
+    func `a line that needs a shell is refused with a replacement`(line: String) {
         let told = problems("version: 1\nunits:\n  a:\n    command: |-\n      \(line)\n")
         #expect(told.count == 1 && (told[0].contains("write a list") || told[0].contains("not closed")), "\(told)")
     }
@@ -119,7 +119,7 @@ import Testing
         ("role: &r background", "U:5:11: \"&r\" is an anchor; anchors and aliases are not allowed. Say it in full, or quote it if it is text"),
         ("role: !!int 5", "U:5:11: the tag tag:yaml.org,2002:int is not allowed"),
     ])
-    func `what is wrong with a unit is told with its place, what it is and what is allowed`(line: String, problem: String) {
+    func `a wrong value of a unit is reported with place, value and allowed values`(line: String, problem: String) {
         #expect(unitProblems("command: [/bin/a]", line) == [problem])
     }
 
@@ -131,7 +131,7 @@ import Testing
         ("group: ../x", "is \"../x\", which is not an absolute path"),
         ("role: background", "it has none of the keys command, process and group; it needs one of them"),
     ])
-    func `what a unit is to begin with is checked`(line: String, problem: String) {
+    func `a unit's origin is checked`(line: String, problem: String) {
         let told = unitProblems(line)
         #expect(told.count == 1 && told[0].hasSuffix(problem), "\(told)")
     }
@@ -168,11 +168,11 @@ import Testing
         ("version: [1\nunits: {}", "U:2:6: it is not YAML: while parsing a flow sequence, did not find expected ',' or ']'"),
         ("version: 1\n---\nunits: {}", "U:2:1: it is not YAML: expected a single document in the stream, but found another document"),
     ])
-    func `what is wrong with a file as a whole is told`(text: String, problem: String) {
+    func `a wrong file as a whole is reported`(text: String, problem: String) {
         #expect(problems(text) == [problem])
     }
 
-    @Test func `all problems are told at once, duplicates among them, in the order of the file`() {
+    @Test func `all problems are reported at once, duplicates among them, in the order of the file`() {
         let told = problems(
             """
             version: 1
@@ -198,7 +198,7 @@ import Testing
         #expect(told[4] == "U:11:3: the key \"web\" is there twice, first in line 3; once is allowed")
     }
 
-    @Test func `circles of dependencies are told as a way round`() {
+    @Test func `circles of dependencies are reported as a way round`() {
         let text =
             "version: 1\nunits:\n  a: {command: [/a], dependencies: [b]}\n  b: {command: [/b], dependencies: [c]}\n  c: {command: [/c], dependencies: [a, d]}\n  d: {command: [/d], dependencies: [d]}\n"
         let told = problems(text)
@@ -216,7 +216,7 @@ import Testing
 
     // MARK: Bombs
 
-    @Test func `bombs of aliases are refused before anybody follows them`() {
+    @Test func `bombs of aliases are refused before an expansion`() {
         var bomb = "a0: &a0 [x, x]\n"
         for level in 1...60 { bomb += "a\(level): &a\(level) [*a\(level - 1), *a\(level - 1)]\n" }
         #expect(problems(bomb + "? *a60\n: 1\n").first?.contains("aliases are not allowed") == true)
@@ -233,7 +233,7 @@ import Testing
         #expect(throws: UnitsFileError.self) { try UnitsFile(path: "/nonexistent/UNITS.yaml") }
     }
 
-    @Test func `more problems than anybody mends are counted`() throws {
+    @Test func `problems beyond a hundred are counted`() throws {
         let text = "version: 1\nunits:\n" + (0..<150).map { "  u\($0): {command: [/u], x: 1}\n" }.joined()
         let error = #expect(throws: UnitsFileError.self) { try UnitsFile(text) }
         #expect(error?.problems.count == 100 && error?.omitted == 50)

@@ -11,7 +11,7 @@ import Testing
         PurgeableCache("costs", limit: limit.map { .bytes($0) }, shardCount: shards, cost: { _, value in value })
     }
 
-    @Test(arguments: [1, 64]) func `T26 costs whose sum is no integer evict each other`(shards: Int) {
+    @Test(arguments: [1, 64]) func `T26 costs with an overflowing sum evict each other`(shards: Int) {
         let cache = cache(shards: shards)
         #expect(cache.insert(10, forKey: 1) && cache.insert(.max, forKey: 2), "the limit is the largest integer")
         #expect(cache.count == 1 && cache.value(forKey: 2) == .max && cache.byteCount == .max)
@@ -24,7 +24,7 @@ import Testing
         #expect(cache.release(.max) == .max && cache.count == 0 && cache.byteCount == .zero)
     }
 
-    @Test(arguments: [1, 64]) func `T26 entries that cost nothing, and ones that cost all, leave room for each other`(shards: Int) {
+    @Test(arguments: [1, 64]) func `T26 entries of zero cost and of full cost leave room for each other`(shards: Int) {
         let cache = cache(shards: shards)
         for key in 0..<100 { #expect(cache.insert(0, forKey: key)) }
         for round in 0..<20 {
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [1, 64]) func `T26 negative, or more than the limit: refused, and nothing else changes`(shards: Int) {
+    @Test(arguments: [1, 64]) func `T26 a negative cost or one above the limit is refused, and nothing else changes`(shards: Int) {
         let cache = cache(100, shards: shards), left = Counter()
         cache.onRemoval { _, _, _ in left.add(1) }
         for key in 0..<100 { cache.insert(1, forKey: key) }
@@ -44,7 +44,7 @@ import Testing
     }
 
     /// Not as much as it costs, of which some room was there.
-    @Test(arguments: [1, 64]) func `a large entry evicts what it lacks, and no more`(shards: Int) {
+    @Test(arguments: [1, 64]) func `a large entry evicts the missing room, and no more`(shards: Int) {
         let cache = cache(1000, shards: shards)
         for key in 0..<50 { cache.insert(10, forKey: key) }
         #expect(cache.insert(600, forKey: 100) && cache.byteCount == 1000 && cache.count == 41)
@@ -52,7 +52,7 @@ import Testing
         #expect(cache.value(forKey: 100) == 900)
     }
 
-    @Test(arguments: [1, 64]) func `what is pinned cannot make room, and nothing else goes in vain`(shards: Int) {
+    @Test(arguments: [1, 64]) func `pinned entries cannot make room, and no other entry goes in vain`(shards: Int) {
         // Also one that has split.
         for count in [100, 2000] {
             let cache = cache(10 * count, shards: shards)
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func `statistics tell evictions and purges apart, and are what listeners hear`() {
+    @Test func `statistics tell evictions and purges apart, and match the listeners' counts`() {
         let cache = cache(100), reasons = Mutex<[RemovalReason: Int]>([:])
         cache.onRemoval { _, _, reason in reasons.withLock { $0[reason, default: 0] += 1 } }
         for key in 0..<50 { cache.insert(1, forKey: key, tags: key % 2 == 0 ? ["even"] : []) }
@@ -88,7 +88,7 @@ import Testing
         PurgeableCache("timed", lifetime: CacheLifetime(toLive, toIdle, nil), shardCount: 1, time: clock.timekeeper, cost: { _, _ in 1 })
     }
 
-    @Test func `times of centuries never come`() {
+    @Test func `a time to live of centuries never expires`() {
         let clock = ManualClock(), cache = timed(clock, .seconds(Int64.max), .seconds(Int64.max))
         clock.freeze(for: .seconds(3600))
         cache.insert("a", forKey: 1)
@@ -99,7 +99,7 @@ import Testing
         #expect(cache.value(forKey: 1) == "a")
     }
 
-    @Test func `what is removed after its time was not there, and is told as expired`() {
+    @Test func `a removal after the expiry finds no value, and is told as expired`() {
         let clock = ManualClock(), cache = timed(clock, .seconds(10), nil), reasons = Mutex<[RemovalReason]>([])
         cache.onRemoval { _, _, reason in reasons.withLock { $0.append(reason) } }
         cache.insert("a", forKey: 1)
@@ -109,7 +109,7 @@ import Testing
         #expect(cache.removeValue(forKey: 1) == nil && cache.count == 0 && reasons.withLock { $0 } == [.removed, .expired])
     }
 
-    @Test func `a value without a time does not take over that of the one it replaces`() {
+    @Test func `a value without a time does not take over the replaced value's time`() {
         let clock = ManualClock(), cache = timed(clock, nil, nil)
         cache.insert("short", forKey: 1, timeToLive: .seconds(1))
         #expect(cache.insert("long", forKey: 1, cost: 1, tags: [], times: nil, of: nil), "begun before anything had a time")
@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test(arguments: [(share: 40, isLocal: true), (share: 20, isLocal: false)])
-    func `a shard that has more than half its even part makes room by itself, another has others make it`(share: Int, isLocal: Bool) {
+    func `a shard with more than half of an even share evicts alone, and another shard has others evict`(share: Int, isLocal: Bool) {
         for costs in [[1], [1, 2]] {
             let cache = PurgeableCache<Int, Int>(
                 "uneven", lifetime: CacheLifetime(nil, nil, nil), shardCount: 2, time: .running, hashSeed: 5, cost: { _, value in value })
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func `the wheel finds each at its time, whatever lies between, after a freeze as well`() {
+    @Test func `the wheel finds each entry at the set time, across any wait and after a freeze`() {
         for seed in seeds(0..<6) {
             var random = SeededGenerator(seed: seed)
             let clock = ManualClock(), cache = timed(clock, nil, nil)

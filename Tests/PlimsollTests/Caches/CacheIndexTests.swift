@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `what is listed is found, and only that, whatever was taken out`() {
+    @Test func `listed slots are found, and no others, after any removals`() {
         for (bits, hashes) in [(5, UInt32.max), (5, 3), (8, .max), (8, 15), (10, .max)] {
             for seed in seeds(0..<6) {
                 var random = SeededGenerator(seed: seed), model = Model(bits: bits)
@@ -78,7 +78,7 @@ import Testing
     }
 
     /// Up to 65,536 cells they know where they belong; above, the slots are asked.
-    @Test(arguments: [15, 16, 17, 18]) func `large ones`(bits: Int) {
+    @Test(arguments: [15, 16, 17, 18]) func `a large index finds listed slots alone`(bits: Int) {
         var random = SeededGenerator(seed: UInt64(bits)), model = Model(bits: bits)
         defer { model.piece.free() }
         let count = UInt32(3) << (bits - 2)

@@ -76,15 +76,15 @@ import Testing
         #expect(cache.count == 0 && found(1) == 0, sourceLocation: location)
     }
 
-    @Test(arguments: [1, 64]) func `thousands of keys with one hash`(shards: Int) {
+    @Test(arguments: [1, 64]) func `thousands of keys with one hash are kept apart`(shards: Int) {
         exercise(1300, shards: shards, { Colliding(number: $0) }, { $0 })
     }
 
-    @Test(arguments: [1, 64]) func `thousands of keys with four hashes`(shards: Int) {
+    @Test(arguments: [1, 64]) func `thousands of keys with four hashes are kept apart`(shards: Int) {
         exercise(2100, shards: shards, { Quarter($0) }, { "value \($0)" })
     }
 
-    @Test(arguments: [1, 64]) func `keys of every kind`(shards: Int) {
+    @Test(arguments: [1, 64]) func `keys of every kind work`(shards: Int) {
         exercise(1200, shards: shards, { "text \($0), too long to be small" }, { "\($0)" })
         exercise(1200, shards: shards, { Int32($0 - 600) }, { $0 })
         exercise(1200, shards: shards, { UInt32($0) }, { UInt8($0 & 0xFF) })
@@ -99,7 +99,7 @@ import Testing
         exercise(1200, shards: shards, { Int64.min + Int64($0) }, { -$0 })
     }
 
-    @Test(arguments: [1, 64]) func `values of every size`(shards: Int) {
+    @Test(arguments: [1, 64]) func `values of every size work`(shards: Int) {
         exercise(800, shards: shards, { $0 }, { Kibibyte($0) })
         exercise(800, shards: shards, { Kibibyte($0) }, { UInt8($0 & 0xFF) })
         exercise(1200, shards: shards, { $0 }, { _ in Empty() })

@@ -45,7 +45,7 @@ import Testing
         return wrong.value == 0 ? 0 : 3
     }
 
-    @Test func `a gift that is taken back while its borrower looks at it is left alone`() async {
+    @Test func `a gift taken back during the borrower's look is left alone`() async {
         await #expect(processExitsWith: .success) {
             exit(
                 Self.meet { point, writer, borrower in
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `a gift that comes after its borrower has looked is taken back`() async {
+    @Test func `a gift after the borrower's look is taken back`() async {
         await #expect(processExitsWith: .success) {
             exit(
                 Self.meet { point, writer, borrower in
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func `with delays at every moment of lending nothing ends twice and nothing is left over`() async {
+    @Test func `delays at every moment of lending cause no double end and no left-over`() async {
         await #expect(processExitsWith: .success) {
             alarm(240)
             let late = Counter()

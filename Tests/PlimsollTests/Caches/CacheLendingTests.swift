@@ -15,7 +15,7 @@ extension CacheVisitTests {
     private func isBorrowing() -> Bool { (ThreadSeat.current?.lender.pointee.load(ordering: .relaxed) ?? 0) != 0 }
     private func gift() -> UInt { ThreadSeat.current?.given.pointee.load(ordering: .relaxed) ?? 0 }
 
-    @Test func `out of an open shard a value is lent, and counted as a hit`() {
+    @Test func `an open shard lends a value, and counts a hit`() {
         let cache = cache((Int, Object).self)
         cache.insert(Object(1), forKey: 1)
         #expect(cache.withValue(forKey: 1) { _ in isBorrowing() } == false, "not open")
@@ -26,7 +26,7 @@ extension CacheVisitTests {
         #expect(cache.withValue(forKey: 2) { _ in true } == nil && !isBorrowing())
     }
 
-    @Test func `whatever makes it leave the cache, what is lent lives until it is given back, and no longer`() {
+    @Test func `a lent value lives until the borrow ends, after any removal, and no longer`() {
         let ways: [(String, @Sendable (PurgeableCache<Int, Object>) -> Void)] = [
             ("replace", { $0.insert(Object(3), forKey: 1) }), ("remove", { $0.removeValue(forKey: 1) }), ("remove all", { $0.removeAll() }),
             ("release", { _ = $0.release(1) }), ("evict", { $0.evict(count: 1) }), ("lower the limit", { $0.limit = 0 }),
@@ -46,7 +46,7 @@ extension CacheVisitTests {
         }
     }
 
-    @Test func `who writes does not wait for who borrows, who ends what it borrowed`() {
+    @Test func `a writer does not wait for a borrower, and the borrower ends the removed value`() {
         let cache = cache((Int, Object).self), alive = Counter(), crew = Crew()
         cache.insert(Object(1, alive: alive), forKey: 1)
         open(cache, 1)
@@ -59,7 +59,7 @@ extension CacheVisitTests {
         #expect(number == 1 && alive.value == 0)
     }
 
-    @Test func `what has been given is given once, however often the shard closes`() {
+    @Test func `a gift is given once, with any number of closings of the shard`() {
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
         open(cache, 1)
@@ -78,7 +78,7 @@ extension CacheVisitTests {
         #expect(alive.value == 0 && gift() == 0)
     }
 
-    @Test func `what is kept while it is borrowed stays the cache's, and what the borrower keeps stays the borrower's`() {
+    @Test func `a value kept in the cache stays the cache's, and a borrower's copy the borrower's`() {
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
         open(cache, 1)
@@ -95,7 +95,7 @@ extension CacheVisitTests {
         #expect(alive.value == 0)
     }
 
-    @Test func `what is borrowed outlives the splitting of its shard`() {
+    @Test func `a borrowed value outlives the split of the shard`() {
         let cache = cache((Int, Object).self, shardCount: 8), alive = Counter()
         for number in 0..<100 { cache.insert(Object(number, alive: alive), forKey: number) }
         open(cache, 7)
@@ -109,7 +109,7 @@ extension CacheVisitTests {
         #expect(number == 7 && alive.value == 0)
     }
 
-    @Test func `who borrows one borrows no other, but looks it up`() {
+    @Test func `during a borrow a second value is looked up, not borrowed`() {
         let cache = self.cache((Int, Object).self), other = self.cache((String, Object).self)
         cache.insert(Object(1), forKey: 1)
         cache.insert(Object(2), forKey: 2)
@@ -125,7 +125,7 @@ extension CacheVisitTests {
         #expect(sum == 6 && openShards(cache) == 1 && openShards(other) == 1)
     }
 
-    @Test func `a borrower that throws has given it back`() {
+    @Test func `a throwing borrower ends the borrow`() {
         struct Refusal: Error, Equatable { let number: Int }
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
@@ -148,7 +148,7 @@ extension CacheVisitTests {
         deinit { seen.add(cache.withValue(forKey: 9) { $0.number } ?? 0) }
     }
 
-    @Test func `what ends when it is given back may borrow itself`() {
+    @Test func `a deinit at the end of a borrow may borrow`() {
         let other = self.cache((Int, Object).self), seen = Counter(), cache = self.cache((Int, (Last, Last)).self)
         other.insert(Object(9), forKey: 9)
         open(other, 9)
@@ -164,7 +164,7 @@ extension CacheVisitTests {
 
     struct Weak: Sendable { weak let object: Object? }
 
-    @Test func `what has no room in a seat or minds where it lies is handed out`() {
+    @Test func `a value too large for a seat or bound to an address is copied out`() {
         typealias Large = (Object, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)
         let large = cache((Int, Large).self), weak = cache((Int, Weak).self), object = Object(5)
         large.insert((object, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), forKey: 1)
@@ -201,7 +201,7 @@ extension CacheVisitTests {
         #expect(box == [text, text])
     }
 
-    @Test func `what is lent is what was kept, and nothing is left over, while threads borrow, write and end`() {
+    @Test func `lent values are right, and none is left over, while threads borrow, write and end`() {
         for seed in seeds(0..<4) {
             let alive = Counter(), wrong = Counter(), lent = Counter()
             let caches = (0..<2).map { _ in cache((Int, Object).self, opensAfter: 3, limit: 100, shardCount: 4) }

@@ -30,7 +30,7 @@ import Testing
     /// As many are alive as are held. Those of a removal of everything die on a thread of their own if they are many.
     private func agrees<Key, Value>(_ cache: PurgeableCache<Key, Value>) -> Bool { keys.value == cache.count && values.value == cache.count }
 
-    @Test(arguments: [1, 16, 256]) func `whatever they went through`(shards: Int) async {
+    @Test(arguments: [1, 16, 256]) func `keys and values die with the cache after any history`(shards: Int) async {
         for seed in seeds(0..<3) {
             var random = SeededGenerator(seed: seed)
             let clock = ManualClock()
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func `objects in a part of keys and values`() {
+    @Test func `objects in a part of keys and values die with their entries`() {
         do {
             let cache = PurgeableCache<Part, [Part]>("parts", limit: .bytes(900), shardCount: 16, cost: { _, _ in 1 })
             for number in 0..<5000 {
@@ -86,7 +86,7 @@ import Testing
         #expect(keys.value == 0 && values.value == 0)
     }
 
-    @Test func `many threads`() async {
+    @Test func `keys and values die with the cache after use by many threads`() async {
         let seed = newSeed()
         do {
             let cache = PurgeableCache<Tracked, Tracked>("tracked", limit: .bytes(3000), shardCount: 64, cost: { _, _ in 1 })

@@ -16,7 +16,7 @@ import Testing
         model.compare()
     }
 
-    @Test func `numbers, with a listener`() {
+    @Test func `the cache matches the model for numbers, with a listener`() {
         for seed in seeds(0..<12) {
             let model = CacheModel<Int, Int>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: true,
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func `numbers, read without the lock and heard of by nobody`() {
+    @Test func `the cache matches the model for numbers, read without the lock and without a listener`() {
         for seed in seeds(0..<12) {
             let model = CacheModel<Int, Int>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: false,
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func `text and objects`() {
+    @Test func `the cache matches the model for text and objects`() {
         for seed in seeds(0..<12) {
             let model = CacheModel<String, Object>(
                 seed: seed, keys: seed % 2 == 0 ? 60 : 3000, limit: 20_000, shards: [1, 4, 64][Int(seed % 3)], hasListener: seed % 4 < 2,
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func `values that expire, and such as do when nobody uses them`() {
+    @Test func `the cache matches the model for values that expire, and that idle`() {
         for seed in seeds(0..<8) {
             let model = CacheModel<Int, String>(
                 seed: seed, keys: 200, limit: 20_000, shards: 4, hasListener: seed % 4 < 2,
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func `a shard that splits while it has tags, times and costs of its own`() {
+    @Test func `a shard splits while entries have tags, times and costs`() {
         for seed in seeds(0..<4) {
             let model = CacheModel<Int32, Object>(
                 seed: seed, keys: 20_000, limit: nil, shards: 256, hasListener: true, key: { Int32($0) }, value: { Object($0) }, number: { $0.number }

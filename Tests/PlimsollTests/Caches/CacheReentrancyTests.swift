@@ -65,7 +65,7 @@ import Testing
         cache.removeAll()
     }
 
-    @Test(arguments: [1, 64]) func `T2 listeners`(shards: Int) async throws {
+    @Test(arguments: [1, 64]) func `T2 listeners may use the cache`(shards: Int) async throws {
         let place = Place(), cache = Cache("listener", limit: .bytes(2000), shardCount: shards, cost: { _, _ in 1 })
         place.set(cache)
         cache.onRemoval { _, _, _ in place.callEverything() }
@@ -74,7 +74,7 @@ import Testing
         place.set(nil)
     }
 
-    @Test(arguments: [1, 64]) func `T2 deinits of keys and values`(shards: Int) async throws {
+    @Test(arguments: [1, 64]) func `T2 deinits of keys and values may use the cache`(shards: Int) async throws {
         let place = Place(), cache = Cache("deinit", limit: .bytes(2000), shardCount: shards, cost: { _, _ in 1 })
         place.set(cache)
         try await exercise(cache) { Caller($0) { place.callEverything() } }
@@ -82,7 +82,7 @@ import Testing
         place.set(nil)
     }
 
-    @Test(arguments: [1, 64]) func `T2 costs and loads`(shards: Int) async throws {
+    @Test(arguments: [1, 64]) func `T2 costs and loads may use the cache`(shards: Int) async throws {
         let place = Place()
         let cache = Cache("cost", limit: .bytes(2000), shardCount: shards) { _, _ in
             place.callEverything()
@@ -102,7 +102,7 @@ import Testing
         place.set(nil)
     }
 
-    @Test(arguments: [1, 64]) func `T2 listeners that put back what they hear of do not keep anybody for ever`(shards: Int) {
+    @Test(arguments: [1, 64]) func `T2 listeners that put back each removed entry do not run for ever`(shards: Int) {
         let cache = PurgeableCache<Int, String>("stubborn", shardCount: shards, cost: { _, _ in 1 })
         for key in 0..<3000 { cache.insert("\(key)", forKey: key, tags: ["all"]) }
         let heard = Counter()

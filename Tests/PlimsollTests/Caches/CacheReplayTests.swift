@@ -91,20 +91,20 @@ import Testing
         #expect(reference.left.count > requests / 20, "seed \(seed): hardly anything was evicted")
     }
 
-    @Test func `one shard does what the reference does, entry by entry`() {
+    @Test func `one shard matches the reference, entry by entry`() {
         for seed in seeds(0..<12) {
             replay(seed: seed, requests: 12_000, limit: [40, 160, 640, 1000][Int(seed % 4)], costs: 1...1, skew: seed % 2 == 0 ? 1 : 0)
         }
     }
 
-    @Test func `one shard does what the reference does, at any costs`() {
+    @Test func `one shard matches the reference, at any costs`() {
         for seed in seeds(100..<112) {
             // Up to the whole cache for one, and now and then nothing at all.
             replay(seed: seed, requests: 8000, limit: 4000, costs: 0...(seed % 3 == 0 ? 4000 : 40), skew: seed % 2 == 0 ? 1 : 0)
         }
     }
 
-    @Test func `remembering ghosts about costs less than a point where loops are longer than is remembered`() {
+    @Test func `approximate ghosts cost less than a point where loops exceed the remembered entries`() {
         for (seed, limit) in [(UInt64(1), 60), (2, 300), (3, 900), (4, 3000)] {
             let cache = cache(seed: seed, limit: limit)
             let hasher = cache.hasher

@@ -60,7 +60,7 @@ import Testing
         return cache.statistics.hits == found.value ? 0 : 14
     }
 
-    @Test func `in a forked child every thread has a seat of its own, finds what is there, and each hit counts`() async {
+    @Test func `in a forked child every thread has a separate seat, finds the entries, and each hit counts`() async {
         await #expect(processExitsWith: .success) {
             alarm(60)
             let crew = Crew(), status = Atomic<Int32>(1)
@@ -133,7 +133,7 @@ import Testing
 
     // MARK: Barriers
 
-    @Test func `once the kernel refuses barriers caches take locks, and what is open is closed all the same`() async {
+    @Test func `refused barriers make caches take locks, and open shards are closed all the same`() async {
         await #expect(processExitsWith: .success) {
             alarm(60)
             let cache = Self.cache(), alive = Counter()
@@ -161,7 +161,7 @@ import Testing
         }
     }
 
-    @Test func `where barriers fail for want of memory the slow one does, and shards go on opening`() async {
+    @Test func `barriers that fail for want of memory fall back to the slow one, and shards go on opening`() async {
         await #expect(processExitsWith: .success) {
             alarm(60)
             let cache = Self.cache()

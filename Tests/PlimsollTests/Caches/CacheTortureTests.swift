@@ -121,13 +121,13 @@ import Testing
         }
     }
 
-    @Test(arguments: [2, 4, 8]) func `objects are what they were`(threads: Int) async {
+    @Test(arguments: [2, 4, 8]) func `objects are read unchanged`(threads: Int) async {
         for seed in seeds(0..<2) {
             await torture(Object.self, threads: threads, seed: seed, keys: seed == 0 ? 40 : 4000, isLimitChanged: seed == 1, hasListener: seed == 1)
         }
     }
 
-    @Test func `T26 the bound holds after each insert, however large the entries are`() async {
+    @Test func `T26 the bound holds after each insert, with entries of any size`() async {
         let seed = newSeed()
         let cache = PurgeableCache<Int, Int>("large", limit: .bytes(100), shardCount: 64, cost: { _, cost in cost })
         let above = Counter(), refused = Counter()
@@ -146,7 +146,7 @@ import Testing
         #expect((0..<50).reduce(0) { $0 + (cache.value(forKey: $1) ?? 0) } == cache.byteCount)
     }
 
-    @Test func `a limit that is lowered while others insert holds once they are done`() async {
+    @Test func `a limit lowered during other inserts holds once those are done`() async {
         for round in 0..<200 {
             let cache = PurgeableCache<Int, Int>("lowered", limit: .bytes(100), shardCount: 8, cost: { _, _ in 10 })
             await withTaskGroup(of: Void.self) { group in
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func `of limits that are set at once the one that comes last holds, and is told`() async {
+    @Test func `of limits set at once the last one holds, and is told`() async {
         for round in 0..<400 {
             let cache = PurgeableCache<Int, Int>("set twice", limit: .bytes(500), shardCount: 8, cost: { _, _ in 10 })
             for key in 0..<50 { cache.insert(key, forKey: key) }
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test func `a limit that a listener sets while another is being lowered is the one that holds`() {
+    @Test func `a limit that a listener sets while another is being lowered holds in the end`() {
         let cache = PurgeableCache<Int, Int>("set within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 490 { cache.limit = 490 } }
@@ -180,7 +180,7 @@ import Testing
         #expect(cache.byteCount == 490)
     }
 
-    @Test func `a listener that raises the limit while another is being lowered, and fills the cache, keeps what it has put in`() {
+    @Test func `a listener that raises the limit during a lowering, and fills the cache, keeps the new entries`() {
         let cache = PurgeableCache<Int, Int>("raised within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 }), told = Counter()
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in
@@ -194,7 +194,7 @@ import Testing
         #expect(cache.limit == 500 && cache.byteCount == 400 && told.value == 40)
     }
 
-    @Test func `a listener that lowers the limit while entries are let go does not wait for those that are yet to be told`() async {
+    @Test func `a listener that lowers the limit during a purge does not wait for untold entries`() async {
         let cache = PurgeableCache<Int, Int>("lowered within", limit: .bytes(500), shardCount: 1, cost: { _, _ in 10 })
         for key in 0..<50 { cache.insert(key, forKey: key) }
         cache.onRemoval { [unowned cache] _, _, _ in if cache.limit != 20 { cache.limit = 20 } }

@@ -36,7 +36,7 @@ import Testing
         return count
     }
 
-    @Test func `a shard opens after quiet look-ups and closes when somebody writes`() {
+    @Test func `a shard opens after quiet look-ups and closes on a write`() {
         let cache = cache((Int, Object).self)
         cache.insert(Object(1), forKey: 1)
         for look in 1...4 {
@@ -52,7 +52,7 @@ import Testing
         #expect(cache.value(forKey: 1)?.number == 1 && cache.value(forKey: 2)?.number == 2)
     }
 
-    @Test func `each way of writing closes it`() {
+    @Test func `each way of writing closes the shard`() {
         let ways: [(String, @Sendable (PurgeableCache<Int, Object>) -> Void)] = [
             ("replace", { $0.insert(Object(3), forKey: 1) }), ("remove", { $0.removeValue(forKey: 1) }), ("remove all", { $0.removeAll() }),
             ("release", { _ = $0.release(1) }), ("evict", { $0.evict(count: 1) }), ("lower the limit", { $0.limit = 1 }),
@@ -79,14 +79,14 @@ import Testing
         #expect(cache.value(forKey: 1)?.number == 1)
     }
 
-    @Test func `with expiry no shard opens`() {
+    @Test func `no shard opens with expiry`() {
         let cache = cache((Int, Object).self)
         cache.insert(Object(1), forKey: 1, timeToLive: .seconds(1000))
         for _ in 0..<100 { _ = cache.value(forKey: 1) }
         #expect(openShards(cache) == 0)
     }
 
-    @Test func `what is removed from an open shard is gone at once`() {
+    @Test func `an entry removed from an open shard is gone at once`() {
         let cache = cache((Int, Object).self), alive = Counter()
         cache.insert(Object(1, alive: alive), forKey: 1)
         while openShards(cache) == 0 { _ = cache.value(forKey: 1) }
@@ -122,7 +122,7 @@ import Testing
         func hash(into hasher: inout Hasher) { hasher.combine(1) }
     }
 
-    @Test func `a key that writes to the cache that asks it is told so instead of waiting for itself`() async {
+    @Test func `a key that writes to the asking cache stops the process with a message instead of a deadlock`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             let cache = PurgeableCache<Meddling, Object>(
                 "meddled", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 1, time: .running, cost: { _, _ in 1 })
@@ -135,7 +135,7 @@ import Testing
         #expect(result.map { String(decoding: $0.standardErrorContent, as: UTF8.self).contains("has used the cache that called it") } == true)
     }
 
-    @Test func `threads that are there at once have seats, and lanes, of their own`() {
+    @Test func `concurrent threads have seats, and lanes, of their own`() {
         let crew = Crew(), gate = Mutex(()), seats = Mutex<[(base: UInt, lane: Int)]>([])
         gate.withLock { _ in
             _ = crew.start(8) { _ in
@@ -210,7 +210,7 @@ import Testing
         }
     }
 
-    @Test func `a forked child waits for nobody's look-up`() async {
+    @Test func `a forked child waits for no other thread's look-up`() async {
         await #expect(processExitsWith: .success) {
             let cache = PurgeableCache<Int, Object>(
                 "forked", lifetime: CacheLifetime(nil, nil, nil), shardCount: 1, opensAfter: 1, time: .running, cost: { _, _ in 1 })

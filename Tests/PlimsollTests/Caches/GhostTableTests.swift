@@ -4,7 +4,7 @@ import Testing
 @testable import Plimsoll
 
 @Suite struct GhostTableTests {
-    @Test func `nothing is remembered before there is room`() {
+    @Test func `no ghost is remembered before there is room`() {
         var ghosts = GhostTable()
         let early = (ghosts.insert(1), ghosts.remove(1))
         #expect(early == (false, false) && ghosts.byteCount == 0)
@@ -15,7 +15,7 @@ import Testing
 
     /// As many as there are entries, times 0.9; which of them is not sharp, as a bucket's part of what comes in varies.
     @Test(arguments: [10, 100, 1000, 30_000, 36_000, 40_000, 200_000])
-    func `what left lately is remembered, and what left long before is not`(entries: Int) {
+    func `recent evictions are remembered, and old ones are not`(entries: Int) {
         var ghosts = GhostTable(), random = SeededGenerator(seed: UInt64(entries))
         ghosts.reserve(entries)
         let window = max(1, entries * 9 / 10)
@@ -34,7 +34,7 @@ import Testing
         #expect(kept.3 <= 2 + window / 50, "\(kept) of \(window)")
     }
 
-    @Test func `what is taken out of the middle leaves the others in their order`() {
+    @Test func `a ghost removed from the middle leaves the others in order`() {
         var ghosts = GhostTable()
         // One bucket, of which nine count.
         ghosts.reserve(10)
@@ -46,7 +46,7 @@ import Testing
         #expect(isFifth && left == [false, true, true, true, false, true, true, true, true], "the oldest is pushed out, and nobody else")
     }
 
-    @Test func `a copy is one of its own`() {
+    @Test func `a copy is independent`() {
         var ghosts = GhostTable()
         ghosts.reserve(100)
         for hash in 1...UInt32(50) { _ = ghosts.insert(hash &* 0x9E37_79B9) }

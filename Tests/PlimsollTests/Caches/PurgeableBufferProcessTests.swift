@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func `a stray access to any other reads what is there`() async {
+    @Test func `a stray access to any other buffer reads the present bytes`() async {
         await #expect(processExitsWith: .success) {
             let buffer = PurgeableBuffer(byteCount: 10_000, isGuarded: false)
             guard let stray = Self.stray(in: buffer), stray.pointee == 0x71 else { exit(2) }
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func `a stray write to the mark of a page is found out`() async {
+    @Test func `a stray write to the mark of a page is detected`() async {
         await #expect(processExitsWith: .success) {
             let buffer = PurgeableBuffer(byteCount: 200_000, isGuarded: false)
             guard let stray = Self.stray(in: buffer) else { exit(2) }
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func `ending what has not begun stops the process`() async {
+    @Test func `ending an access that has not begun stops the process`() async {
         await #expect(processExitsWith: .failure) { PurgeableBuffer(byteCount: 10).endAccess() }
         await #expect(processExitsWith: .failure) {
             let buffer = PurgeableBuffer(byteCount: 10)
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(.needs(canLock, "this process may not lock memory"))
-    func `in locked memory it stays until it is released`() async {
+    func `a buffer in locked memory stays until released`() async {
         await #expect(processExitsWith: .success) {
             let early = PurgeableBuffer(byteCount: 10_000)
             guard PurgeableBufferTests.fill(early), mlockall(MCL_CURRENT | MCL_FUTURE) == 0 else { exit(2) }
@@ -81,7 +81,7 @@ import Testing
         return limit.rlim_cur == rlim_t.max || geteuid() == 0
     }()
 
-    @Test func `where the process may have no more memory it is discarded from the start`() async {
+    @Test func `a buffer is discarded from the start in a process that gets no more memory`() async {
         await #expect(processExitsWith: .success) {
             // RLIMIT_AS: less than what is mapped already.
             var limit = rlimit(rlim_cur: 1 << 20, rlim_max: 1 << 20)
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func `a forked child has none of it, and hangs on nothing`() async {
+    @Test func `a forked child has none of the contents, and hangs on nothing`() async {
         await #expect(processExitsWith: .success) {
             let offered = PurgeableBuffer(byteCount: 100_000), accessed = PurgeableBuffer(byteCount: 100_000)
             let untouched = PurgeableBuffer(byteCount: 100_000), busy = PurgeableBuffer(byteCount: 100_000)

@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(arguments: [false, true], [false, true])
-    func `one page taken and the whole buffer is gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
+    func `one taken page makes the whole buffer gone, at once and for good`(isGuarded: Bool, usesHugePages: Bool) {
         let buffer = PurgeableBuffer(byteCount: 4 << 20, usesHugePages: usesHugePages, isGuarded: isGuarded)
         #expect(Self.fill(buffer))
         // Some may just now stand in another processor's list of pages to be sorted in, and escape (mm/swap.c).
@@ -72,7 +72,7 @@ import Testing
         #expect(Self.fill(buffer) && Self.wrong(buffer) == 0)
     }
 
-    @Test func `accesses nest, and errors end theirs`() {
+    @Test func `accesses nest, and errors end the accesses`() {
         struct Problem: Error {}
         let buffer = PurgeableBuffer(byteCount: 10_000)
         #expect(Self.fill(buffer) && buffer.beginAccess() && buffer.beginAccess())
@@ -84,7 +84,7 @@ import Testing
         #expect(buffer.isVolatile)
     }
 
-    @Test func `a discard during an access takes effect at its end`() {
+    @Test func `a discard during an access takes effect at the end of the access`() {
         let buffer = PurgeableBuffer(byteCount: 10_000)
         #expect(Self.fill(buffer) && buffer.beginAccess())
         buffer.discard()
@@ -97,21 +97,21 @@ import Testing
         #expect(untouched.isDiscarded && !untouched.beginAccess())
     }
 
-    @Test(arguments: [1 << 59, (1 << 60) - 1, Int.max]) func `without memory to map it is discarded from the start`(byteCount: Int) {
+    @Test(arguments: [1 << 59, (1 << 60) - 1, Int.max]) func `a buffer without memory to map is discarded from the start`(byteCount: Int) {
         let buffer = PurgeableBuffer(byteCount: byteCount)
         #expect(buffer.isDiscarded && !buffer.isVolatile && !buffer.beginAccess() && buffer.withAccess { _ in 1 } == nil)
         #expect(buffer.heldBytes == .zero && buffer.release(.max) == .zero && buffer.noticeDrops() == .zero)
         buffer.discard()
     }
 
-    @Test func `a buffer of no bytes is one`() {
+    @Test func `a buffer of no bytes is a buffer`() {
         let buffer = PurgeableBuffer("empty", byteCount: .zero, rebuildCost: .trivial)
         #expect(buffer.withAccess { $0.byteCount } == 0 && buffer.withAccess { $0.byteCount } == 0)
         #expect(buffer.name == "empty" && buffer.rebuildCost == .trivial && buffer.heldBytes == .zero && !buffer.isVolatile)
         #expect(buffer.release(.max) == .zero && buffer.isDiscarded)
     }
 
-    @Test func `a manager is told what is mapped, and lets go of it`() {
+    @Test func `a manager is told the mapped bytes, and the claim ends with the buffer`() {
         let meter = ChargeMeter {}, other = ChargeMeter {}
         var buffer: PurgeableBuffer? = PurgeableBuffer(byteCount: 1 << 20)
         buffer?.attach(volatile: meter)
@@ -140,7 +140,7 @@ import Testing
         #expect(buffer.noticeDrops() == .zero && Self.wrong(buffer) == nil)
     }
 
-    @Test func `many threads, a reclaiming one among them: whole or gone, never wrong`() async {
+    @Test func `under many threads with one that reclaims a buffer is whole or gone, never wrong`() async {
         let seed = newSeed()
         print("seed \(seed)")
         let buffers = Buffers((0..<8).map { _ in PurgeableBuffer(byteCount: 40_000) })

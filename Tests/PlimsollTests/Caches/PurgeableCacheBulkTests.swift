@@ -11,7 +11,7 @@ import Testing
 
     private func cache() -> PurgeableCache<Int, String> { PurgeableCache("bulk", shardCount: 4, cost: { _, value in value.utf8.count }) }
 
-    @Test func `what is there comes back, each key counted once`() {
+    @Test func `present values come back, each key counted once`() {
         let cache = cache()
         cache.insert("a", forKey: 1)
         cache.insert("b", forKey: 2)
@@ -20,7 +20,7 @@ import Testing
         #expect(cache.statistics.hits == 2 && cache.statistics.misses == 1)
     }
 
-    @Test func `one call loads what is missing, and what it does not bring is absent`() async throws {
+    @Test func `one call loads the missing keys, and a key without a value is absent`() async throws {
         let cache = cache(), asked = Log<[Int]>()
         cache.insert("old", forKey: 2)
         let values = try await cache.values(forKeys: [5, 2, 1, 5, 9], tags: ["t"]) { keys in
@@ -37,7 +37,7 @@ import Testing
         #expect(again == [1: "1", 2: "old"] && asked.all.count == 1)
     }
 
-    @Test func `T24 what others load is waited for, and others wait for what this loads`() async throws {
+    @Test func `T24 a bulk load waits for others' loads, and others wait for the bulk load`() async throws {
         let cache = cache(), single = HeldLoad(), many = HeldLoad(), asked = Log<[Int]>()
         let other = Task {
             try await cache.value(forKey: 1) {
@@ -76,7 +76,7 @@ import Testing
         #expect(asked.all.map { $0.sorted() } == [[2, 3, 4], [5]])
     }
 
-    @Test func `an error fails all who wait, and the others in line for other keys go on`() async throws {
+    @Test func `an error fails all waiting callers, and other keys' lines go on`() async throws {
         let cache = cache(), held = HeldLoad(), other = HeldLoad()
         let single = Task {
             try await cache.value(forKey: 9) {
@@ -107,7 +107,7 @@ import Testing
         #expect((1...9).allSatisfy { cache.loads.lineLength(of: $0) == nil } && cache.statistics.loadFailures == 2)
     }
 
-    @Test func `a cancelled load of many goes to who waits, key by key`() async throws {
+    @Test func `a cancelled bulk load goes to the waiting callers, key by key`() async throws {
         let cache = cache(), held = HeldLoad()
         let bulk = Task {
             try await cache.values(forKeys: [1, 2]) { _ in
@@ -131,7 +131,7 @@ import Testing
         #expect(values == [1: "one", 2: "two"])
     }
 
-    @Test func `loads of many that wait for each other's keys, all of whose leaders are cancelled, do not wait for ever`() async throws {
+    @Test func `bulk loads that wait for each other's keys, with all leaders cancelled, do not wait for ever`() async throws {
         let cache = cache(), held = HeldLoad()
         let leaders = [1, 2].map { key in
             Task {
@@ -160,7 +160,7 @@ import Testing
         for leader in leaders { await #expect(throws: CancellationError.self) { try await leader.value } }
     }
 
-    @Test func `who is cancelled while waiting for others stops`() async throws {
+    @Test func `a caller cancelled in the wait for others stops`() async throws {
         let cache = cache(), held = HeldLoad()
         let other = Task {
             try await cache.value(forKey: 1) {
@@ -177,7 +177,7 @@ import Testing
         #expect(try await other.value == "one")
     }
 
-    @Test func `C67 of what many load under a tag nothing is kept if it is purged meanwhile`() async throws {
+    @Test func `C67 a bulk load under a tag keeps nothing if the tag is purged meanwhile`() async throws {
         let cache = cache(), held = HeldLoad()
         let bulk = Task {
             try await cache.values(forKeys: [1, 2], tags: ["t"]) { _ in

@@ -20,7 +20,7 @@ import Testing
 
     // MARK: Rules
 
-    @Test func `a value lives for its time from the insert on, however often it is used`() {
+    @Test func `a value lives for the set time from the insert on, at any use`() {
         let cache = cache(.seconds(10))
         cache.insert("v", forKey: 1)
         for _ in 0..<9 {
@@ -38,7 +38,7 @@ import Testing
         #expect(cache.value(forKey: 1) == "x", "an insert begins its time anew")
     }
 
-    @Test func `a value that is used does not idle`() {
+    @Test func `a value in use does not idle`() {
         let cache = cache(idle: .seconds(10))
         for key in 1...3 { cache.insert("v", forKey: key) }
         for _ in 0..<20 {
@@ -50,7 +50,7 @@ import Testing
         #expect(cache.statistics.expired == 3 && cache.statistics.misses == 3)
     }
 
-    @Test func `both bounds hold, and an entry's own goes before the cache's`() {
+    @Test func `both bounds hold, and an entry's own bound goes before the cache's`() {
         let cache = cache(.seconds(30), idle: .seconds(10))
         cache.insert("used", forKey: 1)
         cache.insert("short", forKey: 2, timeToLive: .seconds(5))
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func `an entry's own time needs none of the cache's`() {
+    @Test func `an entry's own time needs no time of the cache`() {
         let cache = cache()
         for key in 0..<10 { cache.insert("for ever", forKey: key) }
         cache.insert("short", forKey: 1, timeToLive: .seconds(1))
@@ -80,7 +80,7 @@ import Testing
         #expect(cache.value(forKey: 2) == "for ever", "replaced by one that has no end")
     }
 
-    @Test func `a reader of trivial values sees none whose time has passed`() {
+    @Test func `a reader of trivial values sees no expired one`() {
         let cache = PurgeableCache<Int, Int>(
             "trivial", lifetime: CacheLifetime(.seconds(1), nil, nil), shardCount: 4, time: clock.timekeeper, cost: { _, _ in 1 })
         for key in 0..<3000 { cache.insert(key, forKey: key) }
@@ -93,7 +93,7 @@ import Testing
 
     // MARK: Leaving
 
-    @Test func `what nobody asks for any more leaves as others come in, and listeners hear why`() {
+    @Test func `expired entries leave as others come in, and listeners hear the reason`() {
         let cache = cache(), reasons = Log<String>()
         cache.onRemoval { key, _, reason in reasons.add("\(key) \(reason.rawValue)") }
         for key in 0..<20 { cache.insert("v", forKey: key, tags: ["t"], timeToLive: .seconds(key < 10 ? 3 : 1000)) }
@@ -104,7 +104,7 @@ import Testing
         #expect(cache.statistics.expired == 10 && cache.statistics.evictions == 0)
     }
 
-    @Test func `what has expired makes room before anything is evicted`() {
+    @Test func `expired entries make room before any is evicted`() {
         let cache = cache(limit: 10), reasons = Log<RemovalReason>()
         for key in 0..<5 { cache.insert("short", forKey: key, timeToLive: .seconds(1)) }
         for key in 5..<10 { cache.insert("long", forKey: key, timeToLive: .seconds(100)) }
@@ -115,7 +115,7 @@ import Testing
         #expect(cache.byteCount == 10)
     }
 
-    @Test func `after any gap, inserts alone clear out whatever had its time`() {
+    @Test func `inserts alone clear out all expired entries after any gap`() {
         for gap in [Duration.seconds(1), .seconds(8), .seconds(60), .seconds(600), .seconds(40_000), .seconds(4_000_000)] {
             let cache = cache(shards: 8)
             for key in 0..<4000 { cache.insert("v", forKey: key, timeToLive: gap * (Double(key % 10 + 1) / 10)) }
@@ -141,7 +141,7 @@ import Testing
 
     // MARK: Against a plain model
 
-    @Test func `whatever is done, an entry is there exactly as long as its times say`() {
+    @Test func `an entry is there exactly as long as the set times, under random calls`() {
         struct Entry {
             var value: String
             var expires: Duration
@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test(arguments: [63, 64, 100, 64 * 63 + 63, 64 * 64 * 63 + 64 * 63 + 63, 1_000_003] as [Int64])
-    func `one look finds what is due, however many empty buckets lie between`(ticks: Int64) {
+    func `one look finds the due slot, across any number of empty buckets`(ticks: Int64) {
         let tick = Int64(1) << 27
         for start in [0, 1, 63, 4095, 123_456_789] as [Int64] {
             var wheel = Wheel(3, at: start * tick)
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test func `the wheel finds each slot when its time has passed, no sooner and no later than a tick`() {
+    @Test func `the wheel finds each slot after the set time, at most a tick late`() {
         let tick = Int64(1) << 27
         var found = 0
         for seed in seeds(0..<30) {

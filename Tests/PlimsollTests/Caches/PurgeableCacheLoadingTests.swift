@@ -17,7 +17,7 @@ import Testing
         try cache.valueBlocking(forKey: key, orLoad: load)
     }
 
-    @Test func `without a task the form that blocks is chosen`() throws {
+    @Test func `a caller without a task gets the blocking form`() throws {
         let cache = cache(), loads = Counter()
         func load() -> String {
             loads.add(1)
@@ -29,7 +29,7 @@ import Testing
         #expect(cache.value(forKey: 2) == nil && cache.statistics.loads == 1 && cache.statistics.loadFailures == 1)
     }
 
-    @Test func `in a task the one that suspends is chosen, whatever the closure`() async throws {
+    @Test func `a caller in a task gets the suspending form, with any closure`() async throws {
         let cache = cache()
         // The form that blocks would warn of an await of nothing, and warnings are errors.
         let simple = try await cache.value(forKey: 1) { "v" }
@@ -49,7 +49,7 @@ import Testing
 
     // MARK: One load
 
-    @Test func `T24 threads and tasks wait for one load, whoever began it`() async throws {
+    @Test func `T24 threads and tasks wait for one load, begun on a thread or in a task`() async throws {
         for beginsOnThread in [false, true] {
             let cache = cache(), held = HeldLoad(), blockade = Blockade(), loads = Counter()
             let leader: Task<String, any Error>
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func `an error is everybody's who waits, and is not kept`() async throws {
+    @Test func `an error reaches all waiting callers, and is not kept`() async throws {
         let cache = cache(), held = HeldLoad()
         let leader = Task {
             try await cache.value(forKey: 1) {
@@ -102,7 +102,7 @@ import Testing
 
     // MARK: Handing over
 
-    @Test func `a load whose task is cancelled goes to the next in line, thread or task`() async throws {
+    @Test func `a load of a cancelled task goes to the next in line, thread or task`() async throws {
         for nextIsThread in [false, true] {
             let cache = cache(), held = HeldLoad(), order = Log<String>()
             let leader = Task {
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func `who is cancelled while waiting is passed over`() async throws {
+    @Test func `a caller cancelled in the wait is passed over`() async throws {
         let cache = cache(), held = HeldLoad()
         let leader = Task {
             try await cache.value(forKey: 1) {
@@ -182,7 +182,7 @@ import Testing
         await #expect(throws: CancellationError.self) { try await leader.value }
     }
 
-    @Test func `a cancelled load that nobody waits for leaves nothing behind`() async throws {
+    @Test func `a cancelled load without waiting callers leaves nothing behind`() async throws {
         let cache = cache(), held = HeldLoad()
         let leader = Task {
             try await cache.value(forKey: 1) {
@@ -200,7 +200,7 @@ import Testing
 
     // MARK: Re-entrancy
 
-    @Test func `T2 a load that asks for its own key is told so instead of waiting for itself`() async throws {
+    @Test func `T2 a load that asks for the same key gets an error instead of a deadlock`() async throws {
         let cache = cache()
         await #expect(throws: RecursiveLoadError.self) {
             try await cache.value(forKey: 1) { try await cache.value(forKey: 1) { "never" } }
@@ -226,7 +226,7 @@ import Testing
         #expect(error?.description.contains("the key 7") == true)
     }
 
-    @Test func `loads of other keys nest, and a task that outlives its load is no part of it`() async throws {
+    @Test func `loads of other keys nest, and a task that outlives a load is no part of that load`() async throws {
         let cache = cache(), held = HeldLoad(), outliving = Mutex<Task<String, any Error>?>(nil)
         let sum = try await cache.value(forKey: 3) {
             let one = try await cache.value(forKey: 1) {
@@ -275,7 +275,7 @@ import Testing
 
     // MARK: Tags
 
-    @Test func `C67 what a thread loads is not kept if its tag is purged meanwhile`() async throws {
+    @Test func `C67 a thread's load is not kept if the tag is purged meanwhile`() async throws {
         let cache = cache(), blockade = Blockade(), begun = Counter()
         let early = onThread {
             try cache.valueBlocking(forKey: 1, tags: ["t"]) {
@@ -347,7 +347,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct LoadLineTests {
     private func waiters(_ count: Int) -> [LoadWaiter<Int>] { (0..<count).map { _ in LoadWaiter(mayLead: true) } }
 
-    @Test func `who came first comes first, and who gave up is tidied away once the line has doubled`() {
+    @Test func `first come is first served, and abandoned waiters are removed once the line has doubled`() {
         var line = LoadLine<Int>()
         let all = waiters(64)
         for waiter in all { #expect(line.append(waiter).isEmpty) }
@@ -361,7 +361,7 @@ import Testing
         #expect(line.popFirst() == nil && line.count == 0)
     }
 
-    @Test func `a line stays as long as those who wait, however many have given up`() {
+    @Test func `a line stays as long as the live waiters, with any number abandoned`() {
         var line = LoadLine<Int>(), gone = 0
         let patient = waiters(100)
         for waiter in patient { gone += line.append(waiter).count }
@@ -373,7 +373,7 @@ import Testing
         #expect(gone + line.count == 80_100 && line.waiters.prefix(100).elementsEqual(patient) { $0 === $1 })
     }
 
-    @Test func `callers that give up behind a load that hangs leave nothing behind`() async throws {
+    @Test func `callers that give up behind a hanging load leave nothing behind`() async throws {
         let cache = PurgeableCache<Int, String>("hanging") { _, value in value.utf8.count }, held = HeldLoad()
         let leader = Task {
             try await cache.value(forKey: 1) {

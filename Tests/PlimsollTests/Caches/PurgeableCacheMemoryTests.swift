@@ -17,7 +17,7 @@ import Testing
         deinit { alive.add(-1) }
     }
 
-    @Test func `after a release what is left lies together, is found, and keeps its order`() {
+    @Test func `after a release the remaining entries are compact, found, and in order`() {
         for seed in seeds(0..<5) {
             var random = SeededGenerator(seed: seed)
             let cache = PurgeableCache<Int, Int>("trivial", shardCount: 2, cost: { _, _ in 1 })
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func `all at once: nothing is found any more, everything dies, and the cache goes on`() async {
+    @Test func `removing all entries ends all objects, and the cache goes on`() async {
         let alive = Counter(), meter = ChargeMeter {}
         let cache = PurgeableCache<Int, Tracked>("tracked", shardCount: 8, cost: { _, _ in 3 })
         #expect(cache.attach(meter))
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func `what is pinned stays, whatever has to go`() {
+    @Test func `pinned entries stay through any eviction`() {
         let cache = PurgeableCache<Int, Int>("pinned", limit: .bytes(100), shardCount: 1, cost: { _, _ in 1 })
         #expect(!cache.pin(1) && !cache.unpin(1))
         for key in 0..<100 { cache.insert(key, forKey: key) }

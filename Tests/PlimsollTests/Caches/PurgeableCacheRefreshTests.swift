@@ -23,7 +23,7 @@ import Testing
         await until { cache.statistics.loads + cache.statistics.loadFailures >= count }
     }
 
-    @Test func `an old value is returned and loaded anew beside that, once however many ask`() async throws {
+    @Test func `an old value is returned and loaded anew alongside, once for any number of callers`() async throws {
         let cache = cache(), held = HeldLoad(), loads = Counter()
         cache.insert("old", forKey: 1, tags: ["t", "u"])
         @Sendable func ask() async throws -> String {
@@ -48,7 +48,7 @@ import Testing
         #expect(cache.statistics.replaced == 1 && cache.statistics.misses == 0 && cache.statistics.loads == 1)
     }
 
-    @Test func `trivial values are refreshed as well, and only for those who await`() async throws {
+    @Test func `trivial values are refreshed as well, and only for awaiting callers`() async throws {
         let cache = PurgeableCache<Int, Int>(
             "trivial", lifetime: CacheLifetime(nil, nil, .seconds(10)), time: clock.timekeeper, cost: { _, _ in 1 })
         cache.insert(1, forKey: 1)
@@ -61,7 +61,7 @@ import Testing
         #expect(cache.statistics.loads == 1)
     }
 
-    @Test func `a refresh that fails leaves the value, and is tried again only after as long`() async throws {
+    @Test func `a failed refresh leaves the value, and is tried again only after the same interval`() async throws {
         let cache = cache()
         cache.insert("old", forKey: 1)
         clock.advance(by: .seconds(10))
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(arguments: ["removed", "purged", "replaced", "removed and put back", "evicted", "expired"])
-    func `C67 what is refreshed is not kept if the entry is gone`(how: String) async throws {
+    func `C67 a refreshed value is not kept if the entry is gone`(how: String) async throws {
         let cache = cache(timeToLive: .seconds(15)), held = HeldLoad()
         cache.insert("old", forKey: 1, tags: ["t"])
         clock.advance(by: .seconds(10))
@@ -113,7 +113,7 @@ import Testing
         #expect(cache.statistics.rejected == 0)
     }
 
-    @Test func `who misses while a removed entry is refreshed loads by itself, and gets nothing older`() async throws {
+    @Test func `a miss during the refresh of a removed entry loads anew, and gets nothing older`() async throws {
         let cache = cache(), held = HeldLoad()
         cache.insert("old", forKey: 1)
         clock.advance(by: .seconds(10))
@@ -129,7 +129,7 @@ import Testing
         #expect(cache.value(forKey: 1) == "after the change")
     }
 
-    @Test func `a refresh begun within a load is no part of it`() async throws {
+    @Test func `a refresh begun within a load is no part of that load`() async throws {
         let cache = cache(), held = HeldLoad(), refreshed = Log<String>()
         cache.insert("old", forKey: 1)
         clock.advance(by: .seconds(10))
@@ -155,7 +155,7 @@ import Testing
 
     // MARK: Time
 
-    @Test func `what loads take is summed up, and told a byte`() async throws {
+    @Test func `load times are summed up, and given per byte`() async throws {
         let cache = cache()
         #expect(cache.rebuildTimePerByte == nil && cache.statistics.loadTime == .zero)
         _ = try await cache.value(forKey: 1) { [clock] in
@@ -184,7 +184,7 @@ import Testing
         #expect(cache.rebuildTimePerByte == rate && cache.statistics.loads == 4, "nothing says nothing about a byte")
     }
 
-    @Test func `the observed rate follows what has changed, by the bytes`() throws {
+    @Test func `the observed rate follows changes, weighted by bytes`() throws {
         var rate = RebuildRate()
         #expect(rate.nanosecondsPerByte == nil && RebuildRate(bits: rate.bits) == rate && rate.bits == 0)
         for _ in 0..<1000 { rate.add(.microseconds(1), bytes: 1000) }

@@ -15,7 +15,7 @@ import Testing
             cost: { $1.utf8.count })
     }
 
-    @Test func `the coldest are those that leave first, the hottest those that stay`() {
+    @Test func `the coldest are the first to leave, and the hottest are the last`() {
         let cache = cache()
         for key in 0..<100 { cache.insert("v\(key)", forKey: key, cost: 1) }
         for key in 0..<20 { _ = cache.value(forKey: key) }
@@ -54,7 +54,7 @@ import Testing
         #expect(third.byteCount <= 100 && some.restored > 0 && third.count > 0)
     }
 
-    @Test func `what was written is bounded, and the hottest are chosen`() throws {
+    @Test func `a snapshot is bounded, and the hottest entries are chosen`() throws {
         let first = cache()
         for key in 0..<1000 { first.insert(String(repeating: "x", count: 100), forKey: key) }
         for key in 300..<310 { _ = first.value(forKey: key) }
@@ -64,7 +64,7 @@ import Testing
         #expect(try second.restore(from: store, as: "small").restored == written && (300..<310).allSatisfy { second.contains($0) })
     }
 
-    @Test func `no bytes trap: what is cut short brings what is whole, what is foreign nothing`() throws {
+    @Test func `no bytes trap: a cut snapshot restores the whole entries, and a foreign one nothing`() throws {
         let first = cache()
         for key in 0..<50 { first.insert("value \(key)", forKey: key, tags: ["a"]) }
         try first.save(to: store, as: "whole")

@@ -23,7 +23,7 @@ import Testing
         #expect(statistics.hits == 2 && statistics.misses == 1 && statistics.evictions == 0 && statistics.hitRatio > 0.66)
     }
 
-    @Test func `T26 what cannot be admitted changes nothing`() {
+    @Test func `T26 a refused value changes nothing`() {
         let cache = cache(10)
         cache.insert("123456789", forKey: 1)
         #expect(!cache.insert("12345678901", forKey: 2), "larger than the whole cache")
@@ -33,12 +33,12 @@ import Testing
         #expect(cache.insert("", forKey: 3), "a cost of nothing is a cost")
     }
 
-    @Test func `a limit of zero admits only what costs nothing`() {
+    @Test func `a limit of zero admits only entries of zero cost`() {
         let cache = cache(0)
         #expect(!cache.insert("x", forKey: 1) && cache.insert("", forKey: 2))
     }
 
-    @Test func `the bound holds after every operation, whatever they are`() {
+    @Test func `the bound holds after every random operation`() {
         for seed in seeds(0..<50) {
             var random = SeededGenerator(seed: seed)
             let cache = cache(500, shards: 4)
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `what is asked for again outlives a scan`() {
+    @Test func `entries asked for again outlive a scan`() {
         let cache = cache(1000)
         for key in 0..<50 { cache.insert("0123456789", forKey: key) }
         for key in 0..<20 { _ = cache.value(forKey: key) }
@@ -71,7 +71,7 @@ import Testing
         #expect(survivors.count == 20)
     }
 
-    @Test func `release lets go of at least what was asked, coldest first`() {
+    @Test func `release frees at least the requested bytes, coldest first`() {
         let cache = cache(10_000, shards: 4)
         for key in 0..<500 { cache.insert("0123456789", forKey: key) }
         for key in 0..<100 { _ = cache.value(forKey: key) }
@@ -173,7 +173,7 @@ import Testing
 
     // MARK: Loading
 
-    @Test func `T24 one load a key, however many ask`() async throws {
+    @Test func `T24 a key is loaded once, for any number of callers`() async throws {
         let cache = cache()
         let loads = Counter(), waiting = Counter()
         let (gate, open) = AsyncStream.makeStream(of: Never.self)
@@ -198,7 +198,7 @@ import Testing
         #expect(loads.value == 1 && cache.value(forKey: 7) == "seven")
     }
 
-    @Test func `a load that throws fails its waiters and caches nothing`() async throws {
+    @Test func `a throwing load fails the caller and caches nothing`() async throws {
         struct Broken: Error {}
         let cache = cache()
         await #expect(throws: Broken.self) { try await cache.value(forKey: 1) { throw Broken() } }
@@ -223,7 +223,7 @@ import Testing
         #expect(try await follower.value == "mine")
     }
 
-    @Test func `a time to live ends`() {
+    @Test func `an entry with a time to live of zero expires at once`() {
         let cache = PurgeableCache<Int, Int>("short", limit: .bytes(1000), timeToLive: .zero)
         let expired = Counter()
         cache.onRemoval { _, _, reason in if reason == .expired { expired.add(1) } }

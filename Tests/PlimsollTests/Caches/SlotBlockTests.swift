@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(arguments: [4, 8, 12, 16, 48, 1024])
-    func `each slot has its own place, in line, and what is there comes along when the block grows`(pairSize: Int) {
+    func `each slot has a separate, aligned place, and the contents come along when the block grows`(pairSize: Int) {
         withBlock(pairSize) { block in
             let count = UInt32(pairSize > 100 ? 1200 : 20_000)
             for slot in 0..<count {
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func `what is more than bits is moved one by one, and only what is there`() {
+    @Test func `non-trivial contents are moved one by one, and only the present ones`() {
         withBlock(8) { block in
             grow(&block, to: 16, used: 0)
             for slot in 0..<UInt32(16) {
@@ -64,7 +64,7 @@ import Testing
 
     @Test func `a link can name each slot`() { #expect(SlotBlock.most <= Int(SlotNode.none)) }
 
-    @Test func `what is given back leaves the rest as it was, and can be used again`() {
+    @Test func `trimmed memory leaves the rest unchanged, and can be used again`() {
         withBlock(64) { block in
             for slot in 0..<UInt32(10_000) {
                 grow(&block, to: slot + 1, used: slot)
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func `what is detached is ended once, slot by slot`() {
+    @Test func `a detached block is ended once, slot by slot`() {
         withBlock(8) { block in
             grow(&block, to: 16, used: 0)
             for slot in 0..<UInt32(5) {
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `a shard splits before its index and its block double`() {
+    @Test func `a shard splits before the index and the block double`() {
         let cache = PurgeableCache<Int, Int>("splitting", limit: .bytes(20_000), shardCount: 64) { _, _ in 1 }
         for key in 0..<10_000 { cache.insert(key, forKey: key) }
         var shards = 0
@@ -111,7 +111,7 @@ import Testing
         #expect(shards >= 20 && shards <= 64)
     }
 
-    @Test func `a column says what is usual until it is set`() {
+    @Test func `a column gives the usual value until set`() {
         var column = SlotColumn<Int>(usual: 7)
         defer { column.free() }
         column.set(3, 1)

@@ -23,7 +23,7 @@ import Testing
         #expect(sum == 4 * 7 * Int(Self.keys))
     }
 
-    @Test func `a value takes one allocation, its own`() {
+    @Test func `a value takes one allocation of exactly that value`() {
         var count = take()
         let before = allocation_count()
         count += take()
@@ -31,7 +31,7 @@ import Testing
         #expect(count == 2 * Self.value.count * Int(Self.keys))
     }
 
-    @Test func `T27 K29 C86 giving back, in part and whole, and noticing what was taken allocate nothing`() {
+    @Test func `T27 K29 C86 releasing in part and whole, and noticing taken pages allocate nothing`() {
         func filled() -> VolatileCache<UInt64, [UInt8]> {
             let cache = VolatileCache<UInt64, [UInt8]>("given back")
             let value = [UInt8](repeating: 7, count: 3000)

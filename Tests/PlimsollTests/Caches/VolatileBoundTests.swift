@@ -16,7 +16,7 @@ import Testing
     private static func value(_ count: Int) -> [UInt8] { [UInt8](repeating: 7, count: count) }
 
     @Test(arguments: [0, 4096, 30_000, 65_535, 65_536, 70_000, 131_072], [100, 20_000, 60_000, 65_400, 100_000, 300_000])
-    func `an insert ends wherever the ceiling lies, and what is refused has cost nothing`(ceiling: Int, size: Int) {
+    func `an insert ends with any ceiling, and a refused one has cost nothing`(ceiling: Int, size: Int) {
         let meter = ChargeMeter {}
         let cache = Self.cache(meter)
         #expect(cache.insert(Self.value(60_000), forKey: 1))
@@ -30,7 +30,7 @@ import Testing
         #expect(meter.heldBytes.bytes >= cache.heldBytes)
     }
 
-    @Test(arguments: [0, 1, 3]) func `a cache at the line replaces: however often a reading looks, it neither dwindles nor grows`(hits: Int) {
+    @Test(arguments: [0, 1, 3]) func `a cache at the line replaces, and neither dwindles nor grows with any number of readings`(hits: Int) {
         let meter = ChargeMeter(ringsWhenRefusing: false) {}
         let cache = Self.cache(meter)
         for key in 0..<200 as Range<UInt64> { cache.insert(Self.value(100_000), forKey: key) }
@@ -49,7 +49,7 @@ import Testing
         #expect(cache.release(1000 << 20) > .zero && meter.heldBytes == .zero && cache.heldBytes == .zero)
     }
 
-    @Test func `room that somebody else takes between look and taking ends an insert`() {
+    @Test func `room that another holder takes between look and taking ends an insert`() {
         let meter = AtomicLazyReference<ChargeMeter>()
         let own = meter.storeIfNil(ChargeMeter { meter.load()?.allow(.zero, since: .zero) })
         let cache = Self.cache(own)
@@ -60,7 +60,7 @@ import Testing
         #expect(cache.heldBytes == .zero && own.heldBytes == .zero, "who holds nothing claims nothing")
     }
 
-    @Test func `what is left of the main queue gives way to a newcomer although nothing in it counts any more`() {
+    @Test func `the rest of the main queue gives way to a newcomer, although no entry there counts any more`() {
         let cache = Self.cache()
         cache.insert(Self.value(50_000), forKey: 1)
         #expect(cache.value(forKey: 1) != nil)
@@ -72,7 +72,7 @@ import Testing
         #expect(cache.insert(Self.value(120_000), forKey: 40) && cache.value(forKey: 40)?.count == 120_000)
     }
 
-    @Test(arguments: seeds(0..<40)) func `bounds that move at random bring no insert to a stand`(seed: UInt64) {
+    @Test(arguments: seeds(0..<40)) func `randomly moving bounds stall no insert`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let meter = ChargeMeter(ringsWhenRefusing: false) {}
         let cache = Self.cache(Bool.random(using: &random) ? meter : nil)

@@ -13,7 +13,7 @@ import Testing
         VolatileCache("values", timeToLive: timeToLive, isVolatile: false, time: clock.timekeeper)
     }
 
-    @Test func `a value has the cache's time to live, or one of its own`() {
+    @Test func `a value has the cache's time to live, or a time of the value's own`() {
         let clock = ManualClock(), cache = cache(timeToLive: .seconds(10), clock)
         cache.insert("usual", forKey: 1)
         cache.insert("short", forKey: 2, timeToLive: .seconds(5))
@@ -27,7 +27,7 @@ import Testing
         #expect(!cache.contains(3) && cache.count == 0)
     }
 
-    @Test func `asking whether a key is there counts as no look-up`() {
+    @Test func `asking for a key's presence counts as no look-up`() {
         let cache = cache()
         cache.insert("one", forKey: 1)
         #expect(cache.contains(1) && !cache.contains(2))
@@ -36,7 +36,7 @@ import Testing
         #expect(!cache.contains(1))
     }
 
-    @Test func `values that are missing are loaded by one call, in the order of the keys, and kept with their tags`() async throws {
+    @Test func `missing values are loaded by one call, in the order of the keys, and kept with their tags`() async throws {
         let cache = cache(), asked = Mutex<[[Int]]>([])
         cache.insert("one", forKey: 1)
         let load: @Sendable ([Int]) async throws -> [Int: String] = { keys in
@@ -52,7 +52,7 @@ import Testing
         #expect(cache.statistics.loads == 1 && cache.statistics.loadFailures == 1)
     }
 
-    @Test func `T24 a thread that may block waits for the load of a task, and a task for that of a thread`() async throws {
+    @Test func `T24 a blocking thread waits for a task's load, and a task for a thread's load`() async throws {
         let cache = cache(), held = HeldLoad(), loads = Counter()
         let task = Task {
             try await cache.value(forKey: 1) {

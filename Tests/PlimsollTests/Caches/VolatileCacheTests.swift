@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 7, 8, 100, 4_063, 4_064, 4_065, 4_096, 70_000, 300_000, 2 << 20, 5 << 20])
-    func `Values of every size come back byte for byte, alone and beside others`(size: Int) {
+    func `values of every size come back byte for byte, alone and beside others`(size: Int) {
         let cache = VolatileCache<UInt64, [UInt8]>("sizes")
         let values = (0..<6).map { Self.bytes(size, seed: UInt64($0 + size)) }
         for (key, value) in values.enumerated() { #expect(cache.insert(value, forKey: UInt64(key))) }
@@ -26,7 +26,7 @@ import Testing
         #expect(cache.value(forKey: 99) == nil && cache.statistics.misses == 1)
     }
 
-    @Test func `A look-up that loads is one miss and one load, and a load that throws is a failure`() async throws {
+    @Test func `a look-up that loads is one miss and one load, and a load that throws is a failure`() async throws {
         struct Refused: Error {}
         let clock = ManualClock()
         let cache = VolatileCache<Int, String>("loads", isVolatile: false, time: clock.timekeeper)
@@ -43,7 +43,7 @@ import Testing
         #expect(statistics.loads == 1 && statistics.loadFailures == 1 && statistics.loadTime == .milliseconds(3))
     }
 
-    @Test func `A value is replaced, taken out, and gone`() {
+    @Test func `a value is replaced, taken out, and gone`() {
         let cache = VolatileCache<String, String>("names")
         #expect(cache.insert("one", forKey: "a") && cache.insert("two", forKey: "a"))
         #expect(cache.value(forKey: "a") == "two" && cache.count == 1)
@@ -55,7 +55,7 @@ import Testing
         #expect(cache.insert("again", forKey: "key 7") && cache.value(forKey: "key 7") == "again")
     }
 
-    @Test func `Keys are equal by their meaning, not their bytes`() {
+    @Test func `keys are equal by their meaning, not their bytes`() {
         // Two spellings of one text.
         let names = VolatileCache<String, Int>("names")
         names.insert(1, forKey: "caf\u{E9}")
@@ -74,7 +74,7 @@ import Testing
         #expect(padded.count == 500)
     }
 
-    @Test func `Keys whose hashes are all alike are kept apart, and do not grow the index for ever`() {
+    @Test func `keys of equal hashes are kept apart, and do not grow the index for ever`() {
         struct Poor: Hashable, VolatileStorable, BitwiseCopyable {
             var number: Int
             func hash(into hasher: inout Hasher) { hasher.combine(7) }
@@ -87,7 +87,7 @@ import Testing
         #expect(cache.statistics.evictions == 200 - kept.count)
     }
 
-    @Test(arguments: [64, 1000, 5000]) func `Many entries: the index splits and nobody is lost`(size: Int) {
+    @Test(arguments: [64, 1000, 5000]) func `the index splits under many entries and no entry is lost`(size: Int) {
         let cache = VolatileCache<Int, [UInt8]>("many")
         let count = size == 64 ? 100_000 : 20_000
         for key in 0..<count { cache.insert([UInt8](repeating: UInt8(key & 255), count: size), forKey: key) }
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func `of two callers that take the same value out one gets it, and none gets what the other has replaced`() {
+    @Test func `of two callers that remove the same value one gets that value, and neither gets a replaced one`() {
         let cache = VolatileCache<Int, Nested>("taken once")
         cache.insert(Nested("seven"), forKey: 1)
         Nested.cache.withLock { $0 = cache }
@@ -129,7 +129,7 @@ import Testing
     // MARK: Bounds
 
     @Test(arguments: [ByteCount.kibibytes(4), .kibibytes(200), .mebibytes(3), .mebibytes(12)])
-    func `A limit is a limit, and what is used again outlives what is not`(limit: ByteCount) {
+    func `a limit is kept, and entries in use outlive the others`(limit: ByteCount) {
         let cache = VolatileCache<Int, [UInt8]>("limited", limit: limit)
         let size = 400, hot = 4
         for key in 0..<hot { cache.insert([UInt8](repeating: 9, count: size), forKey: key) }
@@ -143,7 +143,7 @@ import Testing
         #expect(cache.statistics.evictions > 0 && cache.statistics.droppedByKernel == 0)
     }
 
-    @Test func `Bad input: limits of zero, values and keys too large, are refused alone`() {
+    @Test func `limits of zero, and values and keys too large, are refused alone`() {
         let none = VolatileCache<Int, [UInt8]>("none", limit: .zero)
         #expect(!none.insert([1], forKey: 1) && none.count == 0)
         let cache = VolatileCache<String, [UInt8]>("small", limit: .mebibytes(1))
@@ -155,7 +155,7 @@ import Testing
         #expect(cache.insert([], forKey: "") && cache.value(forKey: "") == [])
     }
 
-    @Test func `A value that would only just not fit costs nobody their place`() {
+    @Test func `a value that only just does not fit evicts no other entry`() {
         let cache = VolatileCache<Int, [UInt8]>("just", limit: .mebibytes(1))
         for key in 0..<100 { cache.insert([1, 2, 3], forKey: key) }
         #expect(!cache.insert([UInt8](repeating: 0, count: 1 << 20), forKey: 1000) && cache.count == 100)
@@ -164,7 +164,7 @@ import Testing
         #expect(cache.value(forKey: 1000) == [UInt8](repeating: 7, count: 1_000_000) && cache.heldBytes <= 1 << 20)
     }
 
-    @Test func `Lowering the limit under load gives memory back at once`() {
+    @Test func `lowering the limit under load gives memory back at once`() {
         let cache = VolatileCache<Int, [UInt8]>("lowered", limit: .mebibytes(64))
         let isWriting = Atomic<Bool>(true)
         let done = Atomic<Int>(0)
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func `Bad input: a codec that throws or lies about its length costs its own value only`() {
+    @Test func `a codec that throws or lies about the length costs that value only`() {
         let cache = VolatileCache<Int, Strange>("strange")
         #expect(cache.insert(Strange("before"), forKey: 1))
         #expect(!cache.insert(Strange("throws"), forKey: 1) && cache.value(forKey: 1) == Strange("before"))
@@ -221,7 +221,7 @@ import Testing
         var y: Double
     }
 
-    @Test func `Structures, text and numbers are kept as they are`() {
+    @Test func `structures, text and numbers are kept unchanged`() {
         let points = VolatileCache<Point, Point>("points")
         points.insert(Point(x: 3, y: 4), forKey: Point(x: 1, y: 2))
         #expect(points.value(forKey: Point(x: 1, y: 2)) == Point(x: 3, y: 4))
@@ -236,7 +236,7 @@ import Testing
 
     // MARK: Time, tags, reasons
 
-    @Test func `Values expire by the time that is passed in`() {
+    @Test func `values expire by the given time`() {
         let clock = ManualClock()
         let cache = VolatileCache<Int, Int>("short", timeToLive: .seconds(10), isVolatile: true, time: clock.timekeeper)
         let left = Mutex<[Int: RemovalReason]>([:])
@@ -252,7 +252,7 @@ import Testing
         #expect(eternal.insert(1, forKey: 1) && eternal.value(forKey: 1) == 1)
     }
 
-    @Test func `Tags: what bears one leaves together`() {
+    @Test func `a purged tag removes all tagged entries together`() {
         let cache = VolatileCache<Int, [UInt8]>("tagged")
         for key in 0..<3000 { cache.insert([UInt8](repeating: 1, count: 2000), forKey: key, tags: ["tenant-\(key % 3)", "all"]) }
         cache.purge(tag: "tenant-1")
@@ -264,7 +264,7 @@ import Testing
         #expect(cache.count == 0)
     }
 
-    @Test func `Listeners hear why, after the lock`() {
+    @Test func `listeners hear the reason, after the lock`() {
         let cache = VolatileCache<Int, [UInt8]>("heard", limit: .kibibytes(64))
         let heard = Mutex<[RemovalReason: Int]>([:])
         cache.onRemoval { [unowned cache] _, reason in
@@ -280,7 +280,7 @@ import Testing
         #expect(heard.withLock { $0 } == [.evicted: evicted, .replaced: 1, .removed: 1, .purged: left])
     }
 
-    @Test func `One load a key, however many ask`() async throws {
+    @Test func `a key is loaded once, for any number of callers`() async throws {
         let cache = VolatileCache<Int, [UInt8]>("loaded")
         let loads = Counter()
         try await withThrowingTaskGroup(of: [UInt8].self) { group in
@@ -300,7 +300,7 @@ import Testing
 
     // MARK: Giving back
 
-    @Test func `Released memory leaves the process, and the rest stays readable`() {
+    @Test func `released memory leaves the process, and the rest stays readable`() {
         let cache = VolatileCache<Int, [UInt8]>("released")
         for key in 0..<8000 { cache.insert([UInt8](repeating: UInt8(key & 255), count: 4096), forKey: key) }
         let held = cache.heldBytes
@@ -313,7 +313,7 @@ import Testing
         #expect(cache.insert([1], forKey: 1) && cache.value(forKey: 1) == [1])
     }
 
-    @Test func `Without a limit, what nobody asks for is given back in time`() {
+    @Test func `without a limit, idle entries are released in time`() {
         let clock = ManualClock()
         let cache = VolatileCache<Int, [UInt8]>("idle", idleTime: .seconds(60), isVolatile: true, time: clock.timekeeper)
         for key in 0..<4000 { cache.insert([UInt8](repeating: 1, count: 4096), forKey: key) }

@@ -40,7 +40,7 @@ import Testing
         return cache
     }
 
-    @Test func `Everything taken: misses, counted as what they are, and room for more`() {
+    @Test func `after a reclaim of all pages misses are counted as kernel drops, and there is room for more`() {
         let cache = Self.filled(3000)
         let (held, volatile) = (cache.heldBytes, cache.volatileBytes)
         cache.reclaim { _, _ in true }
@@ -52,7 +52,7 @@ import Testing
         #expect(Self.read(cache, 0..<3000) == (3000, 0))
     }
 
-    @Test func `Taken without anybody looking: a look-up finds out, once`() {
+    @Test func `a look-up detects an unnoticed reclaim, once`() {
         let cache = Self.filled(2000)
         cache.reclaim { _, _ in true }
         let (there, wrong) = Self.read(cache, 0..<2000)
@@ -62,7 +62,7 @@ import Testing
         #expect(cache.statistics.droppedByKernel == 2000 - there && cache.count == there)
     }
 
-    @Test(arguments: seeds(1..<4)) func `Single pages taken: whole values are misses, their neighbours are whole`(seed: UInt64) {
+    @Test(arguments: seeds(1..<4)) func `single taken pages make whole values misses, and their neighbours stay whole`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let cache = Self.filled(3000, limit: .mebibytes(32))
         cache.reclaim { _, _ in UInt64.random(in: 0..<10, using: &random) == 0 }
@@ -76,7 +76,7 @@ import Testing
         #expect(cache.count == 0 && cache.byteCount == .zero && cache.heldBytes == .zero)
     }
 
-    @Test func `A log that grows as fast as the kernel takes stays small without a manager`() {
+    @Test func `a log that grows as fast as the kernel takes stays small without a manager`() {
         let cache = Cache("alone")
         for key in UInt64(0)..<20_000 {
             cache.insert(Self.value(key, size: 4096), forKey: key)
@@ -86,7 +86,7 @@ import Testing
         #expect(cache.statistics.droppedByKernel > 17_000)
     }
 
-    @Test func `What was taken behind a segment that is whole is noticed as well`() {
+    @Test func `taken pages behind a whole segment are noticed as well`() {
         // The kernel passes once over pages that were read since: it is not only the oldest that go.
         let cache = Self.filled(3000)
         let held = cache.heldBytes
@@ -100,7 +100,7 @@ import Testing
         #expect(cache.noticeDrops() == .zero)
     }
 
-    @Test func `Numbers of segments come back only after the index forgot their last bearers`() {
+    @Test func `numbers of segments come back only after the index forgot their last bearers`() {
         let cache = Self.filled(2000)
         for round in UInt64(1)...15 {
             cache.reclaim { _, _ in true }
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func `A key whose page is taken while a listener's copy is made is not told`() {
+    @Test func `a key whose page is taken during a listener's copy is not told`() {
         let cache = Self.filled(400)
         let keys = cache.store.withLog([[UInt8]?]()) { log in
             guard let segment = log.segments.compactMap({ $0 }).first(where: { $0.isSealed }), let item = segment.nextItem(from: 0) else { return [] }
@@ -128,7 +128,7 @@ import Testing
         #expect(keys.count == 2 && keys.first??.count == 8 && keys.last == .some(nil), "\(keys)")
     }
 
-    @Test func `Of items of one segment one is lost: live bytes of segment and queue are those of the rest`() {
+    @Test func `of a segment with one lost item, the live bytes of segment and queue are those of the rest`() {
         // Of one size each, and over two pages or three.
         for size in [5000, 1500] {
             let cache = Cache("books", isVolatile: false, time: .running)
@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test func `Once everything is given back all numbers of segments are free again`() {
+    @Test func `after a full release all numbers of segments are free again`() {
         let table = SegmentTable()
         var numbers = SegmentNumbers()
         let first = (0..<30).compactMap { _ in numbers.take(from: table) }
@@ -178,7 +178,7 @@ import Testing
         #expect(most > 32 && cache.store.withLog(0) { $0.segments.count } == most)
     }
 
-    @Test(arguments: seeds(1..<3)) func `A storm of readers, writers and reclaim: not a wrong byte`(seed: UInt64) {
+    @Test(arguments: seeds(1..<3)) func `a storm of readers, writers and reclaim gives not a wrong byte`(seed: UInt64) {
         print("seed \(seed)")
         let cache = Self.filled(3000, limit: seed == 1 ? nil : .mebibytes(24))
         let storm = Storm(cache: cache, seed: seed)

@@ -194,7 +194,7 @@ import Testing
         return (requests, why)
     }
 
-    @Test func `what stays and what goes is what the plain model says, request by request`() {
+    @Test func `hits and evictions match the plain model, request by request`() {
         var use = Use()
         for seed in seeds(24) {
             let (limit, requests) = Self.history(seed, 1500)
@@ -218,7 +218,7 @@ import Testing
         _ = serve(.insert(key, size: size), store, &model, &use)
     }
 
-    @Test func `a scan of any length leaves what was asked for`() {
+    @Test func `a scan of any length leaves the used entries`() {
         let store = Self.store(1 << 20)
         for key in 0..<200 { Self.insert(key, store) }
         for key in 0..<200 { #expect(Self.find(key, store)) }
@@ -226,7 +226,7 @@ import Testing
         #expect((0..<200).allSatisfy { Self.find($0, store) })
     }
 
-    @Test func `what was asked for once stays one turn of the main queue, what was never asked for none`() {
+    @Test func `an entry used once stays one turn of the main queue, and an unused one none`() {
         let store = Self.store(512 << 10)
         for key in 0..<100 { Self.insert(key, store) }
         for key in 0..<50 { #expect(Self.find(key, store)) }
@@ -240,7 +240,7 @@ import Testing
         #expect(!(0..<100).contains { Self.find($0, store) })
     }
 
-    @Test func `what comes back soon after it was evicted enters the main queue`() {
+    @Test func `an entry that comes back soon after an eviction enters the main queue`() {
         let store = Self.store(512 << 10)
         var key = 0
         while store.statistics.evictions < 1000 {

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(.needs(PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
-    func `under mlockall it is an ordinary bounded cache, and says so`() async {
+    func `a cache under mlockall is an ordinary bounded cache, and reports that`() async {
         await #expect(processExitsWith: .success) {
             let early = VolatileCache<Int, [UInt8]>("early")
             early.insert([1, 2, 3], forKey: 0)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(.needs(PurgeableBufferProcessTests.canLock, "this process may not lock memory"))
-    func `under mlockall an emptied cache holds what is put in afterwards, and nothing else`() async {
+    func `an emptied cache under mlockall holds only later entries`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, Int>("locked", limit: .mebibytes(16))
             for key in 0..<40_000 { cache.insert(key, forKey: key) }
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `where the kernel takes no page back an emptied cache holds what is put in afterwards, and nothing else`() async {
+    @Test func `an emptied cache holds only later entries where the kernel takes no page back`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, Int>("refused", limit: .mebibytes(16))
             for key in 0..<40_000 { cache.insert(key, forKey: key) }
@@ -102,7 +102,7 @@ import Testing
         return 0
     }
 
-    @Test func `where there is no address space values are refused, and what is there stays`() async {
+    @Test func `without address space values are refused, and present entries stay`() async {
         await #expect(processExitsWith: .success) {
             let cache = VolatileCache<Int, [UInt8]>("bounded by RLIMIT_AS")
             for key in 0..<1000 { cache.insert([UInt8](repeating: 1, count: 4000), forKey: key) }

@@ -17,7 +17,7 @@ import Testing
         deinit { isGone.turnOn() }
     }
 
-    @Test func `T2 a cancelled alarm lets go of what its call would have used at once, and one that went off as well`() {
+    @Test func `T2 an alarm releases the captured objects at once, after a cancel and after going off`() {
         let alarms = alarms()
         for isCancelled in [true, false] {
             let isGone = Switch()
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [Alarms.Scale.deadline, .timer]) func `cancelled alarms do not stay until they are due`(scale: Alarms.Scale) {
+    @Test(arguments: [Alarms.Scale.deadline, .timer]) func `cancelled alarms leave before their due time`(scale: Alarms.Scale) {
         let alarms = alarms(), calls = Counter()
         // One that is due before all others, so that no cancelled one comes to the front.
         alarms.set(scale, after: .seconds(60)) { calls.add(1) }
@@ -45,7 +45,7 @@ import Testing
         #expect(calls.value == 1 && alarms.pending <= Alarms.fewCancelled + 1)
     }
 
-    @Test func `a cancelled alarm that is next leaves at the next look, and the rest go off in their order`() {
+    @Test func `a cancelled next alarm leaves at the next look, and the rest go off in order`() {
         let alarms = alarms(), calls = Log<Int>()
         var random = SeededGenerator(seed: 20_261_123)
         let delays = (0..<2000).map { _ in Int.random(in: 1...500, using: &random) }
@@ -58,7 +58,7 @@ import Testing
         #expect(calls.all == kept.map { delays[$0] }.sorted() && alarms.pending == 0)
     }
 
-    @Test func `C17 a thread that comes by more than a second late has found a gap, one that comes less late was busy`() {
+    @Test func `C17 a thread more than a second late has found a gap, and one less late was busy`() {
         for (late, isGap) in [(0.9, false), (1.1, true), (1.5, true), (2.5, true)] {
             let clock = ManualClock(), heartbeat = Heartbeat(time: clock.timekeeper)
             #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func `T30 while a far deadline is set the thread goes on looking, or a gap would be noticed at its end`() async {
+    @Test func `T30 the thread goes on looking during a far deadline, so that a gap is noticed early`() async {
         // Real threads, on a time that stands still.
         let looks = Counter()
         let time = Timekeeper(elapsed: {

@@ -57,7 +57,7 @@ import Testing
         #expect(gaps.all == [RunningGap(.hostSleep, .seconds(3600))] && calls.all.isEmpty)
     }
 
-    @Test func `T30 by the machine's own time: a thread is started, and ends a wait in time`() async {
+    @Test func `T30 by the machine's own time a thread is started, and ends a wait in time`() async {
         let time = Timekeeper.running, alarms = Alarms(time: time, heartbeat: Heartbeat(time: time))
         alarms.set(.timer, after: .milliseconds(20)) { [calls] in calls.add("timer") }
         alarms.set(.deadline, after: .milliseconds(10)) { [calls] in calls.add("deadline") }
@@ -65,7 +65,7 @@ import Testing
         #expect(Set(calls.all) == ["timer", "deadline"] && time.elapsed() >= .milliseconds(20))
     }
 
-    @Test func `a gap is noticed once, whoever comes by first, and running time stands still until then`() {
+    @Test func `the first thread to look notices a gap, once, and running time stands still until then`() {
         let heartbeat = Heartbeat(time: clock.timekeeper)
         #expect(heartbeat.beat(.loop, next: .seconds(10)) == nil)
         #expect(heartbeat.beat(.alarms, next: .seconds(1)) == nil)

@@ -13,7 +13,7 @@ import Testing
         func mayTry(at now: Duration) -> Bool { breaker.mayTry(at: now) }
     }
 
-    @Test func `failures in a row open it, and an answer between them does not`() {
+    @Test func `failures in a row open the breaker, and an answer between does not`() {
         let tried = Tried(failures: 3)
         for round in 0..<4 {
             tried.breaker.failed(at: ms(round))
@@ -25,7 +25,7 @@ import Testing
         #expect(!tried.breaker.isClosed && !tried.mayTry(at: ms(109)) && tried.breaker.retryIn(at: ms(50)) == ms(60))
     }
 
-    @Test func `after the pause one asks, and the pause doubles up to its bound`() {
+    @Test func `one caller probes after the pause, and the pause doubles up to the bound`() {
         let tried = Tried(failures: 1)
         var now = Duration.zero
         tried.breaker.failed(at: now)
@@ -43,7 +43,7 @@ import Testing
         #expect(tried.breaker.retryIn(at: now) == ms(50), "begins anew, with its share")
     }
 
-    @Test func `who never says how it went does not keep it shut for ever`() {
+    @Test func `a probe without a result does not keep the breaker open for ever`() {
         let tried = Tried(failures: 1)
         tried.breaker.failed(at: .zero)
         #expect(tried.mayTry(at: ms(100)))

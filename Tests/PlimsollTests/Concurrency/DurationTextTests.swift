@@ -8,7 +8,7 @@ import Testing
         (480.8, "481 s"),
         (1500, "25 min"), (12600, "3.5 h"), (2e-5, "20 µs"), (-0.5, "-500 ms"), (9e8, "250000 h"),
     ])
-    func `a duration has three significant digits and the unit that people would use`(seconds: Double, text: String) {
+    func `a duration has three significant digits and the usual unit`(seconds: Double, text: String) {
         #expect(Duration.seconds(seconds).brief == text)
     }
 }

@@ -40,7 +40,7 @@ import Testing
         #expect(fired > 0)
     }
 
-    @Test func `T27 K29 C86 from wake-up to the end of a release nothing is allocated`() async throws {
+    @Test func `T27 K29 C86 the path from a wake-up to the end of a release allocates nothing`() async throws {
         let source = CountingSource(warmingPasses: 2)
         let manager = ResourceManager(source: source)
         source.leaveOutGaps(of: manager)
@@ -59,7 +59,7 @@ import Testing
         #expect(source.loopAllocations == 0, "on the loop, from the end of a wait to the next")
     }
 
-    @Test func `T27 K29 C86 the thread that tells observers, listeners and what admits work allocates nothing`() async throws {
+    @Test func `T27 K29 C86 the thread that tells observers, listeners and admission members allocates nothing`() async throws {
         // A host would log, which is not the library's own telling.
         let manager = ResourceManager(source: ScriptedPressureSource()), parts = manager.parts
         // Counts at the end of what was told before, by the thread that tells.

@@ -6,7 +6,7 @@ import Testing
 
 /// What comes again that went on the way to the background.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundReloadTests {
-    @Test func `C89 what went on the way to the background is loaded anew by whoever asks its cache for it, once`() async throws {
+    @Test func `C89 entries purged on the way to the background are loaded anew on the next look-up, once`() async throws {
         let manager = ResourceManager(source: ScriptedPressureSource(), time: ManualClock().timekeeper)
         let images = VolatileCache<Int, [UInt8]>("images", limit: .mebibytes(4)), loads = Counter()
         let thumbnails = PurgeableCache<Int, Int>("thumbnails", cost: { _, _ in 100 })

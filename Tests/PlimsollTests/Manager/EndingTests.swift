@@ -29,7 +29,7 @@ import Testing
         response.respond(to: assessment, reading)
     }
 
-    @Test func `C85 a process does not end itself while its last purge helped and something is left to purge`() async throws {
+    @Test func `C85 a process stays while the last purge helped and bytes are left to purge`() async throws {
         var (manager, response) = make()
         source.available = .mebibytes(20)
         turn(0, &response, shortfall: .mebibytes(20))
@@ -43,7 +43,7 @@ import Testing
         manager.parts.hands.stop()
     }
 
-    @Test func `C85 a process ends itself when its last purge brought nothing, whatever is still held`() async throws {
+    @Test func `C85 a process ends when the last purge brought nothing, with any bytes still held`() async throws {
         var (manager, response) = make()
         (source.available, source.fall) = (.mebibytes(20), .zero)
         turn(0, &response, shortfall: .mebibytes(20))
@@ -55,7 +55,7 @@ import Testing
         manager.parts.hands.stop()
     }
 
-    @Test func `C85 a process does not end itself when a second reading shows room`() async throws {
+    @Test func `C85 a process stays when a second reading shows room`() async throws {
         var (manager, response) = make()
         cache.removeAll()
         source.available = .mebibytes(600)

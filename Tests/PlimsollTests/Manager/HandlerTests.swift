@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func `T6 T7 an observer that blocks is named, and the others are served`() async throws {
+    @Test func `T6 T7 a blocking observer is named, and the others are served`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), told = Counter(), blocked = Counter()
             running.manager.observe(from: .warning, "blocker") { event in
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func `T6 an observer that blocked through a shortage hears that it is over when it returns, and once`() async throws {
+    @Test func `T6 an observer that blocked through a shortage hears of the recovery on return, once`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), told = Counter()
             let heard = Mutex<[PressureLevel]>([])
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func `a holder that blocks is named, and the next purge goes around it`() async throws {
+    @Test func `a blocking holder is named, and the next purge goes around that holder`() async throws {
         try await RunningManager.run { running in
             let release = Parker(), blocked = Counter()
             running.manager.register("stuck", rebuildCost: .trivial, byteCount: { 500 << 20 }) { (_: Int) -> Int in
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func `K32 a holder may unregister itself while it releases`() async throws {
+    @Test func `K32 a holder may unregister during a release`() async throws {
         try await RunningManager.run { running in
             let registration = Mutex<Registration?>(nil)
             let calls = Counter()
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func `a holder that lies about what it let go of is not believed beyond what it held`() async throws {
+    @Test func `a holder that overstates a release is believed up to the held bytes`() async throws {
         try await RunningManager.run { running in
             running.manager.register("boaster", byteCount: { 10 << 20 }) { (_: Int) -> Int in Int.max }
             var reports = running.comingReports.makeAsyncIterator()
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func `T26 holders that claim to hold everything, or less than nothing, disturb nobody`() async throws {
+    @Test func `T26 holders that claim huge or negative sizes disturb no other holder`() async throws {
         try await RunningManager.run { running in
             for claim in [Int.max, Int.max, Int.min, -1] {
                 running.manager.register("claim", byteCount: { claim }) { (_: Int) -> Int in Int.min }
@@ -164,7 +164,7 @@ import Testing
         }
     }
 
-    @Test func `an observer may register, observe and simulate from within`() async throws {
+    @Test func `an observer may register, observe and simulate from the callback`() async throws {
         try await RunningManager.run { running in
             let heard = Counter()
             running.manager.observe { _ in

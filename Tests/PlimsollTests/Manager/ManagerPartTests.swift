@@ -10,7 +10,7 @@ import Testing
     private final class Recorder: ManagerPart {
         let calls = Log<String>()
         var canQuiesce: Bool { true }
-        var signals: [Capabilities.Signal] { [.init(name: "recorder", isLive: true, detail: "for a test")] }
+        var signals: [Capabilities.Signal] { [.init("recorder", isLive: true, "for a test")] }
 
         func joined() { calls.add("joined") }
         func prepare() async { calls.add("prepare") }
@@ -73,14 +73,17 @@ import Testing
     }
 
     @Test func `C22 under pressure a part finishes while saves run, and can wait for them`() async throws {
-        let ladder = EscalationLadder.standard.terminating(after: .zero, grace: .seconds(5))
-        let (manager, source, _) = Self.managed(PressurePolicy(ladder: ladder)) { _, _ in }
+        let ladder = EscalationLadder.standard.terminating(after: .seconds(1), grace: .seconds(5))
+        let (manager, source, clock) = Self.managed(PressurePolicy(ladder: ladder)) { _, _ in }
         let part = manager.part { Recorder() }, save = Blockade()
         manager.beforeTermination("rows") { _ in save.wait() }
         let run = Task { try await manager.run() }
         await until { part.calls.all.contains("prepare") }
-        source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
-        await until { part.calls.all.contains("finish pressure") && save.count == 1 }
+        await until {
+            clock.advance(by: .milliseconds(100))
+            source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
+            return part.calls.all.contains("finish pressure") && save.count == 1
+        }
         #expect(!part.calls.all.contains("finished"))
         save.open()
         await until { part.calls.all.contains("finished") }
@@ -91,7 +94,7 @@ import Testing
         let (manager, _, clock) = Self.managed()
         let fired = Counter()
         manager.parts.alarms.set(.timer, after: .seconds(1)) { fired.add(1) }
-        manager.parts.alarms.noticed(RunningGap(kind: .frozen, length: .seconds(60)))
+        manager.parts.alarms.noticed(RunningGap(.frozen, .seconds(60)))
         clock.advance(by: .seconds(2))
         await until { fired.value == 1 }
     }

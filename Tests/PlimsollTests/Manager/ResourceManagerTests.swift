@@ -24,7 +24,7 @@ import Testing
         #expect(!task.isActive && manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `C76 C79 a shortage releases what was asked for and tells the observers`() async throws {
+    @Test func `C76 C79 a shortage releases the requested bytes and tells the observers`() async throws {
         let events = Mutex<[PressureEvent]>([])
         try await RunningManager.run { running in
             let cache = Self.filledCache(mebibytes: 150)
@@ -45,7 +45,7 @@ import Testing
         #expect(event.level == .warning && event.previous == .normal && event.shortfall > .zero && !event.isSimulated)
     }
 
-    @Test func `C80 what is cheap to rebuild goes first, precious only when critical`() async throws {
+    @Test func `C80 entries cheap to rebuild go first, precious ones only at critical`() async throws {
         try await RunningManager.run { running in
             let precious = Self.filledCache("precious", .precious), trivial = Self.filledCache("trivial", .trivial, mebibytes: 50)
             let cheapA = Self.filledCache("a", .cheap, mebibytes: 20), cheapB = Self.filledCache("b", .cheap, mebibytes: 60)
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func `K30 what is read back at once is let go of every five seconds and not with each reading, however the stall grows`() async throws {
+    @Test func `K30 contents read back at once are released every five seconds, not with each reading`() async throws {
         try await RunningManager.run { running in
             let calls = Counter(), usage = ByteCount.mebibytes(874)
             // The contents lie in files: what goes is read back by the next request, and all that comes of it is stall.
@@ -160,7 +160,7 @@ import Testing
         #expect(events.withLock { $0 }.allSatisfy(\.isSimulated) && events.withLock { $0.count } == 1)
     }
 
-    @Test func `a dry run decides, tells and reports, but does nothing`() async throws {
+    @Test func `a dry run decides, tells and reports, but releases nothing`() async throws {
         try await RunningManager.run(policy: .init(ladder: .standard.terminating(after: .seconds(1)), isDryRun: true)) { running in
             let cache = Self.filledCache()
             running.manager.register(cache)
@@ -176,7 +176,7 @@ import Testing
         }
     }
 
-    @Test func `suspension and quiescing are refused with a reason until something can do them`() async throws {
+    @Test func `suspension and quiescing are refused with a reason until a part can carry them out`() async throws {
         try await RunningManager.run { running in
             for _ in 0..<15 { await running.available(.mebibytes(20), after: .seconds(1)) }
             let refused = running.manager.reports.compactMap { report -> PressureAction? in
@@ -190,7 +190,7 @@ import Testing
         }
     }
 
-    @Test func `a suspension is passed on to whoever reaches a supervisor, with its answer, and never for a simulation or a dry run`() async throws {
+    @Test func `a suspension goes to the linked supervisor and reports the answer, and never for a simulation or a dry run`() async throws {
         let asked = Counter()
         func outcome(_ answer: String?, isDryRun: Bool = false, isSimulated: Bool = false) async throws -> [ActionReport.Outcome] {
             let outcomes = Log<ActionReport.Outcome>()
@@ -230,7 +230,7 @@ import Testing
         await #expect(throws: ResourceManagerError.self) { try await manager.run() }
     }
 
-    @Test func `the stream of events hears of recovery, newest first for a slow reader`() async throws {
+    @Test func `the stream of events includes recovery, newest first for a slow reader`() async throws {
         try await RunningManager.run { running in
             var events = running.manager.pressureEvents.makeAsyncIterator()
             await running.available(.mebibytes(150))

@@ -6,7 +6,7 @@ import Testing
 
 /// What a manager says may still be taken.
 @Suite(.timeLimit(.minutes(5))) struct RoomTests {
-    @Test func `room follows the readings, and is not known without a limit or a running manager`() async throws {
+    @Test func `room follows the readings, and is unknown without a limit or a running manager`() async throws {
         let idle = ResourceManager(source: ScriptedPressureSource())
         #expect(idle.room == nil)
         let escaped = Log<ResourceManager>()

@@ -13,7 +13,7 @@ import Testing
         ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
     }
 
-    @Test func `a manager that never ran knows its holders, tasks and counts of nothing`() {
+    @Test func `a manager that never ran has an empty status`() {
         let manager = manager()
         #expect(manager.status.lifecycle == LifecycleStatus() && manager.status.lifecycle.state == "active", "no life cycle has joined")
         _ = Lifecycle(manager)
@@ -23,7 +23,7 @@ import Testing
         #expect(status.lifecycle.state == "notRunning" && !status.lifecycle.isReady && status.lifecycle.reason == "not launched")
     }
 
-    @Test func `caches show what they hold, their limit and their counts, in the order of asking`() throws {
+    @Test func `caches show held bytes, limit and counts, in the order of asking`() throws {
         let manager = manager()
         let sessions = PurgeableCache<Int, [UInt8]>("sessions", limit: .mebibytes(1), rebuildCost: .expensive, cost: { _, bytes in bytes.count })
         manager.registerGroup("web").registerGroup("sessions").register(sessions, tags: ["tenant"])
@@ -39,7 +39,7 @@ import Testing
         #expect(holders[0].cache == nil && holders[0].heldBytes == 4096 && holders[0].limitBytes == nil)
     }
 
-    @Test func `tasks are counted by what became of them`() async throws {
+    @Test func `tasks are counted by outcome`() async throws {
         let manager = manager()
         manager.beginBackgroundTask("done") { _, _ in }.end()
         let late = manager.beginBackgroundTask("late") { task, _ in task.end() }
@@ -57,7 +57,7 @@ import Testing
         _ = stuck
     }
 
-    @Test func `of very many tasks the oldest are listed, and all are counted`() {
+    @Test func `the oldest of very many tasks are listed, and all are counted`() {
         let manager = manager()
         let tasks = (0..<1000).map { manager.beginBackgroundTask("task \($0)") { _, _ in } }
         let status = manager.status.tasks
@@ -65,7 +65,7 @@ import Testing
         for task in tasks { task.end() }
     }
 
-    @Test func `levels are counted by where to and why, actions by mode and outcome, releases with what they brought`() async throws {
+    @Test func `levels are counted by target and reason, actions by mode and outcome, releases by bytes`() async throws {
         try await RunningManager.run { running in
             let held = Mutex(1 << 30)
             running.manager.register("holder", byteCount: { held.withLock { $0 } }) { target in
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func `T9 what observers are not told is counted, with the reason`() async throws {
+    @Test func `T9 events that observers do not hear are counted, with the reason`() async throws {
         try await RunningManager.run { running in
             running.manager.observe(from: .normal) { _ in }
             for _ in 0..<2 {
@@ -128,7 +128,7 @@ import Testing
         #expect(registry.superseded == 2)
     }
 
-    @Test func `a status survives being written and read, and passes over what it does not know`() throws {
+    @Test func `a status survives encoding and decoding, and unknown keys are passed over`() throws {
         let manager = manager()
         manager.register(PurgeableCache<Int, Int>("numbers", limit: .kibibytes(64)))
         manager.lifecycle.pausables.add(ConcurrencyLimiter("render", limit: 8))
@@ -164,7 +164,7 @@ import Testing
         func release(_ target: Int) -> Int { 0 }
     }
 
-    @Test func `a holder whose code blocks is waited for once, named, and stands with what it said last`() async throws {
+    @Test func `a blocking holder is waited for once, named, and listed with the last answer`() async throws {
         let clock = ManualClock(), manager = manager(clock), stuck = Stuck("stuck"), numbers = PurgeableCache<Int, Int>("numbers")
         manager.register(stuck)
         manager.register("other", byteCount: { 7 }, release: { _ in 0 })
@@ -191,7 +191,7 @@ import Testing
         await until { manager.status.holders[0].unansweredSeconds == nil }
     }
 
-    @Test func `however many holders block and however often they are asked, a few threads wait for them`() async throws {
+    @Test func `a few threads wait for any number of blocking holders, at any number of requests`() async throws {
         let clock = ManualClock(), manager = manager(clock), stuck = (0..<8).map { Stuck("stuck \($0)") }
         for holder in stuck {
             manager.register(holder)

@@ -8,7 +8,7 @@ import Testing
 
 /// Mistakes that are easy to make about memory itself, and that are not made.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct TrapTests {
-    @Test func `T13 where no stall comes before the end, as without swap, headroom alone raises the level`() {
+    @Test func `T13 headroom alone raises the level where no stall comes before the end, as without swap`() {
         var assessor = PressureAssessor()
         func level(_ seconds: Int, available: ByteCount) -> PressureLevel {
             let limit = ByteCount.mebibytes(512)
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(.needs(VolatileMemory.isSupported, "no memory can be volatile here"))
-    func `T22 giving up what the kernel has taken touches none of it`() {
+    func `T22 releasing pages taken by the kernel touches none of them`() {
         /// Pages that this thread had to fetch: fields 10 and 12 of proc(5), counted after the thread's name.
         func faults() -> Int {
             let text = (try? String(contentsOfFile: "/proc/thread-self/stat", encoding: .utf8)) ?? ""
@@ -42,7 +42,7 @@ import Testing
         #expect(cache.count == 0 && pages > 4000 && touched < pages / 10, "\(touched) of \(pages) pages")
     }
 
-    @Test func `T23 what others still hold is reported as given up, beside what was measured`() async throws {
+    @Test func `T23 bytes that others still hold are reported as given up, beside the measured fall`() async throws {
         try await RunningManager.run { running in
             let others = Mutex<[Int]>([])
             let cache = PurgeableCache<Int, Int>("shared", cost: { _, _ in 1 << 20 })
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func `T25 the first warning takes what is short and leaves the rest`() async throws {
+    @Test func `T25 the first warning releases the shortfall and leaves the rest`() async throws {
         try await RunningManager.run { running in
             let cache = ResourceManagerTests.filledCache("pages", mebibytes: 400)
             running.manager.register(cache)
@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test(arguments: [64, 256, 1024, 65_536])
-    func `K40 a process is asked to end while it has memory to end with`(mebibytes: Int) {
+    func `K40 a process is asked to end while memory for the ending is left`(mebibytes: Int) {
         let limit = ByteCount.mebibytes(mebibytes), line = min(limit * 0.1, .mebibytes(512))
         var assessor = PressureAssessor()
         func level(_ seconds: Double, _ available: ByteCount) -> PressureLevel {
@@ -96,7 +96,7 @@ import Testing
         #expect(grows(0.2, line * 1.5) == .critical)
     }
 
-    @Test func `K11 silence is not the end of pressure: totals are read every second, and only they bring the level down`() async throws {
+    @Test func `K11 silence does not end pressure: totals are read every second, and only they bring the level down`() async throws {
         let source = SilentSource(stallsUntil: .seconds(40), endsAt: .seconds(120))
         let seen = Mutex<[(at: Duration, level: PressureLevel)]>([])
         let manager = ResourceManager(

@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `holders that have nothing to give are left alone for a while`() async throws {
+    @Test func `holders with nothing to give are left alone for a while`() async throws {
         try await RunningManager.run { running in
             let calls = Counter()
             let holder = StuckVolatile { calls.add(1) }
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func `C79 a shortage asks volatile memory first, and counts on the others for all of it`() async throws {
+    @Test func `C79 a shortage asks volatile memory first, and the others for the whole amount`() async throws {
         try await RunningManager.run { running in
             let order = Mutex<[String]>([])
             let holder = FakeVolatile(mebibytes: 160) { order.withLock { $0.append("volatile") } }
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func `where enough is free volatile memory is not asked at all`() async throws {
+    @Test func `volatile memory is not asked where enough is free`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 10)
             running.manager.register(holder)
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func `a rehearsal gives back a share of what is volatile`() async throws {
+    @Test func `a rehearsal releases a share of volatile memory`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 80)
             running.manager.register(holder)
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func `what the kernel took is noticed by its counter and reported as such`() async throws {
+    @Test func `pages taken by the kernel are noticed by the kernel's counter and reported as taken`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 100)
             running.manager.register(holder)
@@ -188,7 +188,7 @@ import Testing
         }
     }
 
-    @Test func `what earns nothing is asked for every ten seconds, and nobody when nothing is held`() async throws {
+    @Test func `holders are asked for idle memory every ten seconds, and an empty one never`() async throws {
         try await RunningManager.run { running in
             let holder = FakeVolatile(mebibytes: 100), empty = FakeVolatile("empty")
             running.manager.register(empty)
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func `a dry run bounds nobody and asks for nothing`() async throws {
+    @Test func `a dry run bounds no holder and asks for nothing`() async throws {
         try await RunningManager.run(policy: .init(isDryRun: true)) { running in
             let holder = FakeVolatile(mebibytes: 600)
             running.manager.register(holder)
@@ -214,7 +214,7 @@ import Testing
         }
     }
 
-    @Test func `volatile memory does not grow while memory is short, and nothing bounds it once the manager has ended`() async throws {
+    @Test func `volatile memory does not grow while memory is short, and is unbounded after the manager's end`() async throws {
         let holder = FakeVolatile(mebibytes: 10)
         try await RunningManager.run { running in
             running.manager.register(holder)

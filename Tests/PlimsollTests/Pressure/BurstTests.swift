@@ -37,7 +37,7 @@ struct BurstTests {
         return all
     }
 
-    @Test func `T20 a usual burst raises no level, and so much is kept free for the next`() {
+    @Test func `T20 a usual burst raises no level, and as much is kept free for the next`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         var at = 1.0
@@ -54,7 +54,7 @@ struct BurstTests {
         }
     }
 
-    @Test func `a burst is forgotten by halves, and its room comes back`() {
+    @Test func `a burst is forgotten by halves, and the room comes back`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         _ = Self.bursts(&assessor, base: 60, size: 100, from: 1, count: 1)
@@ -82,7 +82,7 @@ struct BurstTests {
         #expect(PressureThresholds(burstHalfLife: .zero).problem != nil && PressureThresholds(burstReserve: 1.1).problem != nil)
     }
 
-    @Test func `T20 a level that a burst has raised is over within a second of its end`() {
+    @Test func `T20 a level raised by a burst is over within a second of the burst's end`() {
         for seed in seeds(0..<100) {
             var random = SeededGenerator(seed: seed), assessor = PressureAssessor()
             let base = Double.random(in: 20...100, using: &random), height = Double.random(in: 150...250, using: &random)
@@ -104,7 +104,7 @@ struct BurstTests {
         }
     }
 
-    @Test func `T20 where hardly more than the margin is free again a level is held as before`() {
+    @Test func `T20 with hardly more than the margin free again a level is held as before`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 100))
         #expect(assessor.assess(Self.reading(1, pinned: 210)).level == .warning)
@@ -115,7 +115,7 @@ struct BurstTests {
         #expect(assessor.assess(Self.reading(12.1, pinned: 192)).level == .normal)
     }
 
-    @Test func `a burst larger than all of late counts as growth, a ramp too, and a usual burst does not hide one`() {
+    @Test func `a burst larger than all recent ones counts as growth, a ramp too, and a usual burst does not hide either`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         _ = Self.bursts(&assessor, base: 60, size: 60, from: 1, count: 4)
@@ -133,7 +133,7 @@ struct BurstTests {
         #expect(seen.last?.level == .critical || seen.last?.level == .warning)
     }
 
-    @Test func `C76 a leak that looks like bursts comes to critical and to its end all the same`() {
+    @Test func `C76 a leak that looks like bursts comes to critical and to the end all the same`() {
         let policy = PressurePolicy(ladder: .standard.terminating(after: .seconds(8)))
         var decisions = PressureDecisions(policy: policy), levels: Set<PressureLevel> = [], hasEnded = false
         // Each burst of 30 MiB leaves 2 behind.
@@ -147,7 +147,7 @@ struct BurstTests {
         #expect(levels == [.normal, .warning, .critical] && hasEnded)
     }
 
-    @Test func `T30 an hour frozen between two bursts forgets neither their size nor takes the gap for one`() {
+    @Test func `T30 an hour frozen between two bursts neither forgets their size nor counts as a burst`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(Self.reading(0, pinned: 60))
         _ = Self.bursts(&assessor, base: 60, size: 100, from: 1, count: 3)
@@ -172,7 +172,7 @@ struct BurstTests {
         #expect(small.burst > .mebibytes(1900) && small.room! > .mebibytes(50) && small.room! < .mebibytes(70), "\(small.room!)")
     }
 
-    @Test func `what caches take is no burst, and page cache neither`() {
+    @Test func `growth of caches and page cache is no burst`() {
         var assessor = PressureAssessor()
         for step in 0..<100 { _ = assessor.assess(Self.reading(Double(step) * 0.05, pinned: 20 + Double(step), charged: step)) }
         let filled = assessor.assess(Self.reading(5, pinned: 120, charged: 100))

@@ -5,19 +5,19 @@ import Testing
     @Test(arguments: [
         ("512", 512), ("1k", 1024), ("512M", 512 << 20), ("512MiB", 512 << 20), ("1.5 G", 3 << 29), ("0", 0), ("2 tib", 2 << 40),
     ])
-    func `numbers with units are read`(text: String, bytes: Int) {
+    func `numbers with units are parsed`(text: String, bytes: Int) {
         #expect(ByteCount(text)?.bytes == bytes)
     }
 
     @Test(arguments: ["", "M", "-1", "1.2.3", "12Q", "1e3M", "nan", "inf", "99999999999T", "12 M B"])
-    func `anything else is refused`(text: String) {
+    func `other text is refused`(text: String) {
         #expect(ByteCount(text) == nil)
     }
 
     @Test(arguments: [
         (0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (10 << 20, "10 MiB"), (23 << 30, "23 GiB"), (-1536, "-1.5 KiB"),
     ])
-    func `is described in the largest unit`(bytes: Int, text: String) {
+    func `a byte count is described in the largest unit`(bytes: Int, text: String) {
         #expect(ByteCount(bytes).description == text)
     }
 

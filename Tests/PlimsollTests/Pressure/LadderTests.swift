@@ -5,7 +5,7 @@ import Testing
 @testable import PlimsollLifecycle
 
 @Suite struct LadderTests {
-    @Test func `the standard ladder passes its own rules`() throws {
+    @Test func `the standard ladder passes the ladder's rules`() throws {
         #expect(try EscalationLadder(EscalationLadder.standard.rungs) == .standard)
     }
 
@@ -20,7 +20,7 @@ import Testing
         ([Rung(at: .critical, .quiesce), Rung(at: .critical, .release)], "harsher"),
         (Array(repeating: Rung(at: .warning, .warn), count: 65), "64"),
     ])
-    func `a ladder that descends or destroys without patience is refused with its reason`(rungs: [Rung], reason: String) {
+    func `a ladder that descends or destroys without patience is refused with the reason`(rungs: [Rung], reason: String) {
         let mistake = #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder(rungs) }
         #expect(mistake?.reason.contains(reason) == true)
     }
@@ -36,7 +36,7 @@ import Testing
         #expect(expiries.count == 2)
     }
 
-    @Test func `C85 a level that is held while readings flap has a rung fire once`() {
+    @Test func `C85 a level held while readings flap fires a rung once`() {
         var climb = LadderClimb(.standard), quiesced = 0, expired = 0
         for second in 0..<40 {
             // The level stays critical; every other reading shows less.
@@ -55,7 +55,7 @@ import Testing
         #expect(!outcome.allActions.contains { $0.isDestructive })
     }
 
-    @Test func `the process is ended only where the application opted in, and when it said, in each form of saying so`() throws {
+    @Test func `only an opted-in policy ends the process, at the given time, in each form of opting in`() throws {
         let trace = PressureTrace(String(repeating: "#", count: 60))
         #expect(!Simulation().run(trace).actions.contains("t"))
         /// The second of its end, by that policy, and what saving may take then.
@@ -79,7 +79,7 @@ import Testing
         #expect(end(PressurePolicy(ladder: ladder.unending)) == nil)
     }
 
-    @Test func `a ladder tells its end, and loses it again`() throws {
+    @Test func `a ladder gives the ending, and drops the ending again`() throws {
         #expect(EscalationLadder.standard.ending == nil)
         let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(5), .terminate(grace: .seconds(6)))])
         #expect(ladder.ending ?? (.zero, .zero) == (.seconds(5), .seconds(6)) && ladder.unending == .none)
@@ -97,7 +97,7 @@ import Testing
             before: Footprint(resident: .gibibytes(1)), after: Footprint(resident: .gibibytes(1) - fall))
     }
 
-    @Test func `T21 K30 a useless purge holds off the next, unless it gets worse`() {
+    @Test func `T21 K30 a useless purge holds off the next, unless memory gets shorter`() {
         var governor = PurgeGovernor()
         func start(_ second: Int, _ available: ByteCount) -> Bool { governor.start(at: .seconds(second), level: .warning, available: available) }
         let first = start(0, .mebibytes(100)), second = start(0, .mebibytes(100))
@@ -127,7 +127,7 @@ import Testing
     }
 
     @Test(arguments: [(percent: 0, isUseless: true), (9, true), (10, false), (11, false), (49, false), (100, false)])
-    func `T21 a purge is useless when the heap fell by less than a tenth of what was released`(percent: Int, isUseless: Bool) {
+    func `T21 a purge is useless when the heap fell by less than a tenth of the released bytes`(percent: Int, isUseless: Bool) {
         var governor = PurgeGovernor()
         _ = governor.start(at: .zero, level: .warning, available: nil)
         governor.finished(report(released: .mebibytes(100), fall: .mebibytes(percent)), at: .zero, available: nil)
@@ -172,7 +172,7 @@ import Testing
         #expect(announce(.critical, at: 41, evidence: .simulated)?.isSimulated == true, "a rehearsal is always heard")
     }
 
-    @Test func `K23 the pace follows the danger and what looking costs`() {
+    @Test func `K23 the pace follows the danger and the cost of looking`() {
         func pace(
             available: ByteCount, growth: ByteCount = .zero, holds: Bool = true, rings: Bool = false,
             cost: Duration = .microseconds(10)
@@ -194,7 +194,7 @@ import Testing
         #expect(pace(available: .zero, growth: .gibibytes(2)) == .milliseconds(1))
     }
 
-    @Test func `thresholds that make no sense say why`() {
+    @Test func `senseless thresholds give the reason`() {
         #expect(PressureThresholds.standard.problem == nil)
         #expect(PressureThresholds(warningMargin: .init(share: 0.05)).problem?.contains("criticalMargin") == true)
         #expect(PressureThresholds(fallFactor: 0.5).problem?.contains("fallFactor") == true)

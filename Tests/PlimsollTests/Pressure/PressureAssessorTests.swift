@@ -18,7 +18,7 @@ import Testing
         (readings: "________", levels: "________"),
         (readings: "#_#_#_#_#_", levels: "#-#-#-#-#-"),
     ])
-    func `C76 T20 levels rise at once and fall one step after a hold, which is short where much is free again`(readings: String, levels: String) {
+    func `C76 T20 levels rise at once and fall one step after a hold, which is short with much free again`(readings: String, levels: String) {
         #expect(Simulation().run(PressureTrace(readings)).levels == levels)
     }
 
@@ -35,7 +35,7 @@ import Testing
         #expect(short.room == .zero)
     }
 
-    @Test func `growth alarms before the margin is met, but not in an empty machine`() {
+    @Test func `growth raises the level before the margin is met, but not in an empty machine`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(reading(0, available: .mebibytes(400)))
         // 1 GB in a second: fast, but more than the growth floor is free.
@@ -47,7 +47,7 @@ import Testing
         #expect(assessor.assess(reading(0.25, available: .mebibytes(100))).level == .critical)
     }
 
-    @Test func `what caches take themselves is no growth, what they give back neither`() {
+    @Test func `growth and release of caches are no growth`() {
         var assessor = PressureAssessor()
         for step in 0..<20 {
             var reading = reading(Double(step) * 0.1, available: .mebibytes(400 - step * 13))
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func `K12 a stall total that starts again is no stall`() {
+    @Test func `K12 a restarted stall total counts as no stall`() {
         var assessor = PressureAssessor()
         _ = assessor.assess(reading(0, available: .mebibytes(400), stall: 1000))
         let again = assessor.assess(reading(1, available: .mebibytes(400), stall: 0))
@@ -109,7 +109,7 @@ import Testing
         #expect(assessor.assess(reading(2, available: .mebibytes(300))).observed == .normal)
     }
 
-    @Test func `T17 no limit is no pressure by headroom`() {
+    @Test func `T17 an unlimited group gives no pressure by headroom`() {
         var assessor = PressureAssessor()
         let assessment = assessor.assess(PressureReading(at: .zero, usage: .gibibytes(100)))
         #expect(assessment.level == .normal && assessment.room == nil && assessment.timeLeft == nil)
@@ -131,7 +131,7 @@ import Testing
         #expect(outcome.steps.last?.actions == [])
     }
 
-    @Test func `an announcement raises the level it names`() {
+    @Test func `an announcement raises the named level`() {
         var assessor = PressureAssessor()
         var reading = reading(0, available: .mebibytes(400))
         reading.announced = .warning
@@ -139,7 +139,7 @@ import Testing
         #expect(assessment.level == .warning && assessment.evidence == .announced && assessment.shortfall == .zero)
     }
 
-    @Test func `C77 a level that was announced is over soon after it was taken back, and else after the hold`() {
+    @Test func `C77 an announced level is over soon after being taken back, and else after the hold`() {
         for isTakenBack in [true, false] {
             var assessor = PressureAssessor(), fell: Double?
             for step in 0..<80 where fell == nil {
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func `a held level says when it falls at the earliest and on what evidence it rose, and falls then`() {
+    @Test func `a held level gives the earliest fall and the evidence of the rise, and falls then`() {
         var assessor = PressureAssessor()
         #expect(assessor.assess(reading(0, available: .mebibytes(80))).heldUntil == nil)
         // Clear of the line, but nearer to it than caches leave: the long hold.

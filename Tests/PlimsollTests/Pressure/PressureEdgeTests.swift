@@ -101,7 +101,7 @@ import Testing
         (level: PressureLevel.warning, start: 150_000_000, held: 239_999_999, clear: 240_000_000, below: PressureLevel.normal),
         (.critical, 50_000_000, 119_999_999, 120_000_000, .warning),
     ])
-    func `C76 T20 a level falls when its margin was exceeded by a fifth for five seconds`(
+    func `C76 T20 a level falls after five seconds with the margin exceeded by a fifth`(
         level: PressureLevel, start: Int, held: Int, clear: Int, below: PressureLevel
     ) {
         var assessor = PressureAssessor()
@@ -113,7 +113,7 @@ import Testing
         #expect(now(.seconds(23), clear) == below)
     }
 
-    @Test func `C76 T20 a level that came of stall falls when less than five sixths of that share was stalled for five seconds`() {
+    @Test func `C76 T20 a level from stall falls after five seconds with less than five sixths of that share stalled`() {
         var assessor = PressureAssessor()
         var total = Duration.zero, share = 0.0
         /// Ten seconds later, so that a share of `permille` has been stalled.
@@ -133,7 +133,7 @@ import Testing
 
     // MARK: - Rates
 
-    @Test func `K6 the same total of stalls is the same look at it for two seconds, and then a calm spell`() {
+    @Test func `K6 an unchanged total of stalls repeats the last share for two seconds, and then counts as calm`() {
         var assessor = PressureAssessor()
         func share(_ at: Duration, _ total: Int) -> Double { assessor.assess(reading(at, plenty, stall: .seconds(total))).stallShare }
         _ = share(.zero, 0)
@@ -145,7 +145,7 @@ import Testing
     @Test(arguments: [
         (growth: 100_000_000, reserve: 25_000_000), (growth: 800_000_000, reserve: 200_000_000), (growth: 2_000_000_000, reserve: 200_000_000),
     ])
-    func `what is to be freed includes a quarter second of growth, at most a margin`(growth: Int, reserve: Int) {
+    func `the shortfall includes a quarter second of growth, at most a margin`(growth: Int, reserve: Int) {
         let calm = assess(short, growth: 0), grown = assess(short, growth: growth)
         // Beyond the line of the fall by 15 %: 276 million bytes.
         #expect(abs(calm.shortfall.bytes - 126_000_000) <= 1 && grown.shortfall == calm.shortfall + ByteCount(reserve))
@@ -176,12 +176,12 @@ import Testing
     }
 
     @Test(arguments: [(4000, 500), (800, 100), (80, 10), (8, 1), (4, 1)])
-    func `K23 of the time that is left an eighth passes until the next look`(left: Int, expected: Int) {
+    func `K23 an eighth of the time left passes until the next look`(left: Int, expected: Int) {
         #expect(milliseconds(pace(400_000_000, timeLeft: .milliseconds(left))) == expected)
         #expect(milliseconds(pace(400_000_000, timeLeft: .milliseconds(left), rings: true)) == expected)
     }
 
-    @Test func `K23 what a look costs bounds their number as long as more than a second is left`() {
+    @Test func `K23 the cost of a look bounds the number of looks while more than a second is left`() {
         let cost = Duration.milliseconds(1)
         #expect(milliseconds(pace(100_000_000, cost: cost)) == 667)
         #expect(milliseconds(pace(100_000_000, timeLeft: .milliseconds(1001), cost: cost)) == 667)

@@ -16,21 +16,21 @@ import Testing
         return turns
     }
 
-    @Test func `what is quickest to make again goes first, and what is alike together`() {
+    @Test func `holders quickest to rebuild go first, and similar ones together`() {
         #expect(turns([100, 1, 10]) == [[1], [2], [0]])
         #expect(turns([5, 9, 4, 8.1, 100, 16]) == [[0, 2], [1, 3, 5], [4]])
         #expect(turns([0, 0, 3]) == [[0, 1], [2]])
         #expect(turns([]) == [] && turns([7]) == [[0]])
     }
 
-    @Test func `what is unknown stands in the middle, and what is no time counts as unknown`() {
+    @Test func `unknown rates stand in the middle, and impossible rates count as unknown`() {
         #expect(turns([nil, nil, nil]) == [[0, 1, 2]])
         #expect(turns([1000, nil, 1, 30]) == [[2], [1, 3], [0]])
         #expect(turns([1000, nil, 1]) == [[1, 2], [0]], "of two the lesser")
         #expect(turns([.nan, 1, .infinity, 50, -1, 900, 1e301]) == [[1], [0, 2, 3, 4, 6], [5]])
     }
 
-    @Test func `each has one turn, in order, whatever the rates`() {
+    @Test func `each holder has one turn, in order, with any rates`() {
         for seed in seeds(0..<300) {
             var random = SeededGenerator(seed: seed)
             let rates: [Double?] = (0..<Int.random(in: 1...20, using: &random)).map { _ in
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test(.needs(allocation_count_works(), "a sanitizer is in front of malloc"))
-    func `T27 deciding whose turn it is allocates nothing`() {
+    func `T27 choosing the turn allocates nothing`() {
         let rates: [Double?] = [3, nil, 100, 4, 1, nil, 70]
         func count() -> Int {
             var order = RebuildOrder(0..<rates.count) { rates[$0] }, asked = 0
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func `C80 within one class a pass empties what is quickest to make again before it asks what is slower`() async throws {
+    @Test func `C80 within one class a pass empties the holders quickest to rebuild before slower ones`() async throws {
         try await RunningManager.run { running in
             let asked = Log<String>()
             let slow = Holder("slow", 1000, asked, mebibytes: 100), quick = Holder("quick", 10, asked, mebibytes: 30),
@@ -112,7 +112,7 @@ import Testing
         #expect(asked.all == ["trivial", "quick", "unknown", "middle", "slow"] && report.released == .mebibytes(5))
     }
 
-    @Test func `a cache's loads decide its place`() async throws {
+    @Test func `a cache's loads decide the cache's place`() async throws {
         let clock = ManualClock(), manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper)
         let caches = [("slow", 50), ("quick", 1)].map { name, milliseconds in
             let cache = PurgeableCache<Int, Int>(name, lifetime: CacheLifetime(nil, nil, nil), time: clock.timekeeper, cost: { _, _ in 1000 })
@@ -131,7 +131,7 @@ import Testing
 
     // MARK: Left out
 
-    @Test func `what has opted out is counted and bounded, and never asked under pressure`() async throws {
+    @Test func `an opted-out holder is counted and bounded, and never asked under pressure`() async throws {
         try await RunningManager.run { running in
             let kept = PurgeableCache<Int, Int>("kept", rebuildCost: .trivial, releasesUnderPressure: false, cost: { _, _ in 1 << 20 })
             let given = PurgeableCache<Int, Int>("given", rebuildCost: .precious, cost: { _, _ in 1 << 20 })
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func `where all have opted out no pass is begun`() async throws {
+    @Test func `no pass is begun where all holders have opted out`() async throws {
         try await RunningManager.run { running in
             let asked = Log<String>()
             running.manager.register(Holder("kept", nil, asked, mebibytes: 100, releases: false))

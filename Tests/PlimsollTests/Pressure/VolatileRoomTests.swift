@@ -33,14 +33,14 @@ import Testing
         #expect(VolatileRoom.margin(ofMachine: .gibibytes(4)) == .gibibytes(4) * 0.1)
     }
 
-    @Test func `what is free beyond the margin may be taken, and small change is nothing`() {
+    @Test func `memory free beyond the margin may be taken, and small amounts are ignored`() {
         #expect(Self.judge(Self.reading(free: 116)).allowance == .mebibytes(100))
         #expect(Self.judge(Self.reading(free: 116)).excess == .zero)
         #expect(Self.judge(Self.reading(free: 19)).allowance == .zero, "3 MiB would wake the manager for a segment")
         #expect(Self.judge(PressureReading(at: .zero)).allowance == .max, "nothing is known, so nothing bounds")
     }
 
-    @Test func `little free is given back up to the margin, not at the first byte below it`() {
+    @Test func `low free memory is restored up to the margin, not at the first byte below`() {
         #expect(Self.judge(Self.reading(free: 9, file: 300, held: 300)).excess == .zero)
         #expect(Self.judge(Self.reading(free: 7, file: 300, held: 300)).excess == .mebibytes(9))
         #expect(Self.judge(Self.reading(free: 0, file: 300, held: 300)).excess == .mebibytes(16))
@@ -57,7 +57,7 @@ import Testing
         #expect(little.excess == .mebibytes(16), "the few pages of the program itself are nobody's margin")
     }
 
-    @Test func `nothing is ever given and asked back by the same reading`() {
+    @Test func `no reading both allows bytes and asks them back`() {
         var random = SeededGenerator(seed: usualSeed(1))
         var given = 0, asked = 0
         for _ in 0..<20_000 {
@@ -73,7 +73,7 @@ import Testing
         #expect(given > 1000 && asked > 1000, "the property was never exercised")
     }
 
-    @Test func `what comes and goes is not room until it has been gone for seconds`() {
+    @Test func `transient free memory counts as room only after seconds`() {
         var room = VolatileRoom()
         #expect(room.judge(Self.reading(free: 216, at: 0), growth: .zero).allowance == .mebibytes(200))
         // The cache took 150; others took 60 and gave them back.
@@ -101,7 +101,7 @@ import Testing
         #expect(!Self.judge(Self.reading(free: 8)).isTight && Self.judge(below).isTight)
     }
 
-    @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, however often it is looked at`(milliseconds: Int) {
+    @Test(arguments: [100, 250, 900]) func `a low value is forgotten after five to ten seconds, at any pace of looks`(milliseconds: Int) {
         var least = RecentLeast(span: .seconds(5))
         #expect(least.add(10, at: .seconds(100)) == 10)
         var forgotten: Double?
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func `half of what is allowed wakes the manager, once`() {
+    @Test func `taking half of the allowance wakes the manager, once`() {
         for (part, wakes) in [(49, 0), (50, 0), (51, 1), (99, 1)] {
             let woken = Counter(), meter = ChargeMeter { woken.add(1) }
             meter.takeAnyway(1000)
@@ -134,7 +134,7 @@ import Testing
         }
     }
 
-    @Test func `neighbours outside the group count: the machine bounds what a group may take`() {
+    @Test func `neighbours outside the group count: the machine bounds the group's allowance`() {
         let machine = PressureReading.IdleMemory(total: .gibibytes(4), free: .mebibytes(500))
         let verdict = Self.judge(Self.reading(limit: 2048, free: 1000, machine: machine))
         #expect(verdict.allowance == .mebibytes(500) - .gibibytes(4) * 0.1)
@@ -196,7 +196,7 @@ import Testing
 
     // MARK: Drops
 
-    @Test func `looks follow the kernel's counter, and only while something is held`() {
+    @Test func `looks follow the kernel's counter, and only while volatile memory is held`() {
         var watch = DropWatch()
         func due(_ freed: Int?, at: Double, held: Int = 100, events: Int? = nil, isTight: Bool = false) -> Bool {
             let reading = PressureReading(
@@ -214,7 +214,7 @@ import Testing
         #expect(!due(nil, at: 100, events: 5), "idle: not looked")
     }
 
-    @Test func `the probe tells a kernel without it, a locked process, and one that drops at once`() {
+    @Test func `the probe tells a kernel without MADV_FREE, a locked process, and one that drops at once`() {
         #expect(VolatileMemory.verdict(marked: 0, isKept: { true }, isLocked: { false }) == .live)
         #expect(VolatileMemory.verdict(marked: 0, isKept: { false }, isLocked: { false }) == .droppedAtOnce)
         #expect("\(VolatileMemory.verdict(marked: 22, isKept: { true }, isLocked: { true }))".contains("mlockall"))
@@ -224,7 +224,7 @@ import Testing
         #expect(manager.capabilities["volatile memory"] == VolatileMemory.signal && manager.capabilities["script"] != nil)
     }
 
-    @Test func `what the manager does by itself is never a rung`() {
+    @Test func `the manager's own actions are never a rung`() {
         #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder([Rung(at: .warning, .makeRoom)]) }
         #expect(throws: EscalationLadder.Mistake.self) { try EscalationLadder([Rung(at: .critical, .noticeDrops)]) }
     }

@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `K28 an allocator that stops others is asked where it is worth it`() {
+    @Test func `K28 an allocator that stops other threads is asked where the yield is worth the stop`() {
         let heap = Heap()
         var giveBack = HeapGiveBack(heap)
         #expect(Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64)) == .milliseconds(1))
@@ -65,7 +65,7 @@ import Testing
         #expect(useful.asked.count == 3, "what brought something is done again")
     }
 
-    @Test func `an allocator that stops nobody is asked after each pass, and no wait is reported`() {
+    @Test func `an allocator that stops no thread is asked after each pass, and no wait is reported`() {
         let heap = Heap(stall: .milliseconds(10), hole: .bytes(64))
         var giveBack = HeapGiveBack(heap)
         for _ in 0..<3 { #expect(Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64)) == .zero) }
@@ -73,7 +73,7 @@ import Testing
         #expect(heap.asked == [.full, .full, .full, .light])
     }
 
-    @Test func `one that cannot give back is left alone`() {
+    @Test func `an allocator that cannot give back is left alone`() {
         let heap = Heap(canGiveBack: false)
         var giveBack = HeapGiveBack(heap)
         Self.pass(&giveBack, released: .mebibytes(64), asked: .mebibytes(64))
@@ -95,7 +95,7 @@ import Testing
     ]
 
     @Test(arguments: said)
-    func `the signal says who owns malloc and what to do`(said: Said) {
+    func `the signal names malloc's owner and the remedy`(said: Said) {
         let signal = said.allocator.signal
         #expect(signal.name == "allocator" && signal.isLive == said.isLive)
         #expect(signal.detail.contains(said.detail), "\(signal.detail)")
@@ -103,7 +103,7 @@ import Testing
         #expect(signal.remedy?.contains(said.remedy ?? "") != false, "\(signal.remedy ?? "")")
     }
 
-    @Test func `this process's allocator is found, and a manager tells of it`() {
+    @Test func `this process's allocator is found, and a manager reports the signal`() {
         let allocator = HeapAllocator.current
         #expect(ResourceManager(source: UnreadableSource()).capabilities["allocator"] == allocator.signal)
         // The test bundle brings a counting malloc of its own, or a sanitizer's: nothing is given back here.

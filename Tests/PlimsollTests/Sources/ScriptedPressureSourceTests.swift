@@ -6,7 +6,7 @@ import Testing
 @testable import Plimsoll
 
 @Suite(.timeLimit(.minutes(5))) struct ScriptedPressureSourceTests {
-    @Test func `a turn sees all of what changes while it waits, time and reading`() async throws {
+    @Test func `a turn sees all changes made during the wait, time and reading`() async throws {
         let turns = Mutex<[(at: Duration, usage: ByteCount)]>([])
         try await RunningManager.run { reading, _ in
             turns.withLock { $0.append((reading.at, reading.usage)) }

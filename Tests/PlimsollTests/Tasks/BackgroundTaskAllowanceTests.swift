@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func `C28 a task begun in the foreground sleeps there, and has the unit's allowance in the background`() async {
+    @Test func `C28 a task begun in the foreground has the allowance only in the background`() async {
         let reasons = Log<ExpirationReason>()
         let task = begin("upload", reasons)
         clock.advance(by: .seconds(3600))
@@ -67,7 +67,7 @@ import Testing
         task.end()
     }
 
-    @Test func `T5 what can't begin says why: allowance spent, suspended, shut down`() async throws {
+    @Test func `T5 a refused begin gives the reason: allowance spent, suspended, shut down`() async throws {
         let reasons = Log<ExpirationReason>()
         tasks.enterBackground()
         clock.advance(by: .seconds(31))
@@ -86,7 +86,7 @@ import Testing
         #expect(reasons.all.isEmpty && manager.backgroundTasks.isEmpty && manager.leakedBackgroundTasks.isEmpty)
     }
 
-    @Test func `T8 T33 a task is honoured up to its bound, then given up by name`() async {
+    @Test func `T8 T33 a task is honoured up to the bound, then given up by name`() async {
         let reasons = Log<ExpirationReason>()
         let hung = begin("hung", reasons, ends: false), slow = begin("slow", reasons, ends: false)
         tasks.enterBackground()
@@ -107,7 +107,7 @@ import Testing
         new.end()
     }
 
-    @Test func `T8 work begun after the return ends not with those that overran`() async {
+    @Test func `T8 work begun after the return does not end with overrunning tasks`() async {
         let reasons = Log<ExpirationReason>()
         let hung = begin("hung", reasons, ends: false)
         tasks.enterBackground()
@@ -146,7 +146,7 @@ import Testing
         task.end()
     }
 
-    @Test func `the end of the last task in the background is told once, in the foreground never`() async {
+    @Test func `the end of the last task is told once in the background, and never in the foreground`() async {
         let idle = Counter()
         tasks.listen { $0.whenIdle = { idle.add(1) } }
         let first = begin("first", Log())
@@ -169,7 +169,7 @@ import Testing
         #expect(idle.value == 2)
     }
 
-    @Test func `each unit has an allowance of its own`() async {
+    @Test func `each unit has a separate allowance`() async {
         let scene = BackgroundTaskRegistry(
             time: clock.timekeeper, alarms: manager.parts.alarms, threads: manager.parts.threads, limits: .init(allowance: .seconds(10)), width: 1)
         let reasons = Log<ExpirationReason>()
@@ -182,7 +182,7 @@ import Testing
         mine.end()
     }
 
-    @Test func `a policy says how long the allowance and the grace are`() async {
+    @Test func `a policy sets the allowance and the grace`() async {
         let manager = ResourceManager(
             source: ScriptedPressureSource(), policy: PressurePolicy(backgroundAllowance: .seconds(7), expirationGrace: .seconds(2)),
             time: clock.timekeeper)

@@ -24,7 +24,7 @@ import Testing
         await until { deferred.pending.allSatisfy { !$0.isRunning } && !manager.parts.tasks.hasLiveTasks }
     }
 
-    @Test func `a deferred task runs once, not before its time`() async {
+    @Test func `a deferred task runs once, not before the earliest time`() async {
         handle("vacuum")
         deferred.schedule("vacuum", earliest: .seconds(60))
         clock.advance(by: .seconds(59))
@@ -36,7 +36,7 @@ import Testing
         #expect(runs.all == ["vacuum"])
     }
 
-    @Test func `a later request replaces the earlier one, and cancel takes it back`() async {
+    @Test func `a later request replaces the earlier one, and cancel takes the request back`() async {
         handle("vacuum")
         handle("gone")
         deferred.schedule("vacuum", earliest: .seconds(10))
@@ -53,7 +53,7 @@ import Testing
         #expect(runs.all == ["vacuum"])
     }
 
-    @Test func `it waits for its handler, whichever comes first`() async {
+    @Test func `a request waits for a handler, and a handler for a request`() async {
         deferred.schedule("late")
         #expect(deferred.pending.count == 1)
         handle("late")
@@ -61,7 +61,7 @@ import Testing
         #expect(runs.all == ["late"])
     }
 
-    @Test func `it begins at no higher level than it says, and when the level falls`() async {
+    @Test func `a deferred task begins at the named level or lower, and when the level falls`() async {
         handle("calm")
         handle("tough")
         manager.parts.publish(.critical)
@@ -76,7 +76,7 @@ import Testing
         #expect(runs.all == ["tough", "calm"])
     }
 
-    @Test func `T5 it does not begin while the allowance is spent, and does after the return`() async {
+    @Test func `T5 a deferred task does not begin while the allowance is spent, and does after the return`() async {
         handle("vacuum")
         manager.parts.tasks.enterBackground()
         clock.advance(by: .seconds(30))
@@ -123,7 +123,7 @@ import Testing
         deferred.cancel("broken")
     }
 
-    @Test func `a request made while its work runs makes another run, and none at once beside the first`() async {
+    @Test func `a request made during a run makes another run, not concurrently`() async {
         let inside = Counter(), goOn = Counter(), most = Counter()
         deferred.handle("again") { _ in
             inside.add(1)
@@ -141,7 +141,7 @@ import Testing
         #expect(most.value == 0)
     }
 
-    @Test func `T30 many due at once after a freeze begin few at a time: two, and one in the background`() async {
+    @Test func `T30 of many tasks due after a freeze two begin at a time, and one in the background`() async {
         let inside = Counter(), goOn = Counter(), most = Mutex(0)
         for index in 0..<20 {
             deferred.handle("job-\(index)") { _ in
@@ -185,7 +185,7 @@ import Testing
         #expect(next.deferred.pending.map(\.id) == ["far"])
     }
 
-    @Test func `a time of day that was set back makes no request wait longer than it was to`() {
+    @Test func `a time of day set back makes no request wait longer than planned`() {
         deferred.persist(in: store)
         deferred.schedule("vacuum", earliest: .seconds(3600))
         clock.setWallClock(by: .seconds(-86_400 * 365))
@@ -196,7 +196,7 @@ import Testing
         #expect(forth.deferred.persist(in: store) == nil && forth.deferred.pending.map(\.earliest) == [.zero])
     }
 
-    @Test func `a store with something else in it means a clean start with a reason`() throws {
+    @Test func `a store with foreign content means a clean start with a reason`() throws {
         deferred.persist(in: store)
         deferred.schedule("vacuum", earliest: .seconds(3600))
         let good = try #require(try store.read(StateName.deferred))
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func `a store that can't be written to is said, and the request stands`() async {
+    @Test func `a store that can't be written to is reported, and the request stands`() async {
         store.fail(with: Broken())
         #expect(deferred.persist(in: store)?.contains("could not be") == true)
         handle("vacuum")

@@ -26,7 +26,7 @@ import Testing
         return places.all
     }
 
-    @Test func `C73 unfinished work goes to the sink, and the sweep waits for its answer`() async {
+    @Test func `C73 unfinished work goes to the sink, and the sweep waits for the answer`() async {
         let manager = manager(), taken = Log<[UInt8]>(), goOn = Counter(), over = Counter()
         manager.onHandover { work in
             await until { goOn.value != 0 }
@@ -44,7 +44,7 @@ import Testing
         #expect(over.value == 1 && taken.all == [[1, 2, 120]] && manager.claimHandovers().isEmpty && !manager.parts.tasks.hasLiveTasks)
     }
 
-    @Test func `C73 an unanswered offer holds the sweep no longer than its grace, and its work is not lost`() async {
+    @Test func `C73 an unanswered offer holds the sweep no longer than the grace, and no work is lost`() async {
         let manager = manager(), release = Counter(), names = Log<[String]>()
         #expect(manager.persistHandovers(in: store) == nil)
         manager.onHandover { _ in
@@ -67,7 +67,7 @@ import Testing
         #expect(manager.claimHandovers().map(\.bytes) == [[7]])
     }
 
-    @Test func `C73 what no sink takes is kept for the next start, once, under the same id`() async {
+    @Test func `C73 work without a sink is kept for the next start, once, under the same id`() async {
         let first = manager()
         #expect(first.persistHandovers(in: store) == nil)
         #expect(await expire(first, handingOver: [[1], [2], [3]]) == [.safe, .safe, .safe])
@@ -91,7 +91,7 @@ import Testing
         #expect(fourth.claimHandovers().isEmpty)
     }
 
-    @Test func `C73 work a sink refuses is kept, work it accepts is never delivered again`() async {
+    @Test func `C73 work that a sink refuses is kept, and accepted work is never delivered again`() async {
         let manager = manager(), offers = Log<[UInt8]>()
         manager.persistHandovers(in: store)
         manager.onHandover { work in
@@ -106,7 +106,7 @@ import Testing
         #expect(next.claimHandovers().map(\.bytes) == [[2]])
     }
 
-    @Test func `C73 without sink and store the answer says that it lives in memory, and a store set later takes it`() async {
+    @Test func `C73 without sink and store the answer names memory as the place, and a later store takes the work`() async {
         let manager = manager()
         let unkept = await expire(manager, handingOver: [[9]]).map(\.description)
         #expect(unkept.count == 1 && unkept[0].contains("persistHandovers"))
@@ -119,7 +119,7 @@ import Testing
         #expect(unwritten.count == 1 && unwritten[0].contains("could not be written"))
     }
 
-    @Test func `C73 a store with something else in it means a clean start with a reason, and what was there is put aside`() async throws {
+    @Test func `C73 a store with foreign content means a clean start with a reason, and that content is put aside`() async throws {
         let first = manager()
         first.persistHandovers(in: store)
         _ = await expire(first, handingOver: [[1, 2, 3]])

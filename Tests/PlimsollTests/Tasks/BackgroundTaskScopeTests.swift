@@ -14,7 +14,7 @@ import Testing
 
     init() { manager = ResourceManager(source: ScriptedPressureSource(), time: clock.timekeeper) }
 
-    @Test func `C28 C32 the handler of a scope sees the context of the place it was begun in`() async {
+    @Test func `C28 C32 the handler of a scope sees the context of the begin`() async {
         let seen = Log<String>()
         let work = Task {
             try await Trace.$id.withValue("request-7") {
@@ -32,7 +32,7 @@ import Testing
         #expect(seen.all == ["body request-7", "handler request-7"])
     }
 
-    @Test func `the context of a token is captured at its begin and restored around its handler, if anybody asked for it`() async {
+    @Test func `a token's context is captured at begin and restored around the handler, if capture was set`() async {
         let seen = Log<String>(), captured = Counter()
         func begin() -> BackgroundTask {
             manager.beginBackgroundTask("flush") { task, _ in
@@ -54,7 +54,7 @@ import Testing
         withExtendedLifetime((before, after)) {}
     }
 
-    @Test func `T8 a handler of a scope that hangs is bounded: cancelled, given up, and not waited for`() async throws {
+    @Test func `T8 a hanging handler of a scope is bounded: cancelled, given up, and not waited for`() async throws {
         let hung = Counter(), ended = Counter()
         let work = Task {
             defer { ended.add(1) }
@@ -78,7 +78,7 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `a scope lives until its handler is done, so that nobody freezes it in the middle`() async throws {
+    @Test func `a scope lives until the handler is done, so that no freeze comes in the middle`() async throws {
         let goOn = Counter(), reached = Counter()
         let work = Task {
             try await manager.withBackgroundTask("export") { _ in
@@ -122,7 +122,7 @@ import Testing
         #expect(done.value == 8 && manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `a scope that expires before its work runs is cancelled from the start`() async {
+    @Test func `a scope that expires before the work runs is cancelled from the start`() async {
         let scope = BackgroundScope()
         scope.expire(.operator)
         let wasCancelled = try? await scope.run { Task.isCancelled }
@@ -143,7 +143,7 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `more time is asked for while a task lives in a shutdown, at the beginning and at each half`() async throws {
+    @Test func `more time is requested while a task lives in a shutdown, at the beginning and at each half`() async throws {
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source, policy: PressurePolicy(shutdownBudget: .seconds(60)), time: clock.timekeeper)
         let asked = Log<Duration>(), told = Counter()
@@ -166,7 +166,7 @@ import Testing
         #expect(asked.all.count == 2)
     }
 
-    @Test func `a shutdown asks tasks after their share of its budget, while the manager goes on`() async throws {
+    @Test func `a shutdown asks tasks after a share of the budget, while the manager goes on`() async throws {
         let asked = Log<ExpirationReason>()
         let early = manager.beginBackgroundTask("early") { task, reason in asked.add(reason) }
         let late = manager.beginBackgroundTask("late") { task, reason in asked.add(reason) }
@@ -183,7 +183,7 @@ import Testing
         #expect(!late.isActive && manager.overdueTasks.givenUp == ["late"] && manager.overdueTasks.count == 1)
     }
 
-    @Test func `a share of zero asks tasks with the first word of a shutdown`() async {
+    @Test func `a share of zero asks tasks at the start of a shutdown`() async {
         let asked = Counter()
         let task = manager.beginBackgroundTask("flush") { task, _ in
             asked.add(1)
@@ -193,7 +193,7 @@ import Testing
         await until { asked.value == 1 && !task.isActive }
     }
 
-    @Test func `no time is asked for when no task lives, nor for any other reason than shutdown`() async throws {
+    @Test func `no time is requested without a live task, nor outside a shutdown`() async throws {
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source, time: clock.timekeeper)
         let asked = Counter()
@@ -208,7 +208,7 @@ import Testing
         #expect(asked.value == 0)
     }
 
-    @Test func `a shutdown that hurries a sweep under way keeps its own deadline`() async {
+    @Test func `a shutdown that hurries a running sweep keeps the shutdown's deadline`() async {
         let told = Counter()
         let task = manager.beginBackgroundTask("hung") { _, _ in told.add(1) }
         let names = Log<[String]>()

@@ -15,7 +15,7 @@ import Testing
         let token = Mutex<BackgroundTask?>(nil)
     }
 
-    @Test func `T3 a handler may run before begin returns, and ends the task it is given`() async {
+    @Test func `T3 a handler may run before begin returns, and ends the given task`() async {
         for _ in 0..<200 {
             let isDone = Counter(), handled = Counter()
             await withTaskGroup(of: Void.self) { group in
@@ -45,7 +45,7 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `T4 T5 storms of begin, end, drop and expire: each task has one end, and none is missed`() async {
+    @Test func `T4 T5 in storms of begin, end, drop and expire each task has one end, and none is missed`() async {
         let expirations = Counter(), refusals = Counter()
         for seed in seeds(0..<60) {
             var random = SeededGenerator(seed: seed)
@@ -97,7 +97,7 @@ import Testing
         if !hasChosenSeed { #expect(expirations.value > 0, "the property was never exercised") }
     }
 
-    @Test func `T4 a token ended from within its handler and from another thread at once waits for neither`() async {
+    @Test func `T4 a token ended in the handler and on another thread at once waits for neither`() async {
         for _ in 0..<100 {
             let inside = Parker()
             let task = manager.beginBackgroundTask("both") { task, _ in
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func `T5 the cap is exact, and says what to do`() {
+    @Test func `T5 the cap is exact, and the refusal names the remedy`() {
         for cap in [1, 3, 700] {
             let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(mostBackgroundTasks: cap))
             var tasks = (0..<cap).map { _ in manager.beginBackgroundTask("one of many") { _, _ in } }
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func `T5 the cap holds for all threads together, and room unused on one is given to another`() async {
+    @Test func `T5 the cap holds for all threads together, and unused room of one thread goes to another`() async {
         let cap = 4096
         let manager = ResourceManager(source: ScriptedPressureSource(), policy: PressurePolicy(mostBackgroundTasks: cap))
         let admitted = Log<BackgroundTask>()
@@ -176,7 +176,7 @@ import Testing
         await until { manager.parts.tasks.mayBegin }
     }
 
-    @Test func `a task that outlives its manager still ends`() {
+    @Test func `a task that outlives the manager still ends`() {
         var manager: ResourceManager? = ResourceManager(source: ScriptedPressureSource())
         let task = manager?.beginBackgroundTask("orphan") { _, _ in }
         manager = nil
@@ -185,7 +185,7 @@ import Testing
         #expect(task?.isActive == false)
     }
 
-    @Test func `T2 what a handler captured is released outside the locks, whoever ends the task`() async {
+    @Test func `T2 a handler's captured objects are released outside the locks, with any way of ending`() async {
         /// Ends and begins tasks as it dies.
         final class Nosy: Sendable {
             let manager: ResourceManager, deaths: Counter

@@ -8,7 +8,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5))) struct BackgroundTaskTests {
     let manager = ResourceManager(source: ScriptedPressureSource())
 
-    @Test func `C31 T4 a task ends once, however often and from wherever it is ended`() async {
+    @Test func `C31 T4 a task ends once, with any number and place of calls`() async {
         let expired = Counter()
         let task = manager.beginBackgroundTask("once") { task, _ in
             expired.add(1)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func `C32 a scoped task is cancelled when it must stop`() async throws {
+    @Test func `C32 a scoped task is cancelled when asked to stop`() async throws {
         let reasons = Mutex<[ExpirationReason]>([])
         let (started, start) = AsyncStream.makeStream(of: Void.self)
         let work = Task {
@@ -61,7 +61,7 @@ import Testing
         #expect(stragglers.isEmpty && reasons.withLock { $0 } == [.shutdown] && manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `a scoped task returns what its body returns, or throws what it throws`() async throws {
+    @Test func `a scoped task returns the body's result, or throws the body's error`() async throws {
         struct Broken: Error {}
         #expect(try await manager.withBackgroundTask("value") { _ in 42 } == 42)
         #expect(try await manager.withBackgroundTask("nothing") { _ in nil as Int? } == nil)
@@ -69,7 +69,7 @@ import Testing
         #expect(manager.backgroundTasks.isEmpty)
     }
 
-    @Test func `T6 handlers run beside each other; one that blocks is named at the deadline`() async {
+    @Test func `T6 handlers run concurrently, and a blocking one is named at the deadline`() async {
         let release = Parker(), others = Counter()
         let blocked = manager.beginBackgroundTask("blocked") { _, _ in release.park() }
         let tasks = (0..<20).map { index in
@@ -130,14 +130,14 @@ import Testing
         #expect(manager.beginBackgroundTask("after") { _, _ in }.refusal == nil)
     }
 
-    @Test func `a dropped task is ended and reported with its origin`() {
+    @Test func `a dropped task is ended and reported with the origin`() {
         do { _ = manager.beginBackgroundTask("forgotten") { _, _ in } }
         #expect(manager.backgroundTasks.isEmpty)
         let leaks = manager.leakedBackgroundTasks
         #expect(leaks.count == 1 && leaks[0].name == "forgotten" && leaks[0].origin.contains("BackgroundTaskTests.swift"))
     }
 
-    @Test func `shutdown expires what runs and refuses what comes`() async throws {
+    @Test func `shutdown expires running tasks and refuses new ones`() async throws {
         let reasons = Mutex<[ExpirationReason]>([])
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source)

@@ -33,7 +33,7 @@ struct ReportCommand: ParsableCommand {
         # One service with and without Plimsoll
 
         Written by `make bench-end-to-end-report` from \(records.count) runs of `make bench-end-to-end`; [Benchmarks](../../Benchmarks/README.md) says what the
-        numbers mean. *Best tuned* is the best of the variants whose bound somebody chose by hand, among those that lived through every run under
+        numbers mean. *Best tuned* is the best of the variants whose bound was chosen by hand, among those that lived through every run under
         that limit and load.
 
         ![Good answers a second by limit and load](end-to-end.svg)

@@ -26,7 +26,7 @@ import Testing
         return record
     }
 
-    @Test func `quantiles go by nearest rank and a median is the middle`() {
+    @Test func `quantiles use the nearest rank, and a median is the middle value`() {
         #expect(Statistics.quantile(0.5, of: [1, 2, 3, 4]) == 2)
         #expect(Statistics.quantile(0.99, of: (1...200).map { Double($0) }) == 198)
         #expect(Statistics.quantile(0.5, of: []) == nil)
@@ -35,7 +35,7 @@ import Testing
         #expect(Statistics.median([]) == nil)
     }
 
-    @Test func `the best tuned variant is one that lived`() {
+    @Test func `the best tuned variant is one that survived`() {
         let records = [
             run("fixed-40", 900), run("fixed-40", 300, run: 2, killed: 4), run("fixed-25", 600), run("nscache-25", 500),
             run("plimsoll", 660),
@@ -48,7 +48,7 @@ import Testing
         #expect(figures.contains("figure e2e.p99.plimsoll-to-best-tuned 1.000 times"))
     }
 
-    @Test func `beside one number for all loads, a load that it dies under weighs what it served`() {
+    @Test func `with one number for all loads, a fatal load counts at the goodput served before the kill`() {
         let figures = Report([
             run("fixed-40", 800, load: "calm"), run("plimsoll", 800, load: "calm"), run("fixed-40", 900, load: "leak"),
             run("plimsoll", 900, load: "leak"), run("fixed-40", 100, killed: 1), run("plimsoll", 1000),
@@ -57,7 +57,7 @@ import Testing
         #expect(figures.contains("figure e2e.goodput.plimsoll-to-fixed-40.median 1.000 times"))
     }
 
-    @Test func `a number is safe if it lived through all loads at its limit`() {
+    @Test func `a number is safe if the variant lived through all loads at that limit`() {
         let records = [
             run("fixed-40", 800, load: "calm"), run("fixed-25", 400, load: "calm"), run("plimsoll", 800, load: "calm"),
             run("fixed-40", 100, killed: 1), run("fixed-25", 400), run("plimsoll", 400),
@@ -67,7 +67,7 @@ import Testing
         #expect(figures.contains("figure e2e.goodput.plimsoll-to-safe-tuned 1.500 times"))
     }
 
-    @Test func `refusals are a share of what was due, and time held is the longest`() {
+    @Test func `refusals are a share of the requests due, and the held time is the longest`() {
         let figures = Report([
             run("fixed-25", 900), run("plimsoll", 900, refused: 20, held: 1), run("plimsoll", 900, run: 2, held: 3),
         ]).figures
@@ -91,7 +91,7 @@ import Testing
         #expect(lines[5].hasPrefix("| plimsoll | 50, 50 |") && lines[5].contains("| 1 of 1, after 6 s |"))
     }
 
-    @Test func `a panel has the best by hand, ours, and what people do first, with their kills`() {
+    @Test func `a panel shows the best tuned variant, Plimsoll and the common default, with their kills`() {
         let records = [
             run("fixed-15", 600), run("fixed-25", 700), run("fixed-40", 300, killed: 4), run("plimsoll", 800),
             run("none", 100, killed: 2),
@@ -109,7 +109,7 @@ import Testing
         #expect(panels.first?.rows.map(\.isOurs) == [false, true, false, false])
     }
 
-    @Test func `variants take turns, and runs that were made are left out`() {
+    @Test func `variants take turns, and runs already made are left out`() {
         let comparison = Comparison(
             limits: [1], loads: ["calm", "leak"], variants: ["a", "b"], runs: 2, seconds: 5, warmUp: 1, rate: 10,
             seed: 1)
@@ -121,7 +121,7 @@ import Testing
         #expect(comparison.plans(after: Array(plans[..<3])).count == 5)
     }
 
-    @Test func `a line that broke off loses one run`() throws {
+    @Test func `a truncated line loses one run`() throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent(
             "e2e-test-\(UInt64.random(in: 0 ... .max)).jsonl"
         ).path

@@ -31,7 +31,7 @@ import Testing
         #expect((0.78...0.82).contains(Double(pictures) / Double(arrivals.count)))
     }
 
-    @Test func `other pictures are popular in the second half`() {
+    @Test func `the second half of a trace has other popular pictures`() {
         func favourite(_ range: Range<Double>) -> Int? {
             let asked = trace("calm").filter { $0.route == .picture && range.contains($0.at) }
             return Dictionary(grouping: asked, by: \.number).max { $0.value.count < $1.value.count }?.key

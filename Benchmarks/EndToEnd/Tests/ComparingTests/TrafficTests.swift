@@ -27,7 +27,7 @@ import Testing
         "HTTP/1.1 200 OK\r\n\r\n", "SMTP 200\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
     ])
-    func `what is no answer with a length is malformed`(text: String) {
+    func `text that is no answer with a length is malformed`(text: String) {
         #expect(read(text, piece: 1000).isMalformed)
     }
 

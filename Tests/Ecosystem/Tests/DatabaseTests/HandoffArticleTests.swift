@@ -8,7 +8,7 @@ import Testing
 
 /// The snippets of `docs/Adapters.md` about handing tasks over.
 @Suite(.timeLimit(.minutes(5))) struct HandoffArticleTests {
-    @Test func `work is finished here, or handed over and finished there`() async throws {
+    @Test func `a task finishes here, or is handed over and finishes there`() async throws {
         let directory = try TemporaryDirectory("article"), path = directory.path("tasks"), manager = ResourceManager(source: ScriptedPressureSource())
         let exported = Mutex<[[UInt8]?]>([])
         @Sendable func export(from start: [UInt8]?, _ save: ([UInt8]) -> Void) async throws {
@@ -35,5 +35,5 @@ import Testing
         #expect(exported.withLock { $0 } == [nil, [7]])
     }
 
-    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "Handing tasks over", in: #filePath) == []) }
+    @Test func `the article's snippets match this file`() throws { #expect(try Article.missingLines(of: "Handing tasks over", in: #filePath) == []) }
 }

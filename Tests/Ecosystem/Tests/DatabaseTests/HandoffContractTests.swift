@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `work goes from one replica to another, with everything that was said about it`(kind: Kind) async throws {
+    func `work passes from one replica to another with all of the offer's data`(kind: Kind) async throws {
         let place = try await Place(kind), (one, two) = (place.stores[0], place.stores[1])
         let bytes = (0...255).map { UInt8($0) } + [0, 39, 92, 0]
         let offer = TaskHandoffOffer(name: "export 'ü\\", checkpoint: bytes, reason: .pressure)
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `work that is never ended, or fails each time, is set aside and can be had back`(kind: Kind) async throws {
+    func `work that never ends, or fails each time, is set aside and can be claimed back`(kind: Kind) async throws {
         var limits = TaskHandoffLimits()
         limits.attempts = 3
         let place = try await Place(kind, limits: limits), store = place.stores[0]
@@ -117,7 +117,7 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `what failed waits, and bounds are kept`(kind: Kind) async throws {
+    func `failed work waits for the back-off, and bounds are kept`(kind: Kind) async throws {
         var limits = TaskHandoffLimits()
         (limits.checkpoint, limits.count) = (.bytes(100), 2)
         let place = try await Place(kind, limits: limits), store = place.stores[0]
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test(arguments: Kind.allCases)
-    func `many who take at once get each piece once`(kind: Kind) async throws {
+    func `many concurrent takers get each piece of work once`(kind: Kind) async throws {
         let place = try await Place(kind), count = 60
         for number in 0..<count {
             _ = try await place.stores[0].offer(TaskHandoffOffer(name: "a", checkpoint: [UInt8(number)], reason: .pressure), heldBy: "x", for: .zero)

@@ -33,7 +33,7 @@ struct HandoffRefusalTests {
     }
 
     @Test(arguments: [("23514", TaskHandoffError.Kind.refused), ("P0001", .refused), ("57014", .unanswered)])
-    func `a refusal is one request's error, and the same connection serves the next`(
+    func `a refusal is one request's error, and the same connection serves the next request`(
         state: String, kind: TaskHandoffError.Kind
     ) async throws {
         let server = try await PostgreSQLServer(), store = server.store()
@@ -54,7 +54,7 @@ struct HandoffRefusalTests {
     }
 
     @Test(arguments: ["40001", "40P01"])
-    func `a conflict with another transaction has the statement repeated`(state: String) async throws {
+    func `a conflict with another transaction repeats the statement`(state: String) async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.census()
         try Self.refuse(server, state: state, count: 3)
@@ -63,7 +63,7 @@ struct HandoffRefusalTests {
         #expect(try await store.census() == TaskHandoffCensus(waiting: 0, held: 1, setAside: 0), "done once")
     }
 
-    @Test func `a conflict without an end is an error after eight attempts, and the connection goes on`() async throws {
+    @Test func `an endless conflict is an error after eight attempts, and the connection goes on`() async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.census()
         try Self.refuse(server, state: "40001")
@@ -148,7 +148,7 @@ struct HandoffRefusalTests {
         #expect(store.statistics.connections == 1 && store.statistics.unanswered == 1)
     }
 
-    @Test func `a server that only reads counts as none, and is connected to anew until it writes`() async throws {
+    @Test func `a read-only server counts as down, and the client reconnects until the server accepts writes`() async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await Self.offer("good", to: store)
         #expect(store.statistics.connections == 1)
@@ -175,7 +175,7 @@ struct HandoffRefusalTests {
         #expect(store.statistics.connections == 2)
     }
 
-    @Test func `a connection is prepared in one transaction, whose lock ends with it`() async throws {
+    @Test func `a connection is prepared in one transaction, and the lock ends with that transaction`() async throws {
         let server = try await PostgreSQLServer()
         try server.sql("alter system set log_statement = 'all'")
         try server.sql("select pg_reload_conf()")

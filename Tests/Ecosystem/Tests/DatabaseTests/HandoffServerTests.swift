@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
-    func `C73 what one replica had to stop others finish, through a server that is killed meanwhile`() async throws {
+    func `C73 other replicas finish work that one replica had to stop, across a kill of the server`() async throws {
         let server = try await PostgreSQLServer(), ledger = Ledger(), events = Events()
         let names = (0..<6).map { "work \($0)" }
         let first = Self.manager(), firstStore = server.store()
@@ -110,7 +110,7 @@ import Testing
         #expect(events.count { if case .lost = $0 { true } else { false } } == 0)
     }
 
-    @Test func `C73 what one process had to stop the next finishes, through a file`() async throws {
+    @Test func `C73 the next process finishes work that one process had to stop, through a file`() async throws {
         let directory = try TemporaryDirectory("handoff"), ledger = Ledger(), events = Events()
         let names = (0..<4).map { "work \($0)" }
         let outcomes = try await begin(names, on: Self.manager(), SQLiteTaskHandoff(path: directory.path("tasks")), ledger)
@@ -128,7 +128,7 @@ import Testing
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
-    func `a server that is down when work must stop has it handed over by the other way`() async throws {
+    func `a server that is down when work must stop makes the handover fall back to the other way`() async throws {
         let server = try await PostgreSQLServer(), manager = Self.manager(), ledger = Ledger(), kept = MemoryStateStore()
         #expect(manager.persistHandovers(in: kept) == nil)
         server.kill()
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
-    func `a server that stands still costs its time limit, then nothing, and is found again`() async throws {
+    func `a server that stands still costs one time limit, then nothing, and is used again after recovery`() async throws {
         let server = try await PostgreSQLServer()
         var settings = PostgreSQLSettings.hasty
         (settings.shortestPause, settings.longestPause) = (.seconds(3600), .seconds(3600))
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: [nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "R\0\0\0\u{8}\0\0\0\0", "E\0\0\0\u{b}SFATAL\0", "T\u{7f}\u{7f}\u{7f}\u{7f}"])
-    func `a server that is silent or lies gives an error that says so`(answer: String?) async throws {
+    func `a server that is silent or lies gives an error with the reason`(answer: String?) async throws {
         let puppet = PuppetServer(answering: answer.map { Array($0.utf8) })
         defer { puppet.stop() }
         let store = PostgreSQLTaskHandoff("hostaddr=127.0.0.1 port=\(puppet.port) user=x dbname=x sslmode=disable", settings: .hasty)
@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test(.enabled(if: PostgreSQLServer.isInstalled, Comment(rawValue: PostgreSQLServer.reason)))
-    func `a row that something else has changed is set aside, not run`() async throws {
+    func `a foreign change to a row sets the row aside without a run`() async throws {
         let server = try await PostgreSQLServer(), store = server.store()
         _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1, 2, 3], reason: .pressure, id: "bent"), heldBy: "x", for: .zero)
         let log = FileManager.default.temporaryDirectory.appendingPathComponent("psql-\(UInt32.random(in: 0 ... .max))")
@@ -185,7 +185,7 @@ import Testing
         #expect(try await store.setAside(most: 5).first?.problem == "its checkpoint is damaged")
     }
 
-    @Test func `a file is its owner's alone, and one that is there already is closed to others`() async throws {
+    @Test func `a task file is readable by the owner alone, and an existing file is closed to others`() async throws {
         let directory = try TemporaryDirectory("handoff")
         func mode(_ name: String) -> mode_t? {
             var status = stat()
@@ -215,7 +215,7 @@ import Testing
         #expect(access(":memory:", F_OK) != 0)
     }
 
-    @Test func `a row of a file that something else has changed is set aside, and a file that is none is refused`() async throws {
+    @Test func `a foreign change to a file's row sets the row aside, and a file that is no database is refused`() async throws {
         let directory = try TemporaryDirectory("handoff"), store = try SQLiteTaskHandoff(path: directory.path("tasks"))
         _ = try await store.offer(TaskHandoffOffer(name: "a", checkpoint: [1, 2, 3], reason: .pressure, id: "bent"), heldBy: "x", for: .zero)
         var configuration = Configuration()

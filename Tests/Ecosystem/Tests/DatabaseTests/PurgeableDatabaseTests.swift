@@ -46,7 +46,7 @@ import Testing
         #expect(try await sum(queue) == 8_000_000 && purgeable.heldBytes > 4 << 20)
     }
 
-    @Test func `C88 a pool's readers give way too, and readers that are reading go on`() async throws {
+    @Test func `C88 a pool's idle readers give way too, and busy readers go on`() async throws {
         let directory = try TemporaryDirectory("grdb")
         let path = directory.path("db"), manager = ResourceManager(source: ScriptedPressureSource())
         var configuration = Configuration()
@@ -73,7 +73,7 @@ import Testing
         #expect(try await sum(pool) == 8_000_000)
     }
 
-    @Test func `a release does not wait for a transaction that runs long`() async throws {
+    @Test func `a release does not wait for a long transaction`() async throws {
         let directory = try TemporaryDirectory("grdb"), queue = try DatabaseQueue(path: directory.path("db"))
         try await fill(queue)
         let purgeable = PurgeableDatabase(queue)
@@ -85,5 +85,5 @@ import Testing
         await until { purgeable.heldBytes < 1 << 20 }
     }
 
-    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "GRDB", in: #filePath) == []) }
+    @Test func `the article's snippets match this file`() throws { #expect(try Article.missingLines(of: "GRDB", in: #filePath) == []) }
 }

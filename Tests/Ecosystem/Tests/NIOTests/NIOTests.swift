@@ -65,7 +65,7 @@ final class BodyServer: Sendable {
         }
     }
 
-    @Test func `a buffer comes back from volatile memory with the bytes that were readable`() throws {
+    @Test func `a buffer returns from volatile memory with the bytes that were readable`() throws {
         let cache = VolatileCache<Int, ByteBuffer>("buffers", limit: .mebibytes(8))
         for count in [0, 1, 4096, 100_000] {
             var buffer = ByteBuffer(string: "head")
@@ -77,7 +77,7 @@ final class BodyServer: Sendable {
         }
     }
 
-    @Test func `a body gets a share of the room, less of it the shorter memory is`() async throws {
+    @Test func `a body gets a share of the room, and less as memory gets shorter`() async throws {
         let idle = ResourceManager(source: ScriptedPressureSource())
         #expect(idle.collectLimit() == 16 << 20, "no limit is known: the most")
         #expect(idle.collectLimit(least: .bytes(3), most: .bytes(3)) == 3)
@@ -91,7 +91,7 @@ final class BodyServer: Sendable {
         }
     }
 
-    @Test func `a body longer than that is refused, and one that fits is collected`() async throws {
+    @Test func `a body longer than the collect limit is refused, and a body that fits is collected`() async throws {
         let server = try await BodyServer()
         try await with(.mebibytes(900)) { manager, source in
             server.byteCount.store(1 << 20, ordering: .relaxed)
@@ -115,7 +115,7 @@ final class BodyServer: Sendable {
         try await server.stop()
     }
 
-    @Test func `idle connections are closed when memory gets short, and a request under way is not cut`() async throws {
+    @Test func `idle connections are closed when memory gets short, and a running request is not cut`() async throws {
         let server = try await BodyServer()
         try await with(.mebibytes(900)) { manager, source in
             let http = ScaledHTTPClient(manager: manager), url = server.url
@@ -146,7 +146,7 @@ final class BodyServer: Sendable {
         try await server.stop()
     }
 
-    @Test func `advice shrinks the pool and never grows it`() {
+    @Test func `advice shrinks the pool and never grows the pool`() {
         var configuration = HTTPClient.Configuration()
         configuration.connectionPool.preWarmedHTTP1ConnectionCount = 4
         #expect(configuration.scaled(for: .normal).connectionPool == configuration.connectionPool)
@@ -161,9 +161,9 @@ final class BodyServer: Sendable {
         #expect(small.idleTimeout == .milliseconds(5) && small.concurrentHTTP1ConnectionsPerHostSoftLimit == 1)
     }
 
-    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "NIO", in: #filePath) == []) }
+    @Test func `the article's snippets match this file`() throws { #expect(try Article.missingLines(of: "NIO", in: #filePath) == []) }
 
-    @Test func `a cache of buffers counts the memory that they keep, not what can be read of it`() throws {
+    @Test func `a cache of buffers counts the buffers' storage, not their readable bytes`() throws {
         let cache = PurgeableCache<Int, ByteBuffer>(ofBuffers: "bodies", limit: .kibibytes(256))
         // NIO rounds up to a power of two: 33 KiB that can be read keep 64 KiB.
         let body = ByteBuffer(repeating: 65, count: 33 << 10)

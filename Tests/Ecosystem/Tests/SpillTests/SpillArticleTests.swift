@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct SpillArticleTests {
     private func render(_ id: String) async throws -> [UInt8] { Array(id.utf8) }
 
-    @Test func `a value is rendered where the server is not there`() async throws {
+    @Test func `a missing server makes the service render a value`() async throws {
         let cache = PurgeableCache<String, [UInt8]>("thumbnails", limit: .mebibytes(1)) { _, bytes in bytes.count },
             manager = ResourceManager(source: ScriptedPressureSource())
         let port = Loopback.freePort(), id = "x"
@@ -18,5 +18,5 @@ import Testing
         #expect(image == [120] && thumbnails.statistics.unanswered + thumbnails.statistics.skipped == 1)
     }
 
-    @Test func `the article says what stands here`() throws { #expect(try Article.missingLines(of: "Spilling", in: #filePath) == []) }
+    @Test func `the article's snippets match this file`() throws { #expect(try Article.missingLines(of: "Spilling", in: #filePath) == []) }
 }

@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test func `a value changed under its old code is refused, whichever byte it is`() async throws {
+    @Test func `a value changed under the old code is refused for each sampled byte`() async throws {
         let store = Store(), texts = SpilledTexts(store, generation: 7, secret: Self.secret)
         texts.spill(0..<1)
         await texts.written(1)
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func `what another process has written is found with its secret, and refused without`() async throws {
+    @Test func `another process's record is found with the same secret, and refused without`() async throws {
         var other = Self.secret
         other[31] ^= 1
         for (theirs, ours) in [
@@ -103,7 +103,7 @@ import Testing
                 && reader.spilled.statistics.hits == 1)
     }
 
-    @Test func `A13 what another process has written without a secret is refused, even in the same generation`() async throws {
+    @Test func `A13 another process's record without a secret is refused, even in the same generation`() async throws {
         let written = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
             let store = SpillPressureTests.HeldStore(), writer = SpilledTexts(store, generation: 7, secret: nil)
             writer.spill(0..<1, "theirs")

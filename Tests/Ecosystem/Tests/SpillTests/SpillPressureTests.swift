@@ -48,7 +48,7 @@ import Testing
         return limits
     }
 
-    @Test func `a purge returns while the store hangs, and the oldest that waits gives way`() async throws {
+    @Test func `a purge returns while the store hangs, and the oldest queued value gives way`() async throws {
         let store = HeldStore()
         store.hold(true)
         let texts = SpilledTexts(store, limits: limits(bytes: .bytes(20_000)))
@@ -65,7 +65,7 @@ import Testing
         #expect(try await texts.text("key 5", loaded: "loaded") == "loaded")
     }
 
-    @Test func `what waits is counted by the manager, and released before anything else`() async throws {
+    @Test func `the manager counts queued values, and releases them first`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store, limits: limits())
         let run = Task { [manager = texts.manager] in try await manager.run() }
         texts.source.push(usage: .mebibytes(100), limit: .gibibytes(1))
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test(arguments: [SpillError.Kind.unanswered, .nonsense, .refused, .unreachable])
-    func `a removal that fails takes everything with it, so that nothing stale is found`(kind: SpillError.Kind) async throws {
+    func `a failed removal forgets all records, so that no stale value is found`(kind: SpillError.Kind) async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         texts.spill(0..<5)
         await texts.written(5)
@@ -99,7 +99,7 @@ import Testing
         for key in 3..<5 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }
     }
 
-    @Test func `what is just being removed is not found any more, and what is just being written is`() async throws {
+    @Test func `a value during removal is not found, and a value during writing is found`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         texts.spill(0..<1)
         await texts.written(1)
@@ -120,7 +120,7 @@ import Testing
         store.hold(false)
     }
 
-    @Test func `a put that may still be carried out behind our back is never found after the next change`() async throws {
+    @Test func `a put that the server may still carry out late is never found after the next change`() async throws {
         let store = HeldStore(), texts = SpilledTexts(store)
         store.fail(.unanswered)
         texts.spill(0..<1, "old")
@@ -133,7 +133,7 @@ import Testing
         #expect(try await texts.text("key 0", loaded: "loaded").hasPrefix("new 0"))
     }
 
-    @Test func `a store known to be down is asked by one now and then, and takes no values`() async throws {
+    @Test func `a store known to be down gets a probe now and then, and takes no values`() async throws {
         let store = HeldStore()
         var limits = limits()
         (limits.shortestPause, limits.longestPause) = (.seconds(3600), .seconds(3600))
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test func `a value too large for the store, or that cannot be encoded, is left out and counted`() async throws {
+    @Test func `a value that is too large for the store or that cannot be encoded is left out and counted`() async throws {
         struct Refused: Error {}
         let store = HeldStore(), manager = ResourceManager(source: ScriptedPressureSource())
         let cache = PurgeableCache<String, Int>("numbers", cost: { _, _ in 1 })

@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct SpillTests {
     @Test(arguments: Kind.allCases)
-    func `what is purged is written, and found instead of being loaded`(kind: Kind) async throws {
+    func `purged values are written, and later found without a load`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<50)
         #expect(texts.cache.count == 0)
@@ -22,7 +22,7 @@ struct SpillTests {
     }
 
     @Test(arguments: Kind.allCases)
-    func `what is not true any more is not found: replaced, removed, purged by tag, or by another process`(kind: Kind) async throws {
+    func `stale values are not found: replaced, removed, purged by tag, or left by another process`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<4)
         await texts.written(4)
@@ -51,7 +51,7 @@ struct SpillTests {
     }
 
     @Test(arguments: Kind.allCases)
-    func `a server that is killed and comes back costs loads, no errors`(kind: Kind) async throws {
+    func `a killed and restarted server costs loads, no errors`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store)
         texts.spill(0..<10)
         await texts.written(10)
@@ -74,7 +74,7 @@ struct SpillTests {
     }
 
     @Test(arguments: Kind.allCases)
-    func `a server that freezes in the midst of it holds nobody up`(kind: Kind) async throws {
+    func `a server that freezes during requests holds no caller up`(kind: Kind) async throws {
         let server = try await SpillServer(kind), texts = SpilledTexts(server.store, limits: .hasty)
         texts.spill(0..<3)
         await texts.written(3)
@@ -96,7 +96,7 @@ struct SpillTests {
     }
 
     @Test(arguments: Kind.allCases)
-    func `a server that accepts and never answers is found out, and left alone`(kind: Kind) async throws {
+    func `a server that accepts and never answers is detected, and left alone`(kind: Kind) async throws {
         let puppet = PuppetServer(answering: nil), texts = SpilledTexts(kind.store(port: puppet.port), limits: .hasty)
         defer { puppet.stop() }
         for key in 0..<10 { #expect(try await texts.text("key \(key)", loaded: "loaded") == "loaded") }

@@ -26,7 +26,7 @@ import Tracing
 
     private enum TenantKey: ServiceContextKey { typealias Value = String }
 
-    @Test func `an action is a span with its times and numbers, and a handler sees the context in which its task was begun`() async throws {
+    @Test func `an action is a span with times and numbers, and a handler sees the context of the task's begin`() async throws {
         _ = Self.tracer
         let source = ScriptedPressureSource()
         let manager = ResourceManager(source: source)

@@ -10,7 +10,7 @@ import Testing
 
 struct AdminRoutesTests {
     @Test(arguments: Way.allCases)
-    func `the status is what the manager says`(way: Way) async throws {
+    func `the status route gives the manager's status`(way: Way) async throws {
         try await Harness().running { harness in
             harness.manager.register(PurgeableCache<Int, Int>("numbers", limit: .mebibytes(1)))
             try await harness.application().test(way.setup) { client in
@@ -24,7 +24,7 @@ struct AdminRoutesTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `readiness follows the life cycle and gives its reason`(way: Way) async throws {
+    func `readiness follows the life cycle, and the answer gives the reason`(way: Way) async throws {
         let harness = Harness()
         try await harness.application().test(way.setup) { client in
             let before = try await client.get("/readyz")
@@ -42,7 +42,7 @@ struct AdminRoutesTests {
         await harness.manager.lifecycle.terminate()
     }
 
-    @Test func `under pressure a service is ready, and says that it sheds`() async throws {
+    @Test func `a service under pressure is ready, and reports that shedding is on`() async throws {
         try await Harness().running { harness in
             await harness.reach(.critical)
             try await harness.application().test(.router) { client in
@@ -52,7 +52,7 @@ struct AdminRoutesTests {
         }
     }
 
-    @Test func `metrics are the status as Prometheus' text`() async throws {
+    @Test func `metrics are the status as Prometheus text`() async throws {
         try await Harness().application().test(.router) { client in
             let response = try await client.get("/plimsoll/metrics")
             #expect(response.status == .ok && response.headers[.contentType] == PrometheusText.contentType)
@@ -93,7 +93,7 @@ struct AdminRoutesTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `methods and headers that make no sense get an answer, and the next request one of its own`(way: Way) async throws {
+    func `senseless methods and headers get an answer, and the next request is answered too`(way: Way) async throws {
         try await Harness().application(.init(allowsChanges: true)).test(way.setup) { client in
             for method in [HTTPRequest.Method.put, .delete, .patch, .options, .post] {
                 let response = try await client.execute(uri: "/plimsoll", method: method)
@@ -116,7 +116,7 @@ struct AdminRoutesTests {
         }
     }
 
-    @Test func `headers larger than a server takes end that connection and no other`() async throws {
+    @Test func `headers larger than the server's limit end that connection and no other`() async throws {
         try await Harness().application().test(.live) { client in
             let port = try #require(client.port)
             // Refused by the server, or cut off: either way this connection alone.
@@ -130,7 +130,7 @@ struct AdminRoutesTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `the page comes under a policy that runs nothing but its own script`(way: Way) async throws {
+    func `the page's content policy runs only the page's own script`(way: Way) async throws {
         try await Harness().application(.init(title: "shop")).test(way.setup) { client in
             let response = try await client.get("/plimsoll/ui")
             #expect(response.headers[.contentType] == "text/html; charset=utf-8" && response.text.contains("<title>shop</title>"))

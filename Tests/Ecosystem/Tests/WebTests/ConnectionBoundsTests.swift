@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func `a body that comes byte by byte is cut off when its time is over, however often a byte comes`() throws {
+    @Test func `a body that arrives byte by byte is cut off at the time limit, for all tested pauses between bytes`() throws {
         for pause in [1, 7, 29] as [Int64] {
             let connection = try Connection()
             try connection.receiveHead()
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func `a body that comes no slower than the least rate may take as long as it needs`() throws {
+    @Test func `a body at the least rate or faster may take any length of time`() throws {
         let connection = try Connection()
         try connection.receiveHead()
         // 3 hours.
@@ -84,7 +84,7 @@ import Testing
         #expect(!connection.channel.isActive)
     }
 
-    @Test func `the time that a handler takes between two parts is not the client's`() throws {
+    @Test func `a handler's time between two parts is not charged to the client`() throws {
         let connection = try Connection()
         try connection.receiveHead()
         for _ in 0..<10 {
@@ -105,7 +105,7 @@ import Testing
         #expect(try connection.cutOffs("body_too_slow") == 0)
     }
 
-    @Test func `sizes that no counter holds do not end the server`() throws {
+    @Test func `sizes beyond any counter do not end the server`() throws {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let configuration = HTTP1Channel.Configuration.bounded(
             body: .seconds(Int64.max / 2), bytesPerSecond: 1, logger: logger)
@@ -124,7 +124,7 @@ import Testing
         #expect(channel.isActive)
     }
 
-    @Test func `a real client that sends a byte now and then is cut off, and one that sends at once is answered`()
+    @Test func `a real client that sends a byte now and then is cut off, and a prompt client is answered`()
         async throws
     {
         let counts = TestMetrics(), router = Router()

@@ -15,7 +15,7 @@ import Testing
     private static let scrape = "GET /plimsoll/metrics HTTP/1.1\r\nHost: localhost\r\n"
 
     // The bounds are such that those who don't hang keep them on a busy machine, too.
-    @Test func `who sends half a request is rid of, and who scrapes meanwhile is answered`() async throws {
+    @Test func `clients that send half a request are disconnected, and a scrape meanwhile is answered`() async throws {
         let log = Reasons(), counts = TestMetrics()
         try await Harness().application(
             server: .http1(configuration: .bounded(idle: .seconds(10), answer: .seconds(100), logger: log.logger, metrics: counts))
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func `who takes no answer is rid of, and who scrapes meanwhile is answered`() async throws {
+    @Test func `clients that take no answer are disconnected, and a scrape meanwhile is answered`() async throws {
         let log = Reasons(), counts = TestMetrics(), harness = Harness()
         // More than all buffers on the way hold.
         for number in 0..<300 { harness.manager.register("\(number)" + String(repeating: "x", count: 400), byteCount: { 1 }, release: { _ in 0 }) }
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func `a handler takes the time that it needs, and a client that keeps its connection is no news`() async throws {
+    @Test func `a slow handler gets the time to answer, and a kept connection leaves no log line`() async throws {
         let log = Reasons(), router = Router(), wait = AsyncStream.makeStream(of: Void.self)
         router.get("/slow") { _, _ in
             for await _ in wait.stream { break }

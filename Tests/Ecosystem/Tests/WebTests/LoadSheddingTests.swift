@@ -42,7 +42,7 @@ struct LoadSheddingTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `a refusal is 503 with Retry-After in seconds, and nobody keeps it`(way: Way) async throws {
+    func `a refusal is 503 with Retry-After in seconds, and forbids caching`(way: Way) async throws {
         try await Harness(retryAfter: 5...40).running { harness in
             await harness.reach(.critical)
             try await harness.application().test(way.setup) { client in
@@ -59,7 +59,7 @@ struct LoadSheddingTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `a request that finds no room waits, and is served once memory is plentiful`(way: Way) async throws {
+    func `a request without room waits, and is served once memory is plentiful`(way: Way) async throws {
         try await Harness(patience: .seconds(600)).running { harness in
             await harness.reach(.critical)
             let shedder = harness.shedding.shedder
@@ -75,7 +75,7 @@ struct LoadSheddingTests {
     }
 
     @Test(arguments: Way.allCases)
-    func `health, status and page are served whatever the level`(way: Way) async throws {
+    func `health, status and page are served at any level`(way: Way) async throws {
         try await Harness().running { harness in
             await harness.reach(.critical)
             harness.shedding.shedder.quiesce(to: .paused)
@@ -89,7 +89,7 @@ struct LoadSheddingTests {
         }
     }
 
-    @Test func `a handler that throws has ended, and one that streams ends with its body`() async throws {
+    @Test func `a handler that throws has ended, and a streaming handler ends with the body`() async throws {
         let shedder = RequestShedder(policy: SheddingPolicy(limit: 1)), router = Router()
         router.add(middleware: LoadSheddingMiddleware(shedder))
         router.get("/throws") { _, _ -> String in throw HTTPError(.conflict) }
@@ -113,7 +113,7 @@ struct LoadSheddingTests {
         }
     }
 
-    @Test func `the one line that adds it shows it in the status`() async throws {
+    @Test func `the one line that adds the middleware also shows the shedder in the status`() async throws {
         let harness = Harness(limit: 64)
         #expect(harness.manager.status.admissions.map(\.name) == ["http"] && harness.manager.status.admissions.first?.limit == 64)
     }

@@ -10,7 +10,7 @@ import Testing
     private static let program = ServerProcess.find("prometheus")
 
     @Test(.enabled(if: program != nil, "prometheus is not installed"))
-    func `what the manager knows is what Prometheus has`() async throws {
+    func `Prometheus scrapes the manager's numbers`() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("plimsoll-prometheus-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

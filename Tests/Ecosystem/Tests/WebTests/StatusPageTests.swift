@@ -10,7 +10,7 @@ import Testing
     .serialized,
     .enabled(if: Browser.path != nil, "no Chromium is installed here (Debian's package is chromium); the page's text is tested elsewhere"))
 struct StatusPageTests {
-    @Test func `live numbers are in the page and the browser has nothing to complain about`() async throws {
+    @Test func `the page has live numbers, and the browser's console stays empty`() async throws {
         try await Harness().running { harness in
             let numbers = PurgeableCache<Int, Int>("numbers", limit: .mebibytes(8), cost: { _, _ in 1 << 20 })
             harness.manager.register(numbers)
@@ -40,7 +40,7 @@ struct StatusPageTests {
         }
     }
 
-    @Test func `where there is nothing it says so`() async throws {
+    @Test func `the page reports missing parts of the status in words`() async throws {
         try await Harness().application().test(.live) { client in
             let page = try await Browser.load("http://127.0.0.1:\(try #require(client.port))/plimsoll/ui")
             #expect(page.console.isEmpty, "\(page.console.joined(separator: "\n"))")
@@ -53,7 +53,7 @@ struct StatusPageTests {
         }
     }
 
-    @Test func `a server that does not answer is named as that`() async throws {
+    @Test func `a server that does not answer is named as unreachable`() async throws {
         let router = Router(), pages = AdminPages(Harness().manager)
         router.get("/plimsoll/ui") { _, _ in
             let answer = await pages.answer(.ui, .init())

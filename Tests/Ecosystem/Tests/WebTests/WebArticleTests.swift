@@ -67,7 +67,7 @@ struct WebArticleTests {
         return server
     }
 
-    @Test func `the article's snippets stand here and run`() throws {
+    @Test func `the article's snippets match this file and run`() throws {
         #expect(policy().problem == nil)
         twoLines()
         priorities()
