@@ -2,7 +2,8 @@
 import Foundation
 public import GRDB
 import Glibc
-public import Plimsoll
+import Plimsoll
+public import PlimsollLifecycle
 
 /// Task hand-over through a SQLite database file, for replicas on one machine: successive runs of a service, or
 /// several concurrent processes.

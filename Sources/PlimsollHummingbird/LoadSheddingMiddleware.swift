@@ -2,6 +2,7 @@
 import HTTPTypes
 public import Hummingbird
 public import Plimsoll
+import PlimsollLifecycle
 public import PlimsollService
 
 /// Answers 503 with `Retry-After` to requests for which there is no memory, least important first. The other requests

@@ -2,6 +2,7 @@
 import CPostgreSQL
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// A failure of a connection or of the server.
 struct PostgreSQLProblem: Error {

@@ -1,5 +1,6 @@
 #if PostgreSQL
-public import Plimsoll
+import Plimsoll
+public import PlimsollLifecycle
 
 /// Time limits and table name of a hand-over store in PostgreSQL.
 public struct PostgreSQLSettings: Sendable, Hashable {

@@ -1,5 +1,6 @@
 #if PostgreSQL
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// A worker thread with one connection and a short queue. Lives as long as the owner, and connects on the first

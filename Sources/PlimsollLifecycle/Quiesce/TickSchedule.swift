@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 
 /// The schedule of a ticker: the points of its phase. A schedule may skip points but never moves one.
 struct TickSchedule: Sendable {

@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 
 /// The result of a scrub: data erased before the memory of this process could be seen, and data left.
 public struct ScrubReport: Sendable, Hashable {

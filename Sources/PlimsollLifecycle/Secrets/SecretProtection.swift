@@ -1,5 +1,5 @@
 import CPlimsollMemory
-public import Plimsoll
+import Plimsoll
 
 /// The protection of a secret's memory, as far as the kernel granted it.
 public struct SecretProtection: OptionSet, Sendable, Hashable {

@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 import Synchronization
 
 /// Counts failed launches, and records how the last run ended (C24).

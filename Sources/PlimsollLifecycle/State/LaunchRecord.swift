@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 
 /// The record that a process leaves for the next launch, and the decision made from the record. A value.
 struct LaunchRecord: Hashable {

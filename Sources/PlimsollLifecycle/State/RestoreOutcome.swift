@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 
 /// The end of the previous run, as far as recorded (C24).
 public enum PreviousRun: String, Sendable, Hashable, CaseIterable {

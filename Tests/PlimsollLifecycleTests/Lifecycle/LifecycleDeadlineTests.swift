@@ -38,7 +38,7 @@ import Testing
         try await lifecycle.launch()
         _ = try await stage.whileTimePasses(beside: release) { try await lifecycle.enterBackground(cause: .operator) }
         let exit = try #require(stage.exits.first)
-        #expect(exit.status == 70 && exit.line.contains("culprit (PlimsollTests/LifecycleDeadlineTests.swift"))
+        #expect(exit.status == 70 && exit.line.contains("culprit (PlimsollLifecycleTests/LifecycleDeadlineTests.swift"))
         release.open()
     }
 

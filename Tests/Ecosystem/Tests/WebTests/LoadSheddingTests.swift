@@ -4,6 +4,7 @@ import HummingbirdTesting
 import NIOCore
 import Plimsoll
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollService
 import Synchronization
 import TestServers

@@ -2,6 +2,7 @@ import Hummingbird
 import HummingbirdTesting
 import Plimsoll
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollService
 import Testing
 

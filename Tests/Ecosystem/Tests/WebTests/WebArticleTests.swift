@@ -4,6 +4,7 @@ import HummingbirdCore
 import Logging
 import Plimsoll
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollService
 import PlimsollTesting
 import Testing
