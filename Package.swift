@@ -207,7 +207,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollLifecycleTests",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollTesting", "CAllocationCounter", "TestSupport",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollTesting", "CAllocationCounter", "TestSupport",
             ], swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
@@ -227,7 +227,7 @@ let package = Package(
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux", "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),

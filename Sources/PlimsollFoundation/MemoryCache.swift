@@ -20,7 +20,7 @@ import Synchronization
 /// *Threads*: all calls are safe on any thread. The code that sets an object ensures that other threads may use the
 /// object, as with `NSCache`. Objects are released, and the delegate is called, outside every lock. Only the keys'
 /// `isEqual(_:)` or `==` run under a lock: they must not use the cache.
-public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
+public final class MemoryCache<Key, Value>: Purgeable, MeteredPurgeable, CountingPurgeable, PromptPurgeable {
     public let rebuildCost: RebuildCost
 
     @usableFromInline let entries: PurgeableCache<CacheKey<Key>, CachedObject<Value>>
@@ -169,5 +169,5 @@ public final class MemoryCache<Key, Value>: CountingPurgeable, PromptPurgeable {
     /// Releases at least `target` bytes, coldest objects first.
     public func release(_ target: Int) -> Int { entries.release(target) }
 
-    public func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }
+    package func attach(_ meter: ChargeMeter) -> Bool { entries.attach(meter) }
 }

@@ -149,7 +149,7 @@ extension SpilledCache where Value: VolatileStorable {
 }
 
 /// The queue of a store as a purgeable: the first to be released.
-private final class SpillQueuePurgeable<Key: Hashable & Sendable, Value: Sendable>: Purgeable {
+private final class SpillQueuePurgeable<Key: Hashable & Sendable, Value: Sendable>: MeteredPurgeable {
     let name: String
     let rebuildCost = RebuildCost.trivial
     private let engine: SpillEngine<Key, Value>

@@ -1,4 +1,4 @@
-public import Plimsoll
+package import Plimsoll
 import Synchronization
 
 /// A clock that moves only on request.
@@ -42,7 +42,7 @@ public final class ManualClock: Sendable {
     public func setWallClock(by step: Duration) { state.withLock { $0.wall += step } }
 
     /// The time source for a manager.
-    public var timekeeper: Timekeeper {
+    package var timekeeper: Timekeeper {
         Timekeeper(
             elapsed: { [self] in state.withLock { $0.now } }, asleep: { [self] in state.withLock { $0.asleep } },
             onStep: { [self] watcher in state.withLock { $0.watchers.append(watcher) } },

@@ -1,4 +1,5 @@
 public import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 /// An environment source that a test controls.

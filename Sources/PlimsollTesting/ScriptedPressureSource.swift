@@ -1,4 +1,5 @@
 public import Plimsoll
+public import PlimsollLifecycle
 import Synchronization
 
 /// A pressure source with readings that a test pushes.
@@ -6,7 +7,7 @@ import Synchronization
 /// The manager's loop runs at once for each reading. Between readings, the loop runs at the manager's pace, but at
 /// most fifty times a second. Under a manual clock those turns all see the same time, so they decide nothing new. If
 /// time moves as well, use ``whileSettled(_:)`` so that one turn sees both changes.
-public final class ScriptedPressureSource: PressureSource {
+public final class ScriptedPressureSource: PressureSource, EnvironmentProvider {
     private struct State {
         var reading = PressureReading(at: .zero)
         /// Number of wake-ups of the loop, by pushed readings and other calls, and the number seen at the loop's last

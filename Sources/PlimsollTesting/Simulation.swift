@@ -20,7 +20,7 @@ public struct Simulation: Sendable {
     /// The decisions of a simulation.
     public struct Outcome: Sendable, Hashable {
         /// One step for each reading.
-        public var steps: [PressureDecisions.Step]
+        package var steps: [PressureDecisions.Step]
 
         package init(steps: [PressureDecisions.Step]) { self.steps = steps }
 

@@ -3,6 +3,7 @@ import Configuration
 import Foundation
 import Logging
 public import Plimsoll
+import PlimsollFoundation
 import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollService

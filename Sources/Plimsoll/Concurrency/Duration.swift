@@ -62,3 +62,11 @@ extension Duration {
         }
     }
 }
+
+extension Duration {
+    /// Creates a duration from a number that another process sent: at most 10^12 s, zero if the number is negative or
+    /// no number. `Duration.seconds(_:)` traps on such numbers.
+    init(untrustedSeconds seconds: Double) {
+        self = .seconds(seconds.isFinite ? Swift.min(Swift.max(seconds, 0), 1e12) : 0)
+    }
+}

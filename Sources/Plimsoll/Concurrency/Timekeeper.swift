@@ -1,9 +1,9 @@
 import CPlimsollProcess
 
 /// The source of time at the outer edge of the library; all inner code takes `at:`.
-public struct Timekeeper: Sendable {
+package struct Timekeeper: Sendable {
     /// Returns the time since some fixed point; only differences are meaningful.
-    public let elapsed: @Sendable () -> Duration
+    package let elapsed: @Sendable () -> Duration
     /// Returns the time that the host has slept since some fixed point. `elapsed` excludes that time.
     package let asleep: @Sendable () -> Duration
     /// Returns the time of day, since 1970 (`CLOCK_REALTIME`). Jumps when the clock is set. Use only to compare
@@ -13,13 +13,13 @@ public struct Timekeeper: Sendable {
     let onStep: (@Sendable (@escaping @Sendable () -> Void) -> Void)?
 
     /// Creates a timekeeper that measures time by `clock` since now.
-    public init(_ clock: some Clock<Duration>) {
+    package init(_ clock: some Clock<Duration>) {
         let start = clock.now
         self.init(elapsed: { start.duration(to: clock.now) })
     }
 
     /// Creates a timekeeper that reads `elapsed`.
-    public init(elapsed: @escaping @Sendable () -> Duration) {
+    package init(elapsed: @escaping @Sendable () -> Duration) {
         self.init(elapsed: elapsed, asleep: { .zero }, onStep: nil)
     }
 
@@ -35,7 +35,7 @@ public struct Timekeeper: Sendable {
     }
 
     /// The machine's running time, which excludes time that the host sleeps (`CLOCK_MONOTONIC`).
-    public static var running: Timekeeper {
+    package static var running: Timekeeper {
         let awake = SuspendingClock(), always = ContinuousClock()
         let start = (awake: awake.now, always: always.now)
         return Timekeeper(

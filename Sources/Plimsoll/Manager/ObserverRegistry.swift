@@ -50,12 +50,12 @@ package final class ObserverRegistry: Sendable {
 
     private let state = Mutex(State())
 
-    /// Registers an observer of levels from `threshold` on.
+    /// Registers an observer of levels from `threshold` on. `isFirst` puts the observer before all others.
     package func observe(
-        _ threshold: PressureLevel, _ name: String, _ body: @escaping @Sendable (PressureEvent) -> Void
+        _ threshold: PressureLevel, _ name: String, isFirst: Bool = false, _ body: @escaping @Sendable (PressureEvent) -> Void
     ) -> Registration {
         let observer = Observer(name, threshold, body)
-        add(observer)
+        add(observer, first: isFirst)
         return Registration(observer.gate) { [self] in remove(observer) }
     }
 

@@ -7,7 +7,7 @@ public struct ActionReport: Sendable, Hashable {
     /// Level in force when the action began.
     public var level: PressureLevel
     /// The initiator of the action.
-    public var origin = Origin.pressure
+    package var origin = Origin.pressure
     /// Evidence behind the level.
     public var evidence: PressureEvidence
     /// Time at which the action began, on the manager's clock.
@@ -51,7 +51,7 @@ public struct ActionReport: Sendable, Hashable {
     public var isSimulated: Bool { evidence.contains(.simulated) }
 
     /// The initiator of an action.
-    public enum Origin: String, Sendable, Hashable {
+    package enum Origin: String, Sendable, Hashable {
         /// The policy, because memory is short.
         case pressure
         /// The life cycle, on the way to the background.

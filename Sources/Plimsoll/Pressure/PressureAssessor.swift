@@ -3,9 +3,9 @@
 /// Five kinds of evidence are fused, headroom first: headroom, growth, stall, limit events and lowered limits (see
 /// `PressureEvidence`). Announcements of a supervisor or the service manager are taken in as well. In 12 of 12 measured kills of an
 /// anonymous ramp without swap no stall signal fired at all, so stall only indicates sustained trouble.
-public struct PressureAssessor: Sendable {
+package struct PressureAssessor: Sendable {
     /// The numbers in use.
-    public let thresholds: PressureThresholds
+    package let thresholds: PressureThresholds
 
     private var level = PressureLevel.normal
     private var present = PressureLevel.normal
@@ -20,7 +20,7 @@ public struct PressureAssessor: Sendable {
     private var stall = StallMeter()
 
     /// Creates an assessor without history.
-    public init(thresholds: PressureThresholds = .standard) {
+    package init(thresholds: PressureThresholds = .standard) {
         self.thresholds = thresholds
         burst = BurstMeter(halfLife: thresholds.burstHalfLife)
     }
@@ -34,7 +34,7 @@ public struct PressureAssessor: Sendable {
     static let clearance = 1.15
 
     /// Judges `reading`. Pass readings in order of time; one out of order is judged without history.
-    public mutating func assess(_ reading: PressureReading) -> PressureAssessment {
+    package mutating func assess(_ reading: PressureReading) -> PressureAssessment {
         forgetAfterGap(before: reading)
         surge.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)
         burst.add(pinned: reading.pinned, charged: reading.charged, at: reading.at)

@@ -32,18 +32,31 @@ public struct PressureReading: Sendable, Hashable, Codable {
     /// (`pglazyfreed` in `memory.stat`, in bytes). `nil` where the kernel does not count it, as on version 1.
     public var lazyFreed: ByteCount?
     /// Idle memory at the level of a group's limit that has least of it; `nil` without a limit.
-    public var idle: IdleMemory?
+    package var idle: IdleMemory?
     /// Idle memory of the machine as a whole; `nil` if unreadable.
-    public var machineIdle: IdleMemory?
+    package var machineIdle: IdleMemory?
     /// Level that a trusted sender (`$MEMORY_PRESSURE_WATCH`) has announced since the last reading; `nil` for none.
     public var announced: PressureLevel?
 
     /// Creates a reading; omitted values are unknown or zero.
     public init(
         at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero,
+        workingSet: ByteCount? = nil, available: ByteCount? = nil, resident: ByteCount = .zero,
+        stall: StallTotals? = nil, events: EventCounts? = nil, charged: ByteCount = .zero, volatile: ByteCount = .zero,
+        lazyFreed: ByteCount? = nil, announced: PressureLevel? = nil
+    ) {
+        self.init(
+            at: at, boundary: boundary, limit: limit, usage: usage, workingSet: workingSet, available: available,
+            resident: resident, stall: stall, events: events, charged: charged, volatile: volatile,
+            lazyFreed: lazyFreed, idle: nil, announced: announced)
+    }
+
+    /// Creates a reading that also knows the memory idle in the group and in the machine.
+    package init(
+        at: Duration, boundary: Boundary = .none, limit: ByteCount? = nil, usage: ByteCount = .zero,
         workingSet: ByteCount? = nil,
         available: ByteCount? = nil, resident: ByteCount = .zero, stall: StallTotals? = nil, events: EventCounts? = nil,
-        charged: ByteCount = .zero, volatile: ByteCount = .zero, lazyFreed: ByteCount? = nil, idle: IdleMemory? = nil,
+        charged: ByteCount = .zero, volatile: ByteCount = .zero, lazyFreed: ByteCount? = nil, idle: IdleMemory?,
         machineIdle: IdleMemory? = nil, announced: PressureLevel? = nil
     ) {
         self.at = at
@@ -76,18 +89,18 @@ public struct PressureReading: Sendable, Hashable, Codable {
     }
 
     /// Idle memory at one place.
-    public struct IdleMemory: Sendable, Hashable, Codable {
+    package struct IdleMemory: Sendable, Hashable, Codable {
         /// The limit at that place, or the machine's memory.
-        public var total: ByteCount
+        package var total: ByteCount
         /// Memory that no process uses: `total` less the used memory, or `MemFree`.
-        public var free: ByteCount
+        package var free: ByteCount
         /// Page cache that was not used lately, and volatile pages. Both stand on the list of inactive file pages
         /// (`inactive_file` in `memory.stat`, `Inactive(file)` in `/proc/meminfo`), from which the kernel reclaims
         /// first.
-        public var file: ByteCount
+        package var file: ByteCount
 
         /// Creates idle memory from these numbers of bytes.
-        public init(total: ByteCount, free: ByteCount, file: ByteCount = .zero) {
+        package init(total: ByteCount, free: ByteCount, file: ByteCount = .zero) {
             self.total = total
             self.free = free
             self.file = file

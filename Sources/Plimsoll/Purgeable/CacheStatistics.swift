@@ -51,40 +51,28 @@ public struct CacheStatistics: Sendable, Hashable {
     public var hitRatio: Double { hits + misses == 0 ? 0 : Double(hits) / Double(hits + misses) }
 }
 
-/// Statistics of a cache since creation (`CacheStatistics`).
-public struct CacheStatus: Sendable, Hashable, Codable {
-    /// Entries in the cache now.
-    public var entries: Int
-    /// Look-ups that found a value.
-    public var hits: Int
-    /// Look-ups that found no value.
-    public var misses: Int
-    /// Entries evicted at the limit.
-    public var evictions: Int
-    /// Entries removed because their lifetime ended.
-    public var expired: Int
-    /// Entries purged because memory was requested.
-    public var purged: Int
-    /// Entries lost because the kernel reclaimed their pages.
-    public var droppedByKernel: Int
-    /// Values replaced by a newer value.
-    public var replaced: Int
-    /// Inserts rejected for their cost or for lack of headroom.
-    public var rejected: Int
-    /// Loads of missing values that succeeded.
-    public var loads: Int
-    /// Loads that failed.
-    public var loadFailures: Int
-    /// Total time of successful loads.
-    public var loadSeconds: Double
-
-    init(_ statistics: CacheStatistics) {
-        (entries, hits, misses) = (statistics.count, statistics.hits, statistics.misses)
-        (evictions, expired, purged) = (statistics.evictions, statistics.expired, statistics.purged)
-        (droppedByKernel, replaced, rejected) = (statistics.droppedByKernel, statistics.replaced, statistics.rejected)
-        (loads, loadFailures, loadSeconds) = (statistics.loads, statistics.loadFailures, statistics.loadTime.inSeconds)
+/// As JSON, durations are seconds, and the bytes are left to the status of the purgeable.
+extension CacheStatistics: Codable {
+    private enum CodingKeys: String, CodingKey {
+        case entries, hits, misses, evictions, expired, purged, droppedByKernel, replaced, rejected, loads
+        case loadFailures, loadSeconds
     }
 
-    /// Share of look-ups that found a value, in `0...1`; zero before the first look-up.
-    public var hitRatio: Double { hits == 0 && misses == 0 ? 0 : Double(hits) / (Double(hits) + Double(misses)) }
+    private static let counters: [(CodingKeys, WritableKeyPath<CacheStatistics, Int> & Sendable)] = [
+        (.entries, \.count), (.hits, \.hits), (.misses, \.misses), (.evictions, \.evictions), (.expired, \.expired),
+        (.purged, \.purged), (.droppedByKernel, \.droppedByKernel), (.replaced, \.replaced), (.rejected, \.rejected),
+        (.loads, \.loads), (.loadFailures, \.loadFailures),
+    ]
+
+    public init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        for (key, path) in Self.counters { self[keyPath: path] = try values.decode(Int.self, forKey: key) }
+        loadTime = Duration(untrustedSeconds: try values.decode(Double.self, forKey: .loadSeconds))
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: CodingKeys.self)
+        for (key, path) in Self.counters { try values.encode(self[keyPath: path], forKey: key) }
+        try values.encode(loadTime.inSeconds, forKey: .loadSeconds)
+    }
 }

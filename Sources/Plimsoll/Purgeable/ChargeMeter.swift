@@ -6,7 +6,7 @@ import Synchronization
 /// After every reading, the manager sets an allowance until the next reading. A cache that would exceed the
 /// allowance evicts as many of its own bytes instead of growing. Caches alone therefore never cross the line. At
 /// half of the allowance the manager is woken to read again.
-public final class ChargeMeter: Sendable {
+package final class ChargeMeter: Sendable {
     // Relaxed everywhere: each number stands for itself and publishes no other memory. A charge that misses a new
     // ceiling by an instant is bounded by one entry per thread, and the next reading sees that charge.
     private let held = Atomic<Int>(0)
@@ -27,13 +27,13 @@ public final class ChargeMeter: Sendable {
 
     /// Bytes declared and not released. Off by the inserts in progress if a cache is registered while other threads
     /// insert. Only the polling pace depends on the value, because room is counted from one reading to the next.
-    public var heldBytes: ByteCount { ByteCount(held.load(ordering: .relaxed)) }
+    package var heldBytes: ByteCount { ByteCount(held.load(ordering: .relaxed)) }
 
     /// Declares `count` bytes if there is room for them.
     ///
     /// - Returns: true if the bytes were declared. If false, evict to make room, or do without.
     /// - Complexity: one atomic compare-and-swap; wakes the manager at most once per reading.
-    public func take(_ count: Int) -> Bool {
+    package func take(_ count: Int) -> Bool {
         var now = held.load(ordering: .relaxed)
         while true {
             let (next, overflow) = now.addingReportingOverflow(count)
@@ -51,10 +51,10 @@ public final class ChargeMeter: Sendable {
     }
 
     /// Declares `count` bytes even without room, for memory that is already held.
-    public func takeAnyway(_ count: Int) { held.wrappingAdd(count, ordering: .relaxed) }
+    package func takeAnyway(_ count: Int) { held.wrappingAdd(count, ordering: .relaxed) }
 
     /// Releases `count` bytes declared before.
-    public func give(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
+    package func give(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }
 
     /// Bytes that may be taken now without releasing any.
     var room: Int {

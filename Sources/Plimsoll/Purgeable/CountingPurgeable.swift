@@ -1,5 +1,5 @@
 /// A purgeable with statistics, like a cache, for a manager's status.
-public protocol CountingPurgeable: Purgeable {
+package protocol CountingPurgeable: Purgeable {
     /// Current statistics. Called from any thread, occasionally.
     var statistics: CacheStatistics { get }
 
@@ -8,7 +8,7 @@ public protocol CountingPurgeable: Purgeable {
 }
 
 /// A purgeable with a limit that an operator may change at any time through a manager.
-public protocol ResizablePurgeable: CountingPurgeable {
+package protocol ResizablePurgeable: CountingPurgeable {
     /// Sets the limit, and evicts the excess. Called from any thread.
     func resize(to limit: ByteCount)
 }

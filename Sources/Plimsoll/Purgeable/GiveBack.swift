@@ -16,7 +16,7 @@ protocol GiveBack: Sendable {
 }
 
 /// Extent of a give-back.
-public enum GiveBackDepth: Sendable, Hashable {
+package enum GiveBackDepth: Sendable, Hashable {
     /// Pages that cost next to nothing to return: with jemalloc, those free for longer than its decay time; with
     /// glibc, none.
     case light
@@ -25,13 +25,13 @@ public enum GiveBackDepth: Sendable, Hashable {
 }
 
 /// The allocator's own figures of its memory, in bytes for the whole process.
-public struct HeapSample: Sendable, Hashable {
+package struct HeapSample: Sendable, Hashable {
     /// Bytes handed out, in whole size classes.
-    public var allocated: ByteCount
+    package var allocated: ByteCount
     /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
-    public var active: ByteCount
+    package var active: ByteCount
     /// Bytes in pages in memory. Most of the part above `active` can be given back.
-    public var resident: ByteCount
+    package var resident: ByteCount
     /// Bytes of address space kept without memory behind them.
-    public var retained: ByteCount
+    package var retained: ByteCount
 }

@@ -40,12 +40,6 @@ public protocol Purgeable: AnyObject, Sendable {
     ///
     /// Read once, at registration.
     var releasesUnderPressure: Bool { get }
-
-    /// Attaches the meter on which the purgeable may declare the bytes taken and released. Called once, at
-    /// registration.
-    ///
-    /// - Returns: true if all memory held is declared on the meter. The default is false.
-    func attach(_ meter: ChargeMeter) -> Bool
 }
 
 extension Purgeable {
@@ -53,7 +47,19 @@ extension Purgeable {
     public var rebuildTimePerByte: Double? { nil }
     public var releasesUnderPressure: Bool { true }
     public func restrict(to limit: ByteCount?) {}
-    public func attach(_ meter: ChargeMeter) -> Bool { false }
+}
+
+/// A purgeable of this package that declares its memory, so that a manager bounds its growth.
+package protocol MeteredPurgeable: Purgeable {
+    /// Attaches the meter on which the purgeable may declare the bytes taken and released. Called once, at
+    /// registration.
+    ///
+    /// - Returns: true if all memory held is declared on the meter.
+    func attach(_ meter: ChargeMeter) -> Bool
+}
+
+extension MeteredPurgeable {
+    package func attach(_ meter: ChargeMeter) -> Bool { false }
 }
 
 /// A `Purgeable` made of two closures: an adapter for code that has its own caches.

@@ -36,9 +36,10 @@ package final class PurgeableRegistry: Sendable {
             volatile = purgeable as? any VolatilePurgeable
             name = purgeable.name
             rebuildCost = purgeable.rebuildCost
+            let metered = purgeable as? any MeteredPurgeable
             isReleasable = purgeable.releasesUnderPressure
             isPrompt = purgeable is any PromptPurgeable
-            let declaresHeap = purgeable.attach(meter)
+            let declaresHeap = metered?.attach(meter) ?? false
             volatile?.attach(volatile: volatileMeter)
             isMetered = declaresHeap || volatile != nil
         }
@@ -141,5 +142,5 @@ struct HolderAnswer: Sendable {
     /// Held volatile bytes; `nil` if the purgeable has no volatile memory.
     var volatileHeld: ByteCount?
     var limit: ByteCount?
-    var cache: CacheStatus?
+    var cache: CacheStatistics?
 }

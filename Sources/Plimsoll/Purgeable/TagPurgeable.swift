@@ -3,7 +3,7 @@
 ///
 /// `PurgeableCache` and `VolatileCache` conform. Both methods may be called from any thread, also while `release`
 /// runs.
-public protocol TagPurgeable: AnyObject, Sendable {
+package protocol TagPurgeable: AnyObject, Sendable {
     /// The name shown in reports.
     var name: String { get }
 

@@ -2,9 +2,9 @@ import CPlimsollMemory
 
 /// Memory that the kernel may take at any instant, without notice and before it would kill any process: pages marked
 /// with `MADV_FREE`.
-public enum VolatileMemory {
+package enum VolatileMemory {
     /// Availability of volatile memory in this process.
-    public enum Support: Sendable, Hashable {
+    package enum Support: Sendable, Hashable {
         /// Marked pages stay until memory is short.
         case live
         /// Not available, for that reason. Volatile caches and buffers use ordinary memory instead.
@@ -12,10 +12,10 @@ public enum VolatileMemory {
     }
 
     /// Result of a test made once: a page is marked and read back.
-    public static let support: Support = probe()
+    package static let support: Support = probe()
 
     /// True if pages can be made volatile here.
-    public static var isSupported: Bool { support == .live }
+    package static var isSupported: Bool { support == .live }
 
     /// The line `volatile memory` of the capabilities.
     package static var signal: Capabilities.Signal {

@@ -3,7 +3,7 @@
 /// Such pages count as available, not as used. The kernel reclaims them inside the allocator's own page fault
 /// before any process is killed (`MADV_FREE`, mm/vmscan.c). A manager therefore asks these purgeables first, but
 /// relies on the others to cover a shortfall.
-public protocol VolatilePurgeable: Purgeable {
+package protocol VolatilePurgeable: MeteredPurgeable {
     /// Bytes in pages that the kernel may reclaim now, as far as known without reading the pages.
     var volatileBytes: Int { get }
 

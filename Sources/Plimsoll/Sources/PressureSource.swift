@@ -22,13 +22,6 @@ public protocol PressureSource: Sendable {
     /// True if a usage above the warning margin of `thresholds` ends a `wait` by itself, so that polling far below
     /// the margin can be slow.
     var rings: Bool { get }
-
-    /// A source for other changes of the process's environment; `nil` for none.
-    var environment: (any EnvironmentSource)? { get }
-}
-
-extension PressureSource {
-    public var environment: (any EnvironmentSource)? { nil }
 }
 
 /// An error that tells that nothing could be read.

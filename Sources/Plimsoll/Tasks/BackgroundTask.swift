@@ -72,8 +72,34 @@ public struct BackgroundTaskStatus: Sendable, Hashable {
     /// File and line of the call that began the task.
     public var origin: String
 
-    var completed: Int
-    var total: Int
+    package var completed: Int
+    package var total: Int
+}
+
+/// As JSON, the age is in seconds, and the units of work are absent if the task never reported progress.
+extension BackgroundTaskStatus: Codable {
+    private enum CodingKeys: String, CodingKey { case name, ageSeconds, completed, total, isExpiring, origin }
+
+    public init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        self.init(
+            name: try values.decode(String.self, forKey: .name),
+            age: Duration(untrustedSeconds: try values.decode(Double.self, forKey: .ageSeconds)),
+            isExpiring: try values.decode(Bool.self, forKey: .isExpiring),
+            origin: try values.decode(String.self, forKey: .origin),
+            completed: try values.decodeIfPresent(Int.self, forKey: .completed) ?? 0,
+            total: try values.decodeIfPresent(Int.self, forKey: .total) ?? 0)
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: CodingKeys.self)
+        try values.encode(name, forKey: .name)
+        try values.encode(age.inSeconds, forKey: .ageSeconds)
+        try values.encodeIfPresent(progress?.completed, forKey: .completed)
+        try values.encodeIfPresent(progress?.total, forKey: .total)
+        try values.encode(isExpiring, forKey: .isExpiring)
+        try values.encode(origin, forKey: .origin)
+    }
 }
 
 /// A refusal to begin a background task.

@@ -67,7 +67,7 @@ enum AdminText {
             let silence = holder.unansweredSeconds.map { ", no answer for \(age($0))" } ?? ""
             let name = printable((holder.group.isEmpty ? "" : holder.group + "/") + holder.name) + silence
             let cost = printable(holder.rebuildCost) + (holder.releasesUnderPressure ? "" : ", kept")
-            let entries: String = holder.cache.map { "\($0.entries)" } ?? "-"
+            let entries: String = holder.cache.map { "\($0.count)" } ?? "-"
             return [
                 name, size(holder.heldBytes), size(holder.limitBytes), size(holder.volatileBytes), entries,
                 holder.cache.map { ratio($0) } ?? "-",
@@ -86,7 +86,7 @@ enum AdminText {
         if !tasks.oldest.isEmpty {
             let rows = tasks.oldest.map {
                 [
-                    printable($0.name), age($0.ageSeconds), progress($0), $0.isExpiring ? "ending" : "",
+                    printable($0.name), age($0.age.inSeconds), progress($0), $0.isExpiring ? "ending" : "",
                     printable($0.origin),
                 ]
             }
@@ -151,13 +151,12 @@ enum AdminText {
             action.outcome == "done" || action.outcome == action.mode ? text : text + ", \(action.outcome)")
     }
 
-    static func ratio(_ cache: CacheStatus) -> String {
+    static func ratio(_ cache: CacheStatistics) -> String {
         cache.hits == 0 && cache.misses == 0 ? "-" : "\(Text.number(cache.hitRatio * 100)) %"
     }
 
-    static func progress(_ task: TaskStatus) -> String {
-        guard let completed = task.completed else { return "-" }
-        return task.total.map { "\(completed) of \($0)" } ?? "\(completed)"
+    static func progress(_ task: BackgroundTaskStatus) -> String {
+        task.progress.map { "\($0.completed) of \($0.total)" } ?? "-"
     }
 
     /// Returns `4.2 s`, `3 min`, `2 h`.

@@ -91,12 +91,12 @@ struct TopView {
     private func tasks(_ status: ManagerStatus) -> [String] {
         guard !status.tasks.oldest.isEmpty else { return ["none"] }
         return status.tasks.oldest.map { task -> String in
-            let share = task.total.map { $0 > 0 ? Double(task.completed ?? 0) / Double($0) : 0 }
+            let share = task.progress.map { Double($0.completed) / Double($0.total) }
             let bar =
                 share.map { "[" + Bar.draw($0, width: barWidth) + "]" } ?? String(repeating: " ", count: barWidth + 2)
             return [
                 Text.left(Self.short(task.name, nameWidth), nameWidth), bar,
-                Text.right(AdminText.age(task.ageSeconds), 8),
+                Text.right(AdminText.age(task.age.inSeconds), 8),
                 " \(AdminText.progress(task))\(task.isExpiring ? "  asked to end" : "")",
             ]
             .joined(separator: " ")

@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 import Synchronization
 
 /// A value computed from the environment, such as a formatter. Rebuilt on the first use after a change of the inputs

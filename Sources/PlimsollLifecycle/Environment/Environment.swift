@@ -49,7 +49,7 @@ final class Environment: Sendable {
         limit = LimitLook { source.wake() }
         let back = Back()
         watch = EnvironmentWatch(
-            source: source.environment, alarms: alarms, threads: threads,
+            source: (source as? any EnvironmentProvider)?.environment, alarms: alarms, threads: threads,
             onBaseline: { back.environment?.begin($0, $1) }, onChange: { back.environment?.add($0) },
             onChanged: { back.environment?.drain() })
         back.set(self)

@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 import Synchronization
 
 /// The time that a handler of changes took, or has taken so far.

@@ -1,4 +1,4 @@
-public import Plimsoll
+import Plimsoll
 import Synchronization
 
 /// A sequence of changes of the environment. A slow reader gets the net change since the last dequeue.

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// Watches for setting of the wall clock, for the next date and for the next shift of the time zone. Uses one timer,
 /// which the kernel cancels when the clock is set (`TFD_TIMER_CANCEL_ON_SET` of timerfd_create(2)).

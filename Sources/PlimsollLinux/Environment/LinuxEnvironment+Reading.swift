@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 extension LinuxEnvironment {

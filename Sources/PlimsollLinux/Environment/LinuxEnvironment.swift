@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 import Synchronization
 
 /// The kernel as an environment source: the wall clock, the time zone, files, devices and the power supply.

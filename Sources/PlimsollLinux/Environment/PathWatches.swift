@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// Watches files through the directories and links on their paths. So a file put in place by renaming, by exchanging a
 /// link, or by making the directory later is found (C66).

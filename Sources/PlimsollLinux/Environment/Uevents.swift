@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollLifecycle
 
 /// A kernel message about a device (`lib/kobject_uevent.c`): a heading and variables, each ended by a zero byte.
 struct Uevent: Equatable {

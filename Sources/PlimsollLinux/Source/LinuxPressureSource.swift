@@ -1,5 +1,6 @@
 import Glibc
 public import Plimsoll
+public import PlimsollLifecycle
 
 /// The kernel's view of this process's memory: its control group on cgroup version 2, version 1 or a hybrid of both,
 /// pressure stall information, and the service manager's announcements.
@@ -10,7 +11,7 @@ public import Plimsoll
 /// anew. Limits changed at run time are followed at once.
 ///
 /// One thread at a time calls `read` and `wait`. All other methods may be called from any thread.
-public final class LinuxPressureSource: PressureSource {
+public final class LinuxPressureSource: PressureSource, EnvironmentProvider {
     /// Options of the source.
     public struct Options: Sendable {
         /// Thresholds for the kernel's usage events on cgroup version 1, and for the headroom below which `memory.stat`

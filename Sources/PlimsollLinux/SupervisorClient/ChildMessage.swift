@@ -1,7 +1,7 @@
-public import Plimsoll
+package import Plimsoll
 
 /// A message from a service to its supervisor.
-public enum ChildMessage: Sendable, Hashable {
+package enum ChildMessage: Sendable, Hashable {
     /// The first line of a connection, with the version of the protocol.
     case hello(version: Int)
     /// The service's state.
@@ -21,7 +21,7 @@ public enum ChildMessage: Sendable, Hashable {
     /// The service ends the connection and will not reconnect on its own.
     case bye
 
-    public enum State: String, Sendable, Hashable, CaseIterable {
+    package enum State: String, Sendable, Hashable, CaseIterable {
         case foreground
         /// On the way to be frozen, or working in the background.
         case background
@@ -30,11 +30,11 @@ public enum ChildMessage: Sendable, Hashable {
     }
 
     /// Returns the line with sequence number `sequence`, newline included.
-    public func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
+    package func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
 
     /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
     /// unknown verb.
-    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
+    package static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
         sequence: UInt64, message: ChildMessage?
     ) {
         let line = try MessageLine(line)

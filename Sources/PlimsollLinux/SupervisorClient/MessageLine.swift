@@ -114,7 +114,7 @@ package struct MessageLine: Sendable, Hashable {
 }
 
 /// The reason that a line is rejected.
-public enum MessageError: Error, Sendable, Hashable {
+package enum MessageError: Error, Sendable, Hashable {
     /// 4096 bytes or more without a newline.
     case tooLong
     /// A byte that is not printable ASCII.
@@ -134,7 +134,7 @@ public enum MessageError: Error, Sendable, Hashable {
 }
 
 extension MessageError: CustomStringConvertible {
-    public var description: String {
+    package var description: String {
         switch self {
         case .tooLong: "a line of more than \(MessageLine.maximumLength) bytes"
         case .notText: "a line with other bytes than printable ASCII"

@@ -23,14 +23,14 @@ public final class SupervisorLink: Sendable {
     public static let variable = "PLIMSOLL_SUPERVISOR"
 
     /// The state of the link.
-    public struct Status: Sendable, Hashable {
-        public var isConnected = false
+    package struct Status: Sendable, Hashable {
+        package var isConnected = false
         /// Number of connections made so far.
-        public var connections = 0
+        package var connections = 0
         /// The reason that the link is not connected, or was not before.
-        public var problem: String?
+        package var problem: String?
         /// The last level received from this connection's supervisor.
-        public var level = PressureLevel.normal
+        package var level = PressureLevel.normal
     }
 
     private let loop: LinkLoop
@@ -95,7 +95,7 @@ public final class SupervisorLink: Sendable {
         standstill.cancel()
     }
 
-    public var status: Status { loop.status }
+    package var status: Status { loop.status }
 
     /// Requests periodic wake-ups while suspended (C33); `nil` ends them. Each wake-up is reported as
     /// `Lifecycle.onResume`.

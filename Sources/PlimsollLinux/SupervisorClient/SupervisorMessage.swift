@@ -1,7 +1,7 @@
-public import Plimsoll
+package import Plimsoll
 
 /// A message from a supervisor to a service.
-public enum SupervisorMessage: Sendable, Hashable {
+package enum SupervisorMessage: Sendable, Hashable {
     /// The current memory pressure level.
     case level(PressureLevel)
     /// Release this many bytes.
@@ -20,7 +20,7 @@ public enum SupervisorMessage: Sendable, Hashable {
     case refused(Refusal)
 
     /// The reason for closing a connection.
-    public enum Refusal: String, Sendable, Hashable, CaseIterable {
+    package enum Refusal: String, Sendable, Hashable, CaseIterable {
         /// The first line was no hello.
         case noHello = "no-hello"
         /// The hello had another version.
@@ -36,11 +36,11 @@ public enum SupervisorMessage: Sendable, Hashable {
     }
 
     /// Returns the line with sequence number `sequence`, newline included.
-    public func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
+    package func encoded(_ sequence: UInt64) -> [UInt8] { line(sequence).encoded }
 
     /// Decodes a line without its newline. Returns the sequence number and the message; the message is `nil` for an
     /// unknown verb.
-    public static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
+    package static func decode(_ line: some RandomAccessCollection<UInt8>) throws(MessageError) -> (
         sequence: UInt64, message: SupervisorMessage?
     ) {
         let line = try MessageLine(line)

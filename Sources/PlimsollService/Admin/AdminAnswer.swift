@@ -1,44 +1,44 @@
-public import Plimsoll
+package import Plimsoll
 
 /// An answer of an admin endpoint: one line of JSON with `ok`, the keys that belong to the request and, if `ok` is
 /// false, `error`.
 ///
 /// Clients of other versions read answers, so keys are added but never removed.
-public struct AdminAnswer: Sendable, Hashable, Codable {
+package struct AdminAnswer: Sendable, Hashable, Codable {
     /// True if the request was carried out.
-    public var ok: Bool
+    package var ok: Bool
     /// The reason for a refusal, as a sentence: the request, the target, the reason and the remedy.
-    public var error: String?
+    package var error: String?
     /// The reason for a refusal, for programs: a name of `Code`.
-    public var code: String?
+    package var code: String?
     /// The process that answers, and the name of the program. Set for `status`, `watch`, `caches`, `tasks` and
     /// `explain`.
-    public var process: Int32?
-    public var program: String?
+    package var process: Int32?
+    package var program: String?
     /// True if the endpoint permits changes. Set for `status` and `watch`, like the next two properties.
-    public var allowsChanges: Bool?
-    public var status: ManagerStatus?
-    public var endpoint: AdminEndpoint.Counts?
+    package var allowsChanges: Bool?
+    package var status: ManagerStatus?
+    package var endpoint: AdminEndpoint.Counts?
     /// For `caches`: all registered purgeables, in the order in which they are asked to release memory.
-    public var caches: [HolderStatus]?
+    package var caches: [HolderStatus]?
     /// For `tasks`.
-    public var tasks: TasksStatus?
+    package var tasks: TasksStatus?
     /// For `explain`: one sentence about the state of memory and one for each purgeable that does not respond. One
     /// sentence for each action follows, oldest first.
-    public var sentences: [String]?
+    package var sentences: [String]?
     /// For `purge`: the outcome.
-    public var report: ActionStatus?
+    package var report: ActionStatus?
     /// For `simulate`: the simulated level and the duration.
-    public var level: String?
-    public var seconds: Double?
+    package var level: String?
+    package var seconds: Double?
     /// For `activate`: the state that the process is in now, for example `active`.
-    public var state: String?
+    package var state: String?
     /// For `limit`: the name of the cache, and the new limit. For `activate`: the name of the request.
-    public var name: String?
-    public var limitBytes: Int?
+    package var name: String?
+    package var limitBytes: Int?
 
     /// The reason why a request was not carried out, for programs.
-    public enum Code: String, Sendable, Hashable, Codable {
+    package enum Code: String, Sendable, Hashable, Codable {
         /// The line is not a request. Nothing was carried out.
         case malformed
         /// The endpoint does not permit changes.

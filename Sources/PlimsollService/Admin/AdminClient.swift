@@ -37,16 +37,16 @@ public final class AdminClient {
     ///
     /// - Throws: `AdminError` if no answer comes in time or the answer is unreadable. An answer that refuses the
     ///   request does not throw.
-    public func answer(to request: AdminRequest) throws(AdminError) -> AdminAnswer { try decode(line(for: request)) }
+    package func answer(to request: AdminRequest) throws(AdminError) -> AdminAnswer { try decode(line(for: request)) }
 
     /// Sends a request and returns the answer as a line, without the newline.
-    public func line(for request: AdminRequest) throws(AdminError) -> String {
+    package func line(for request: AdminRequest) throws(AdminError) -> String {
         try send(json.line(request))
         return try nextLine()
     }
 
     /// Decodes the answer in a line.
-    public func decode(_ line: String) throws(AdminError) -> AdminAnswer {
+    package func decode(_ line: String) throws(AdminError) -> AdminAnswer {
         do { return try json.answer(line.utf8) } catch {
             throw AdminError(
                 .silent,

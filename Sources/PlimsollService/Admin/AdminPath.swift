@@ -2,15 +2,15 @@ import Glibc
 import PlimsollLinux
 
 /// The default places of an admin endpoint's socket.
-public enum AdminPath {
+package enum AdminPath {
     /// The name of the socket in a directory that belongs to the service.
-    public static let name = "plimsoll.sock"
+    package static let name = "plimsoll.sock"
 
     /// Returns `plimsoll.sock` in the first directory of `$RUNTIME_DIRECTORY`, which systemd sets for
     /// `RuntimeDirectory=`. Without that variable, returns `plimsoll-PID.sock` in `$XDG_RUNTIME_DIR`.
     ///
     /// - Throws: `AdminError` if neither variable names a directory by an absolute path.
-    public static func standard(environment: (String) -> String? = Self.variable, process: Int32? = nil)
+    package static func standard(environment: (String) -> String? = Self.variable, process: Int32? = nil)
         throws(AdminError) -> String
     {
         // systemd.exec(5): colons separate several directories.
@@ -40,7 +40,7 @@ public enum AdminPath {
     }
 
     /// Returns the value of an environment variable.
-    public static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+    package static func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 }
 
 /// An error of an admin endpoint that cannot start or cannot be reached.

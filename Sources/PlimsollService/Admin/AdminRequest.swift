@@ -3,9 +3,9 @@
 ///     {"command":"purge","group":"images","upTo":"cheap","bytes":67108864}
 ///
 /// A key that the command does not take is an error. A misspelled `bytes` must not purge everything.
-public struct AdminRequest: Sendable, Hashable, Codable {
+package struct AdminRequest: Sendable, Hashable, Codable {
     /// The command of a request.
-    public enum Command: String, Sendable, Hashable, Codable, CaseIterable {
+    package enum Command: String, Sendable, Hashable, Codable, CaseIterable {
         /// Returns the complete status of the manager.
         case status
         /// Lists the registered caches with their counts.
@@ -26,33 +26,33 @@ public struct AdminRequest: Sendable, Hashable, Codable {
         case activate
     }
 
-    public var command: Command
+    package var command: Command
     /// For `purge` and `limit`: the name of the purgeable. For `activate`: the name of the request.
-    public var name: String?
+    package var name: String?
     /// For `purge`: selects the purgeables of that group; names are joined by slashes.
-    public var group: String?
+    package var group: String?
     /// For `purge`: selects the purgeables that were registered with that tag.
-    public var tag: String?
+    package var tag: String?
     /// For `purge`: the highest rebuild cost to select: `trivial`, `cheap`, `expensive` or `precious`.
-    public var upTo: String?
+    package var upTo: String?
     /// For `purge`: confirms a purge of everything. Required if no other parameter narrows the selection.
-    public var all: Bool?
+    package var all: Bool?
     /// For `purge`: the bytes to release, at least 1; by default all of the selection. For `limit`: the new limit.
-    public var bytes: Int?
+    package var bytes: Int?
     /// For `simulate`: `normal`, `warning` or `critical`.
-    public var level: String?
+    package var level: String?
     /// For `simulate`: the duration in seconds, from 0.001 to 3600. Not allowed with `normal`, which ends a
     /// simulation.
-    public var seconds: Double?
+    package var seconds: Double?
     /// For `watch`: milliseconds between two answers, from 100 to 60,000; 1000 by default.
-    public var milliseconds: Int?
+    package var milliseconds: Int?
     /// For `explain`: the number of last actions to explain, from 1 to 256; all by default.
-    public var last: Int?
+    package var last: Int?
     /// For `activate`: the payload of the request, as text. The handler receives the UTF-8 bytes. Empty by default.
-    public var payload: String?
+    package var payload: String?
 
     /// Creates a request without parameters; set the parameters afterwards.
-    public init(_ command: Command) { self.command = command }
+    package init(_ command: Command) { self.command = command }
 }
 
 extension AdminRequest {
@@ -70,7 +70,7 @@ extension AdminRequest {
     /// Decodes a request and rejects unknown keys.
     ///
     /// - Throws: `AdminRefusal`, and no other error.
-    public init(from decoder: any Decoder) throws {
+    package init(from decoder: any Decoder) throws {
         guard let fields = try? decoder.container(keyedBy: AnyKey.self) else {
             throw AdminRefusal(.malformed, "a request is a JSON object, for example \(Self.example)")
         }
@@ -127,7 +127,7 @@ extension AdminRequest.Command {
     }
 
     /// True if the command changes anything.
-    public var isChange: Bool {
+    package var isChange: Bool {
         switch self {
         case .status, .caches, .tasks, .explain, .watch: false
         case .purge, .simulate, .limit, .activate: true

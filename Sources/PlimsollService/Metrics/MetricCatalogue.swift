@@ -127,7 +127,7 @@ enum MetricCatalogue {
             if let volatile = holder.volatileBytes { bytes.add(volatile, ["cache": name, "kind": "volatile"]) }
             if let most = holder.limitBytes { limit.add(most, ["cache": name]) }
             guard let cache = holder.cache else { continue }
-            entries.add(cache.entries, ["cache": name])
+            entries.add(cache.count, ["cache": name])
             requests.add(cache.hits, ["cache": name, "result": "hit"])
             requests.add(cache.misses, ["cache": name, "result": "miss"])
             let reasons = [
@@ -139,7 +139,7 @@ enum MetricCatalogue {
             rejected.add(cache.rejected, ["cache": name])
             loads.add(cache.loads, ["cache": name, "result": "done"])
             loads.add(cache.loadFailures, ["cache": name, "result": "failed"])
-            seconds.add(cache.loadSeconds, ["cache": name])
+            seconds.add(cache.loadTime.inSeconds, ["cache": name])
         }
         return [bytes, limit, entries, requests, removals, rejected, loads, seconds]
     }

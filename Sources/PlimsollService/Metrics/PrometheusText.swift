@@ -1,14 +1,14 @@
-public import Plimsoll
+package import Plimsoll
 
 /// Renders a manager's status in Prometheus' text format, version 0.0.4.
-public enum PrometheusText {
+package enum PrometheusText {
     /// The `Content-Type` of the text.
-    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// Returns all families of `status`, one after the other. Renders on the caller's thread.
     ///
     /// - Complexity: O(purgeables).
-    public static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
+    package static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
 
     static func render(_ families: [MetricFamily]) -> String {
         var text = ""

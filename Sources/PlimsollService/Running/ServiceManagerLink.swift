@@ -112,7 +112,7 @@ final class ServiceManagerLink: Sendable {
         guard tasks.running > 0 else { return line }
         let named = tasks.oldest.prefix(3).map { task in
             let name = printable(task.name, atMost: 64)
-            guard let completed = task.completed, let total = task.total, total > 0 else { return name }
+            guard let (completed, total) = task.progress else { return name }
             // The application sets the counts: any numbers are possible.
             return "\(name) \(Int(min(1, max(0, Double(completed) / Double(total))) * 100)) %"
         }

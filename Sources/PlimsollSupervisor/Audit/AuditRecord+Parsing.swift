@@ -2,12 +2,12 @@ import Plimsoll
 
 extension AuditRecord {
     /// The error for a line that is not a record.
-    public struct Mistake: Error, Sendable, Hashable, CustomStringConvertible {
-        public var description: String
+    package struct Mistake: Error, Sendable, Hashable, CustomStringConvertible {
+        package var description: String
     }
 
     /// Parses a line, with or without its newline. Ignores keys that this version doesn't know.
-    public init(parsing line: some StringProtocol) throws(Mistake) {
+    package init(parsing line: some StringProtocol) throws(Mistake) {
         let fields: Fields
         do {
             fields = Fields(values: try FlatJSON(line.hasSuffix("\n") ? line.dropLast() : line[...]).values)

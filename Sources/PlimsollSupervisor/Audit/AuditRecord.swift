@@ -1,4 +1,4 @@
-public import Plimsoll
+package import Plimsoll
 
 /// One line of the supervisor's journal: a decision or an outcome, with the memory shortage at that time.
 ///
@@ -6,39 +6,39 @@ public import Plimsoll
 /// clock, sizes in bytes:
 ///
 ///     {"v":1,"at":12500000,"what":"decision","unit":"web","action":"end","how":"ask","grace":10000000,"reason":"…","level":"critical","shortfall":1048576}
-public struct AuditRecord: Sendable, Hashable {
+package struct AuditRecord: Sendable, Hashable {
     /// The result of a decision.
-    public struct Result: Sendable, Hashable {
+    package struct Result: Sendable, Hashable {
         /// Time from the decision to its completion.
-        public var took: Duration
+        package var took: Duration
         /// Decrease of the unit's charge.
-        public var relief: ByteCount
-        public var failure: String?
+        package var relief: ByteCount
+        package var failure: String?
 
-        public init(took: Duration, relief: ByteCount, failure: String? = nil) {
+        package init(took: Duration, relief: ByteCount, failure: String? = nil) {
             (self.took, self.relief, self.failure) = (took, relief, failure)
         }
     }
 
     /// Time of the decision, or of its completion.
-    public var at: Duration
-    public var unit: String
-    public var action: UnitAction
-    public var reason: String
-    public var level: PressureLevel
-    public var shortfall: ByteCount
-    public var isDryRun: Bool
+    package var at: Duration
+    package var unit: String
+    package var action: UnitAction
+    package var reason: String
+    package var level: PressureLevel
+    package var shortfall: ByteCount
+    package var isDryRun: Bool
     /// The result; `nil` for a decision.
-    public var result: Result?
+    package var result: Result?
 
-    public init(_ decision: Decision, level: PressureLevel, shortfall: ByteCount) {
+    package init(_ decision: Decision, level: PressureLevel, shortfall: ByteCount) {
         (at, unit, action, reason, isDryRun) = (
             decision.at, decision.unit, decision.action, decision.reason, decision.isDryRun
         )
         (self.level, self.shortfall) = (level, shortfall)
     }
 
-    public init(_ outcome: Outcome, level: PressureLevel, shortfall: ByteCount) {
+    package init(_ outcome: Outcome, level: PressureLevel, shortfall: ByteCount) {
         self.init(outcome.decision, level: level, shortfall: shortfall)
         at = outcome.at
         result = Result(took: outcome.at - outcome.decision.at, relief: outcome.relief, failure: outcome.failure)
@@ -51,7 +51,7 @@ public struct AuditRecord: Sendable, Hashable {
 extension AuditRecord {
     /// Appends the record as a line, newline included. Allocates nothing if `buffer` has the capacity: lines are
     /// written while memory is short.
-    public func write(to buffer: inout [UInt8]) {
+    package func write(to buffer: inout [UInt8]) {
         var line = JSONLineWriter()
         line.add("v", Self.version, to: &buffer)
         line.add("at", at.wholeMicroseconds, to: &buffer)
@@ -81,7 +81,7 @@ extension AuditRecord {
     }
 
     /// The record as a line, without the newline.
-    public var line: String {
+    package var line: String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(256)
         write(to: &bytes)

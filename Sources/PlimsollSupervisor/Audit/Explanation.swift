@@ -1,13 +1,13 @@
 import Plimsoll
 
 /// A plain-language account, from the journal, of the actions on a unit and their reasons.
-public struct Explanation: Sendable, Hashable, CustomStringConvertible {
-    public var unit: String
+package struct Explanation: Sendable, Hashable, CustomStringConvertible {
+    package var unit: String
     /// One sentence per decision, in order of time.
-    public var sentences: [String]
+    package var sentences: [String]
 
     /// - Parameter records: the records of all units, in order of time; those of other units are ignored.
-    public init(of unit: String, from records: [AuditRecord]) {
+    package init(of unit: String, from records: [AuditRecord]) {
         self.unit = unit
         sentences = []
         // Sentences that wait for their outcome, by action.
@@ -35,7 +35,7 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Returns a single record as a sentence.
-    public static func sentence(_ record: AuditRecord) -> String {
+    package static func sentence(_ record: AuditRecord) -> String {
         guard let result = record.result else {
             return
                 "\(record.unit): \(done(record.action))\(record.isDryRun ? ", had this been no dry run" : ""); \(printable(record.reason))"
@@ -43,7 +43,7 @@ public struct Explanation: Sendable, Hashable, CustomStringConvertible {
         return "\(record.unit): \(record.action.kind.rawValue): \(tell(result, of: record.action))"
     }
 
-    public var description: String {
+    package var description: String {
         sentences.isEmpty
             ? "\(unit): nothing was done to it." : "\(unit):\n" + sentences.map { "  \($0)" }.joined(separator: "\n")
     }

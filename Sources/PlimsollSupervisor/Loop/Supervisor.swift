@@ -120,10 +120,10 @@ public final class Supervisor: Sendable {
     public func reload(_ units: [ServiceUnit]) { ask(.units(units)) }
 
     /// The report of each unit at the last evaluation.
-    public var reports: [UnitReport] { published.withLock { $0 } }
+    package var reports: [UnitReport] { published.withLock { $0 } }
 
     /// Calls `body` with each decision and each outcome, on the supervisor's thread. `body` must not block.
-    public func onRecord(_ body: @escaping @Sendable (AuditRecord) -> Void) { listeners.withLock { $0.append(body) } }
+    package func onRecord(_ body: @escaping @Sendable (AuditRecord) -> Void) { listeners.withLock { $0.append(body) } }
 
     /// Calls `body` with problems outside of decisions: a unit that can't be started, a group that can't be removed.
     public func onProblem(_ body: @escaping @Sendable (String) -> Void) { complaints.withLock { $0.append(body) } }

@@ -1,7 +1,7 @@
-public import Plimsoll
+package import Plimsoll
 
 /// An action on a unit.
-public enum UnitAction: Sendable, Hashable {
+package enum UnitAction: Sendable, Hashable {
     /// Notify the unit of the pressure level.
     case warn(PressureLevel)
     /// Ask the unit to release this many bytes.
@@ -19,9 +19,9 @@ public enum UnitAction: Sendable, Hashable {
     case end(Ending)
     case start
 
-    public enum ResumeReason: String, Sendable, Hashable { case room, keepAlive = "keep-alive", asked, ending }
+    package enum ResumeReason: String, Sendable, Hashable { case room, keepAlive = "keep-alive", asked, ending }
 
-    public enum Ending: Sendable, Hashable {
+    package enum Ending: Sendable, Hashable {
         /// Kill the frozen unit at once; its state is saved. SIGKILL reaches a frozen process, SIGTERM would wait for
         /// the thaw (K33).
         case killSuspended
@@ -34,11 +34,11 @@ public enum UnitAction: Sendable, Hashable {
 
 extension UnitAction {
     /// The kinds of action, without amounts.
-    public enum Kind: String, Sendable, Hashable, CaseIterable {
+    package enum Kind: String, Sendable, Hashable, CaseIterable {
         case warn, release, background, suspend, resume, pushOut = "push-out", throttle, end, start
     }
 
-    public var kind: Kind {
+    package var kind: Kind {
         switch self {
         case .warn: .warn
         case .release: .release
@@ -54,31 +54,31 @@ extension UnitAction {
 }
 
 /// An action to be carried out on a unit, and the reason.
-public struct Decision: Sendable, Hashable {
-    public var at: Duration
-    public var unit: String
-    public var action: UnitAction
+package struct Decision: Sendable, Hashable {
+    package var at: Duration
+    package var unit: String
+    package var action: UnitAction
     /// One sentence with the figures behind the decision.
-    public var reason: String
+    package var reason: String
     /// True if the decision is only reported and not carried out.
-    public var isDryRun: Bool
+    package var isDryRun: Bool
 
-    public init(at: Duration, unit: String, action: UnitAction, reason: String, isDryRun: Bool = false) {
+    package init(at: Duration, unit: String, action: UnitAction, reason: String, isDryRun: Bool = false) {
         (self.at, self.unit, self.action, self.reason, self.isDryRun) = (at, unit, action, reason, isDryRun)
     }
 }
 
 /// The result of a decision.
-public struct Outcome: Sendable, Hashable {
-    public var decision: Decision
+package struct Outcome: Sendable, Hashable {
+    package var decision: Decision
     /// Time at which the action was completed or abandoned.
-    public var at: Duration
+    package var at: Duration
     /// Decrease of the unit's charge since the decision.
-    public var relief: ByteCount
+    package var relief: ByteCount
     /// Description of the failure; `nil` on success.
-    public var failure: String?
+    package var failure: String?
 
-    public init(_ decision: Decision, at: Duration, relief: ByteCount, failure: String? = nil) {
+    package init(_ decision: Decision, at: Duration, relief: ByteCount, failure: String? = nil) {
         (self.decision, self.at, self.relief, self.failure) = (decision, at, relief, failure)
     }
 }

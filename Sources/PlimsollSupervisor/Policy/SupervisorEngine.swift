@@ -10,10 +10,10 @@ import Plimsoll
 ///     let decisions = engine.decide(fleet)          // carry them out, in order
 ///     engine.learn(outcome)                         // one for each decision, when it is done or given up
 ///     let wait = engine.nextLook(after: fleet)      // look again then, or when something happens
-public struct SupervisorEngine: Sendable, Hashable {
-    public var policy: SupervisorPolicy
+package struct SupervisorEngine: Sendable, Hashable {
+    package var policy: SupervisorPolicy
     /// Units that were spared in the last evaluation although their turn had come, with the reason.
-    public private(set) var spared: [Spared] = []
+    package private(set) var spared: [Spared] = []
 
     var memory: [String: UnitMemory] = [:]
     var wait: ReliefWait?
@@ -28,18 +28,18 @@ public struct SupervisorEngine: Sendable, Hashable {
     private var due: Duration?
 
     /// A unit that was spared.
-    public struct Spared: Sendable, Hashable {
-        public var unit: String
-        public var reason: String
+    package struct Spared: Sendable, Hashable {
+        package var unit: String
+        package var reason: String
     }
 
-    public init(_ policy: SupervisorPolicy = .standard) { self.policy = policy }
+    package init(_ policy: SupervisorPolicy = .standard) { self.policy = policy }
 
     /// Returns the decisions to carry out now, in order.
     ///
     /// Returns no decision for a fleet older than the last one or than the last outcome. Otherwise memory that was
     /// already freed would be requested again.
-    public mutating func decide(_ fleet: Fleet) -> [Decision] {
+    package mutating func decide(_ fleet: Fleet) -> [Decision] {
         guard fleet.at >= freshFrom else { return [] }
         freshFrom = fleet.at
         var look = Look(fleet, policy: policy, memory: memory)
@@ -63,7 +63,7 @@ public struct SupervisorEngine: Sendable, Hashable {
     }
 
     /// Applies the outcome of a decision. Evaluate again afterwards.
-    public mutating func learn(_ outcome: Outcome) {
+    package mutating func learn(_ outcome: Outcome) {
         let decision = outcome.decision, action = decision.action
         if decision.isDryRun { return }
         freshFrom = max(freshFrom, outcome.at)
@@ -80,7 +80,7 @@ public struct SupervisorEngine: Sendable, Hashable {
 
     /// Returns the time from `fleet` until the next evaluation is due without any event; `nil` if none is due. `fleet`
     /// must be the last fleet that was decided on.
-    public func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
+    package func nextLook(after fleet: Fleet) -> Duration? { due.map { max(Self.leastWait, $0 - fleet.at) } }
 
     /// Returns true if the unit can't be ended for now because a recent attempt failed.
     package func isPassedOver(_ unit: String, at now: Duration) -> Bool {

@@ -1,6 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
-public import PlimsollLinux
+package import PlimsollLinux
 
 /// The server side of `$PLIMSOLL_SUPERVISOR`: services that know Plimsoll talk to their supervisor here.
 ///
@@ -13,19 +13,19 @@ public import PlimsollLinux
 /// - Writes never block.
 ///
 /// Call `turn(at:)` when `file` is readable, and at `nextTurn`. Only one thread at a time may use a server.
-public final class ChannelServer {
+package final class ChannelServer {
     /// The process at the other end, as reported by the kernel (SO_PEERCRED).
-    public struct Peer: Sendable, Hashable {
+    package struct Peer: Sendable, Hashable {
         /// Number of this connection; never reused.
-        public let id: UInt64
+        package let id: UInt64
         /// The process that connected.
-        public let process: Int32
-        public let user: UInt32
+        package let process: Int32
+        package let user: UInt32
         /// The unit that `unitOf` returned for the process.
-        public let unit: String
+        package let unit: String
     }
 
-    public enum Event: Sendable, Hashable {
+    package enum Event: Sendable, Hashable {
         /// The service has said hello.
         case opened(Peer)
         /// A message and its line number, which answers refer to.
@@ -34,7 +34,7 @@ public final class ChannelServer {
         case closed(Peer, Closing)
     }
 
-    public enum Closing: Sendable, Hashable {
+    package enum Closing: Sendable, Hashable {
         /// The service said bye.
         case left
         /// The service closed without saying bye; as a rule the process has ended.
@@ -44,35 +44,35 @@ public final class ChannelServer {
     }
 
     /// Counts of finished and refused work since the start.
-    public struct Counters: Sendable, Hashable {
-        public var accepted = 0
+    package struct Counters: Sendable, Hashable {
+        package var accepted = 0
         /// Connections that the server closed on purpose.
-        public var refused = 0
-        public var lines = 0
+        package var refused = 0
+        package var lines = 0
         /// Lines with an unknown verb.
-        public var unknown = 0
+        package var unknown = 0
         /// Number of pauses in reading a connection that exceeded its rate.
-        public var rests = 0
+        package var rests = 0
         /// Messages dropped because the connection's buffer was full.
-        public var unsent = 0
+        package var unsent = 0
     }
 
     /// Greatest number of connections at once, of all units and of one unit.
-    public static let maximumConnections = 256, maximumPerUnit = 8
+    package static let maximumConnections = 256, maximumPerUnit = 8
     /// Lines per second that a connection may send, and lines at once. Ten times the rate of a link that reports
     /// everything.
     static let rate = 50.0, burst = 200.0
     /// Time that a connection is not read after exceeding the rate.
     static let rest = Duration.seconds(1)
     /// The variable that tells services the socket's path.
-    public static let variable = SupervisorLink.variable
+    package static let variable = SupervisorLink.variable
 
-    public let path: String
-    public internal(set) var counters = Counters()
-    public private(set) var lastRefusal: String?
+    package let path: String
+    package internal(set) var counters = Counters()
+    package private(set) var lastRefusal: String?
     /// Readable when `turn(at:)` has work to do.
-    public var file: Int32 { readiness.file }
-    public var connectionCount: Int { connections.count }
+    package var file: Int32 { readiness.file }
+    package var connectionCount: Int { connections.count }
 
     let directory: String
     var listeners: [UInt64: ChannelListener] = [:]
@@ -85,7 +85,7 @@ public final class ChannelServer {
     /// Listens at `supervisor` in `directory`, which must exist, for any unit.
     ///
     /// - Parameter unitOf: returns the unit of a process; `nil` for a process of no known unit, which is refused.
-    public init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError)
+    package init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError)
     {
         path = "\(directory)/supervisor"
         self.directory = directory
@@ -94,16 +94,16 @@ public final class ChannelServer {
         try open(path, for: nil, .everyone)
     }
 
-    public var environment: [String: String] { [Self.variable: path] }
+    package var environment: [String: String] { [Self.variable: path] }
 
     /// Time at which a paused connection or listener is to be read again; `nil` if none is paused.
-    public var nextTurn: Duration? {
+    package var nextTurn: Duration? {
         (resting.compactMap { connections[$0]?.restsUntil } + listeners.values.compactMap(\.restsUntil)).min()
     }
 
     /// Accepts connections, reads, and returns the events. Never blocks. The work of one call is bounded; `file`
     /// stays readable while work is left.
-    public func turn(at now: Duration) -> [Event] {
+    package func turn(at now: Duration) -> [Event] {
         var events: [Event] = []
         for id in resting {
             if let connection = connections[id], isOver(connection.restsUntil, at: now) {
@@ -127,7 +127,7 @@ public final class ChannelServer {
     ///
     /// - Returns: false if the connection is closed, or its buffer is full because the service has not read for long.
     @discardableResult
-    public func send(_ message: SupervisorMessage, to id: UInt64) -> Bool {
+    package func send(_ message: SupervisorMessage, to id: UInt64) -> Bool {
         guard let connection = connections[id] else { return false }
         let isSent = connection.send(message)
         if !isSent { counters.unsent += 1 }

@@ -1,6 +1,6 @@
 /// A descriptor that a service has handed over. Closed soon after the last reference goes, on a thread that may hang.
-public final class KeptDescriptor: Sendable {
-    public let file: Int32
+package final class KeptDescriptor: Sendable {
+    package let file: Int32
     /// The unit to blame for a slow close.
     private let owner: String
 

@@ -74,9 +74,9 @@ enum ForeignMessage {
 }
 
 /// A socket that could not be made or used.
-public struct ChannelError: Error, Sendable, Hashable, CustomStringConvertible {
+package struct ChannelError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The failed operation, the object, the reason and the remedy.
-    public let description: String
+    package let description: String
 
     init(_ asked: String, _ path: String, errno number: Int32) {
         let advice =

@@ -1,50 +1,50 @@
 import Glibc
 
 /// A message of a service by sd_notify(3), in `KEY=VALUE` lines.
-public struct NotifyMessage: Sendable, Hashable {
+package struct NotifyMessage: Sendable, Hashable {
     /// The service has started up, or has loaded a new configuration.
-    public var isReady = false
-    public var isStopping = false
-    public var isReloading = false
+    package var isReady = false
+    package var isStopping = false
+    package var isReloading = false
     /// One line for people.
-    public var status: String?
+    package var status: String?
     /// The errno of a failure.
-    public var errorNumber: Int32?
+    package var errorNumber: Int32?
     /// The new main process.
-    public var mainProcess: Int32?
+    package var mainProcess: Int32?
     /// The service is alive.
-    public var isAlive = false
+    package var isAlive = false
     /// `WATCHDOG=trigger`: the service asks to be treated as if the watchdog had expired.
-    public var triggersWatchdog = false
+    package var triggersWatchdog = false
     /// Interval at which the service will report that it is alive.
-    public var watchdogInterval: Duration?
+    package var watchdogInterval: Duration?
     /// Extra time from now that a start, reload or stop may take.
-    public var timeoutExtension: Duration?
+    package var timeoutExtension: Duration?
     /// The attached descriptors are to be stored for the next run.
-    public var storesDescriptors = false
+    package var storesDescriptors = false
     /// Stored descriptors named `descriptorName` are to be closed.
-    public var removesDescriptors = false
+    package var removesDescriptors = false
     /// 1 to 255 printable ASCII characters without a colon.
-    public var descriptorName: String?
+    package var descriptorName: String?
     /// Rejected lines, each with the reason; the other lines are valid.
-    public var problems: [String] = []
+    package var problems: [String] = []
 
     /// Greatest number of recorded problems.
     static let maximumProblems = 16
     /// One year in microseconds. No watchdog or timeout is longer.
     private static let longest: UInt64 = 31_536_000_000_000
 
-    public init() {}
+    package init() {}
 
     /// True if no line was understood.
-    public var isEmpty: Bool {
+    package var isEmpty: Bool {
         var bare = self
         bare.problems = []
         return bare == NotifyMessage()
     }
 
     /// Parses the text of a datagram. Unknown keys are skipped. The last occurrence of a key wins, as in systemd.
-    public init(parsing text: some Collection<UInt8>) {
+    package init(parsing text: some Collection<UInt8>) {
         for line in text.split(whereSeparator: { $0 == UInt8(ascii: "\n") || $0 == 0 }) { take(line) }
     }
 

@@ -4,50 +4,50 @@ import Glibc
 /// The server side of sd_notify(3): a datagram socket for one unit or for all. The kernel identifies the senders.
 ///
 /// Poll `file` and call `receive()` until it returns `nil`. Only one thread at a time may use a socket.
-public final class NotifySocket {
+package final class NotifySocket {
     /// The sender of a message, as reported by the kernel.
-    public struct Sender: Sendable, Hashable {
+    package struct Sender: Sendable, Hashable {
         /// The sending process, which need not be the main one of its unit; 0 if the process is in another pid
         /// namespace.
-        public var process: Int32
-        public var user: UInt32
+        package var process: Int32
+        package var user: UInt32
     }
 
     /// A message that was accepted.
-    public struct Notice: Sendable {
-        public var sender: Sender
+    package struct Notice: Sendable {
+        package var sender: Sender
         /// The unit that `unitOf` returned; `nil` if the socket has no `unitOf`.
-        public var unit: String?
-        public var message: NotifyMessage
+        package var unit: String?
+        package var message: NotifyMessage
         /// Descriptors to store for the service (`FDSTORE=1`). The last reference to a descriptor closes it.
         /// Descriptors without `FDSTORE=1` are closed at once, which is also what `BARRIER=1` waits for.
-        public var descriptors: [KeptDescriptor]
+        package var descriptors: [KeptDescriptor]
     }
 
     /// Counts of accepted and dropped messages since the start.
-    public struct Counters: Sendable, Hashable {
-        public var taken = 0
+    package struct Counters: Sendable, Hashable {
+        package var taken = 0
         /// Messages longer than 4 KiB or with more than 16 descriptors.
-        public var oversize = 0
+        package var oversize = 0
         /// Messages without a sender.
-        public var anonymous = 0
+        package var anonymous = 0
         /// Messages of senders that `unitOf` does not know. Their text is not parsed.
-        public var strangers = 0
+        package var strangers = 0
         /// Messages without an understood line and with a malformed one.
-        public var garbage = 0
+        package var garbage = 0
         /// Single lines rejected, in accepted and in dropped messages.
-        public var refusedLines = 0
-        public var closedDescriptors = 0
+        package var refusedLines = 0
+        package var closedDescriptors = 0
     }
 
-    public static let maximumLength = 4096
+    package static let maximumLength = 4096
     /// Greatest number of descriptors in a message. More are treated as a mistake, and the message is dropped.
     static let maximumDescriptors = 16
 
-    public let path: String
-    public private(set) var counters = Counters()
+    package let path: String
+    package private(set) var counters = Counters()
     /// Readable when a message can be received.
-    public var file: Int32 { socket.file }
+    package var file: Int32 { socket.file }
 
     private let socket: LocalSocket
     private let unit: String
@@ -57,7 +57,7 @@ public final class NotifySocket {
     /// Receives at `notify` in `directory`, which must exist.
     ///
     /// - Throws: `ChannelError`, also if another process receives there.
-    public convenience init(directory: String) throws(ChannelError) {
+    package convenience init(directory: String) throws(ChannelError) {
         try self.init(path: "\(directory)/notify", unit: "", access: .everyone, unitOf: nil)
     }
 
@@ -81,7 +81,7 @@ public final class NotifySocket {
     }
 
     /// The variable that tells processes the socket's path.
-    public var environment: [String: String] { ["NOTIFY_SOCKET": path] }
+    package var environment: [String: String] { ["NOTIFY_SOCKET": path] }
 
     /// Restricts the socket to `access` from now on.
     func admit(_ access: SocketAccess) {
@@ -98,7 +98,7 @@ public final class NotifySocket {
     private static let patience = 64
 
     /// Returns the next valid message; `nil` if there is none now. Never blocks.
-    public func receive() -> Notice? {
+    package func receive() -> Notice? {
         for _ in 0..<Self.patience {
             switch receiveOne() {
             case .nothing: return nil

@@ -1,6 +1,6 @@
 import CPlimsollSupervisor
 import Glibc
-public import Plimsoll
+package import Plimsoll
 
 /// The server side of `$MEMORY_PRESSURE_WATCH` for one unit, as a socket. With this protocol of systemd, services
 /// that were not written for Plimsoll receive warnings too (C77).
@@ -10,26 +10,26 @@ public import Plimsoll
 /// buffer of a slow reader is full, further notices are dropped, and the reader still finds the earlier ones.
 ///
 /// Call `turn()` when `file` is readable. Only one thread at a time may use a socket.
-public final class PressureSocket {
+package final class PressureSocket {
     /// Counts of finished and refused work since the start.
-    public struct Counters: Sendable, Hashable {
-        public var accepted = 0
+    package struct Counters: Sendable, Hashable {
+        package var accepted = 0
         /// Connections closed at once, beyond the maximum or from processes outside the unit.
-        public var refused = 0
-        public var closed = 0
-        public var notices = 0
+        package var refused = 0
+        package var closed = 0
+        package var notices = 0
         /// Notices dropped because the connection's buffer was full.
-        public var dropped = 0
+        package var dropped = 0
     }
 
     /// Greatest number of connections; each process of the unit has one. A unit that exhausts them harms only itself.
-    public static let maximumConnections = 32
+    package static let maximumConnections = 32
 
-    public let path: String
-    public private(set) var counters = Counters()
+    package let path: String
+    package private(set) var counters = Counters()
     /// Readable when `turn()` has work to do.
-    public var file: Int32 { readiness.file }
-    public var connectionCount: Int { connections.count }
+    package var file: Int32 { readiness.file }
+    package var connectionCount: Int { connections.count }
 
     private let socket: LocalSocket
     private let readiness: ReadyFiles
@@ -44,7 +44,7 @@ public final class PressureSocket {
     ///
     /// - Parameter isAllowed: returns true if a process of a user may connect, as the kernel reports them. Any
     ///   process on the machine may try.
-    public convenience init(
+    package convenience init(
         directory: String, unit: String,
         isAllowed: @escaping (_ process: Int32, _ user: UInt32) -> Bool = { _, _ in true }
     ) throws(ChannelError) {
@@ -77,11 +77,11 @@ public final class PressureSocket {
 
     /// The variables that tell the unit's processes the socket's path. The second is empty so that the supervisor's
     /// own value is not inherited.
-    public var environment: [String: String] { ["MEMORY_PRESSURE_WATCH": path, "MEMORY_PRESSURE_WRITE": ""] }
+    package var environment: [String: String] { ["MEMORY_PRESSURE_WATCH": path, "MEMORY_PRESSURE_WRITE": ""] }
 
     /// Returns the bytes sent for `level`; `nil` for `normal`. Any byte is a notice. A reader of the text finds the
     /// name of the level.
-    public static func notice(of level: PressureLevel) -> StaticString? {
+    package static func notice(of level: PressureLevel) -> StaticString? {
         switch level {
         case .normal: nil
         case .warning: "warning\n"
@@ -94,7 +94,7 @@ public final class PressureSocket {
     ///
     /// - Returns: number of connections notified.
     @discardableResult
-    public func announce(_ level: PressureLevel) -> Int {
+    package func announce(_ level: PressureLevel) -> Int {
         self.level = level
         return connections.count { tell($0) }
     }
@@ -112,7 +112,7 @@ public final class PressureSocket {
     }
 
     /// Accepts new connections and closes those that have ended. Never blocks. The work of one call is bounded.
-    public func turn() {
+    package func turn() {
         isBlocked = false
         for key in readiness.ready() {
             let file = Int32(truncatingIfNeeded: key)

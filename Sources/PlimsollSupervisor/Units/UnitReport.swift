@@ -1,7 +1,7 @@
-public import Plimsoll
+package import Plimsoll
 
 /// The state of a unit between its start and its end.
-public enum UnitState: String, Sendable, Hashable, CaseIterable {
+package enum UnitState: String, Sendable, Hashable, CaseIterable {
     /// Not running.
     case stopped
     /// Started, and not yet reported ready, for units that report readiness.
@@ -18,53 +18,53 @@ public enum UnitState: String, Sendable, Hashable, CaseIterable {
 }
 
 /// The facts known about a unit at one time. All decisions are made from reports.
-public struct UnitReport: Sendable, Hashable {
-    public var name: String
-    public var role: ServiceUnit.Role
-    public var importance: Int
-    public var state: UnitState
+package struct UnitReport: Sendable, Hashable {
+    package var name: String
+    package var role: ServiceUnit.Role
+    package var importance: Int
+    package var state: UnitState
     /// Time of entry into `state`, on the supervisor's clock.
-    public var since: Duration
+    package var since: Duration
     /// The bytes that the kernel charges to the unit, page cache included.
-    public var charge: ByteCount
+    package var charge: ByteCount
     /// The part of the charge that can be reclaimed from the frozen unit: page cache, volatile memory, and the rest
     /// where there is swap.
-    public var reclaimable: ByteCount = .zero
+    package var reclaimable: ByteCount = .zero
     /// The method of freezing the unit on this system; `.never` if there is none.
-    public var suspension: ServiceUnit.Suspension = .freeze
-    public var exitsOnSuspend = false
+    package var suspension: ServiceUnit.Suspension = .freeze
+    package var exitsOnSuspend = false
     /// Number of background tasks that the unit reports as alive. `tokensEnd` is the latest time until which they may
     /// continue.
-    public var tokens = 0
-    public var tokensEnd: Duration?
+    package var tokens = 0
+    package var tokensEnd: Duration?
     /// True if the unit is in the background and has finished its preparations, so there is nothing left to wait for.
-    public var isReady = false
+    package var isReady = false
     /// True if the unit has reported that its end would lose nothing.
-    public var isSaved = false
+    package var isSaved = false
     /// Time at which the unit asked to be frozen; `nil` if there was no request or the request was granted.
-    public var asksToStandSince: Duration?
+    package var asksToStandSince: Duration?
     /// True if the unit receives warnings.
-    public var isWarnable = true
+    package var isWarnable = true
     /// The level last sent to the unit. `toldAt` is the time of that notice.
-    public var told: PressureLevel = .normal
-    public var toldAt: Duration?
+    package var told: PressureLevel = .normal
+    package var toldAt: Duration?
     /// Time since which the unit is in the background, by its own message or the supervisor's; `nil` in the foreground.
-    public var backgroundSince: Duration?
-    public var allowance: Duration?
-    public var isThrottled = false
-    public var throttledSince: Duration?
-    public var keepAlive: Duration?
-    public var lastWoken: Duration?
-    public var restart: ServiceUnit.Restart = .onFailure
+    package var backgroundSince: Duration?
+    package var allowance: Duration?
+    package var isThrottled = false
+    package var throttledSince: Duration?
+    package var keepAlive: Duration?
+    package var lastWoken: Duration?
+    package var restart: ServiceUnit.Restart = .onFailure
     /// Time at which the supervisor last ended the unit. `relaunchGap` is the time from then until the unit ran again:
     /// killing a unit that comes straight back does harm.
-    public var lastEnded: Duration?
-    public var relaunchGap: Duration?
+    package var lastEnded: Duration?
+    package var relaunchGap: Duration?
     /// True if the unit holds a file lock that other processes may wait for.
-    public var holdsLocks = false
-    public var dependencies: [String] = []
+    package var holdsLocks = false
+    package var dependencies: [String] = []
 
-    public init(
+    package init(
         name: String, role: ServiceUnit.Role, importance: Int, state: UnitState, since: Duration, charge: ByteCount
     ) {
         (self.name, self.role, self.importance, self.state, self.since, self.charge) = (
@@ -74,20 +74,20 @@ public struct UnitReport: Sendable, Hashable {
 }
 
 /// All units at one time, with the memory pressure of the system they share.
-public struct Fleet: Sendable, Hashable {
-    public var at: Duration
-    public var level: PressureLevel
+package struct Fleet: Sendable, Hashable {
+    package var at: Duration
+    package var level: PressureLevel
     /// Number of bytes to free to leave this level.
-    public var shortfall: ByteCount
+    package var shortfall: ByteCount
     /// Number of bytes that may be allocated before the level rises; `nil` if unknown.
-    public var room: ByteCount?
+    package var room: ByteCount?
     /// Time until memory is exhausted at the current growth of usage; `nil` if usage doesn't grow.
-    public var timeLeft: Duration?
+    package var timeLeft: Duration?
     /// Time of the measurement, which may precede the last relief.
-    public var measuredAt: Duration
-    public var units: [UnitReport]
+    package var measuredAt: Duration
+    package var units: [UnitReport]
 
-    public init(at: Duration, level: PressureLevel, shortfall: ByteCount, units: [UnitReport]) {
+    package init(at: Duration, level: PressureLevel, shortfall: ByteCount, units: [UnitReport]) {
         (self.at, self.level, self.shortfall, self.measuredAt, self.units) = (at, level, shortfall, at, units)
     }
 }

@@ -1,26 +1,26 @@
 /// The difference between two sets of units, as applied when a new units file is loaded while the units run.
-public struct UnitsChange: Sendable, Hashable {
+package struct UnitsChange: Sendable, Hashable {
     /// A unit in both sets, with the changed keys as named in the units file.
-    public struct Change: Sendable, Hashable {
-        public var from: ServiceUnit
-        public var to: ServiceUnit
-        public var keys: [String]
+    package struct Change: Sendable, Hashable {
+        package var from: ServiceUnit
+        package var to: ServiceUnit
+        package var keys: [String]
     }
 
-    public var added: [ServiceUnit] = []
-    public var removed: [ServiceUnit] = []
+    package var added: [ServiceUnit] = []
+    package var removed: [ServiceUnit] = []
     /// Units whose change applies without a restart: limits, weights, importance, role.
-    public var inPlace: [Change] = []
+    package var inPlace: [Change] = []
     /// Units with another command, environment, directory or origin, none of which a running process can be given. All
     /// other differences take effect at the restart.
-    public var restarting: [Change] = []
+    package var restarting: [Change] = []
 
-    public var isEmpty: Bool { added.isEmpty && removed.isEmpty && inPlace.isEmpty && restarting.isEmpty }
+    package var isEmpty: Bool { added.isEmpty && removed.isEmpty && inPlace.isEmpty && restarting.isEmpty }
 
     /// Compares two sets of units. Each list has the order of the new units; `removed` has that of the old ones.
     ///
     /// - Precondition: names are unique in `old` and in `new`.
-    public init(from old: [ServiceUnit], to new: [ServiceUnit]) {
+    package init(from old: [ServiceUnit], to new: [ServiceUnit]) {
         let before = Dictionary(uniqueKeysWithValues: old.map { ($0.name, $0) })
         let after = Set(new.map(\.name))
         removed = old.filter { !after.contains($0.name) }

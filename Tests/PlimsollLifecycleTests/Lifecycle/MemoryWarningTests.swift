@@ -1,3 +1,4 @@
+import PlimsollFoundation
 import PlimsollTesting
 import Synchronization
 import TestSupport

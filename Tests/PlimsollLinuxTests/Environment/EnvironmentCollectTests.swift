@@ -4,6 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 @Suite(.timeLimit(.minutes(5))) struct EnvironmentCollectTests {

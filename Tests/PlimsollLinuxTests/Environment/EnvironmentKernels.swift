@@ -2,6 +2,7 @@ import Glibc
 import Plimsoll
 import Synchronization
 
+@testable import PlimsollLifecycle
 @testable import PlimsollLinux
 
 /// This machine's kernel with a clock and devices of the test's, whose Nth call fails.

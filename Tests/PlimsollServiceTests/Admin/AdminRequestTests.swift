@@ -30,7 +30,7 @@ import Testing
             #expect(caches.map(\.heldBytes) == [400_000, 200_000])
             #expect(caches[0].group == "media")
             #expect(caches[0].limitBytes == 4 << 20)
-            #expect(caches[0].cache?.entries == 4)
+            #expect(caches[0].cache?.count == 4)
             let task = fixture.manager.beginBackgroundTask("export") { task, _ in task.end() }
             let tasks = try #require(try fixture.answer(#"{"command":"tasks"}"#).tasks)
             #expect(tasks.running == 1)

@@ -31,7 +31,7 @@ import Testing
             #expect(status.holders.filter { $0.unansweredSeconds != nil }.count == 1)
             // Nobody is waited for any more: time stands still.
             #expect(try second.answer(to: AdminRequest(.tasks)).ok)
-            #expect(try second.answer(to: AdminRequest(.caches)).caches?.first { $0.name == "images" }?.cache?.entries == 4)
+            #expect(try second.answer(to: AdminRequest(.caches)).caches?.first { $0.name == "images" }?.cache?.count == 4)
             let sentences = try #require(try second.answer(to: AdminRequest(.explain)).sentences)
             #expect(sentences.contains { $0.hasPrefix("The holder \"slow\" has not answered for ") })
             holder.letGo()

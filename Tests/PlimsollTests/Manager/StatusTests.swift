@@ -35,7 +35,7 @@ import Testing
         let shown = try #require(holders.last), cache = try #require(shown.cache)
         #expect(shown.group == "web/sessions" && shown.tags == ["tenant"] && shown.rebuildCost == "expensive")
         #expect(shown.limitBytes == 1 << 20 && shown.heldBytes == sessions.heldBytes && shown.volatileBytes == nil)
-        #expect(cache.entries == 4 && cache.hits == 2 && cache.misses == 1 && abs(cache.hitRatio - 2 / 3) < 1e-9)
+        #expect(cache.count == 4 && cache.hits == 2 && cache.misses == 1 && abs(cache.hitRatio - 2 / 3) < 1e-9)
         #expect(holders[0].cache == nil && holders[0].heldBytes == 4096 && holders[0].limitBytes == nil)
     }
 
@@ -185,7 +185,7 @@ import Testing
         let second = manager.status
         #expect(
             second.holders.map(\.name) == ["stuck", "other", "numbers"] && second.holders.map { $0.unansweredSeconds != nil } == [true, false, false])
-        #expect(second.holders[1].heldBytes == 7 && second.holders[2].cache?.entries == 1)
+        #expect(second.holders[1].heldBytes == 7 && second.holders[2].cache?.count == 1)
         stuck.letGo()
         await until { stuck.inside == 0 }
         await until { manager.status.holders[0].unansweredSeconds == nil }

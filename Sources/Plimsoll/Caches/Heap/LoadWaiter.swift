@@ -113,9 +113,9 @@ final class LoadToken: Sendable {
 }
 
 /// An error thrown when a load asks the cache for the same key, which would wait for itself for ever.
-public struct RecursiveLoadError: Error, Sendable, CustomStringConvertible {
+package struct RecursiveLoadError: Error, Sendable, CustomStringConvertible {
     /// A message that names the key.
-    public let description: String
+    package let description: String
 
     init(_ key: some Sendable) {
         description = """

@@ -6,7 +6,7 @@ extension PurgeableCache {
     /// Releases at least `target` bytes, the coldest first, evenly over the shards. Allocates nothing.
     public func release(_ target: Int) -> Int { letGo(target, reason: .purged) }
 
-    public func attach(_ meter: ChargeMeter) -> Bool {
+    package func attach(_ meter: ChargeMeter) -> Bool {
         // A second manager finds the first one's meter: only one manager can bound the growth.
         guard self.meter.load() == nil, self.meter.storeIfNil(meter) === meter else { return false }
         counters.use(.meter)

@@ -26,7 +26,7 @@ extension PurgeableBuffer {
 
     /// Declares the mapped bytes, used or not, until the buffer is discarded. Does nothing if a meter is attached
     /// already.
-    public func attach(volatile meter: ChargeMeter) {
+    package func attach(volatile meter: ChargeMeter) {
         guard let pages, pages.isAlive else { return }
         state.withLock { state in
             guard state.meter == nil else { return }

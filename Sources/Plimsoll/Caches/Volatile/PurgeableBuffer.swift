@@ -34,7 +34,7 @@ import Synchronization
 ///
 /// In debug builds touching the bytes outside an access ends the process with `SIGSEGV`. In release builds such a touch
 /// goes unnoticed and may read zeros.
-public final class PurgeableBuffer: VolatilePurgeable {
+public final class PurgeableBuffer: Purgeable, VolatilePurgeable {
     public let name: String
     public let rebuildCost: RebuildCost
     /// Number of bytes of the contents, as requested.

@@ -14,7 +14,7 @@
 /// A forked child sees an empty cache and can insert nothing. The child should use caches of its own on one thread
 /// only. Where the kernel refuses (before 4.14, under `mlockall`) this is an ordinary cache, of 64 MiB unless a limit
 /// is set; see `isVolatile`.
-public final class VolatileCache<Key: Hashable & VolatileStorable, Value: VolatileStorable>: VolatilePurgeable,
+public final class VolatileCache<Key: Hashable & VolatileStorable, Value: VolatileStorable>: Purgeable, VolatilePurgeable,
     TagPurgeable
 {
     public let name: String
@@ -234,9 +234,9 @@ public final class VolatileCache<Key: Hashable & VolatileStorable, Value: Volati
     /// Frees the buffers in which `withBytes` assembles values.
     public func dropSpares() -> Int { scratch.clear() }
     public func restrict(to limit: ByteCount?) { store.restrict(to: limit?.bytes) }
-    public func attach(volatile meter: ChargeMeter) { store.attach(meter) }
+    package func attach(volatile meter: ChargeMeter) { store.attach(meter) }
     /// Returns true and does nothing: this cache declares its memory on the meter for volatile memory.
-    public func attach(_ meter: ChargeMeter) -> Bool { true }
+    package func attach(_ meter: ChargeMeter) -> Bool { true }
     public func noticeDrops() -> Int { store.noticeDrops() }
     public func giveBackIdle() { if store.limit == nil { store.turnOver(olderThan: idleTime) } }
 }

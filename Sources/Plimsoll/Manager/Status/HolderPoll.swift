@@ -42,7 +42,7 @@ extension PurgeableRegistry.Entry {
             said.held = ByteCount(min(max(0, purgeable.heldBytes), HolderRound.mostHeld))
             said.volatileHeld = volatile.map { ByteCount(min(max(0, $0.volatileBytes), said.held.bytes)) }
             if let counting = purgeable as? any CountingPurgeable {
-                (said.limit, said.cache) = (counting.holdsAtMost, CacheStatus(counting.statistics))
+                (said.limit, said.cache) = (counting.holdsAtMost, counting.statistics)
             }
             answer.withLock { [said] in $0 = said }
         }

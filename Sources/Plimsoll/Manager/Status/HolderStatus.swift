@@ -21,7 +21,7 @@ public struct HolderStatus: Sendable, Hashable, Codable {
     /// Observed rebuild time in nanoseconds a byte; `nil` if not known.
     public var rebuildNanosecondsPerByte: Double?
     /// Cache statistics; `nil` if the purgeable keeps none.
-    public var cache: CacheStatus?
+    public var cache: CacheStatistics?
     /// Time for which the purgeable's code has not returned from a call, if a second or more. The other numbers are
     /// then those of the last answer.
     public var unansweredSeconds: Double?

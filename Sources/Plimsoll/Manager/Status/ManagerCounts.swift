@@ -70,7 +70,7 @@ public struct ManagerCounts: Sendable, Hashable, Codable {
 }
 
 /// The kinds of `PressureAction`, without their parameters.
-public enum ActionKind: String, Sendable, Hashable, CaseIterable {
+package enum ActionKind: String, Sendable, Hashable, CaseIterable {
     case warn, release, quiesce
     case expireBackgroundTasks = "expire background tasks"
     case suspend, terminate
@@ -78,7 +78,7 @@ public enum ActionKind: String, Sendable, Hashable, CaseIterable {
     case noticeDrops = "notice drops"
 
     /// Returns the kind of `action`.
-    public init(_ action: PressureAction) {
+    package init(_ action: PressureAction) {
         self =
             switch action {
             case .warn: .warn
@@ -107,7 +107,7 @@ public enum ActionKind: String, Sendable, Hashable, CaseIterable {
 }
 
 /// The mode of an action.
-public enum ActionMode: String, Sendable, Hashable, CaseIterable {
+package enum ActionMode: String, Sendable, Hashable, CaseIterable {
     case live
     case dryRun = "dry run"
     case simulated

@@ -110,23 +110,7 @@ public struct TasksStatus: Sendable, Hashable, Codable {
     /// Time left for the process in the background; `nil` in the foreground.
     public var allowanceLeftSeconds: Double?
     /// The oldest running tasks, at most `ManagerStatus.mostTasks`.
-    public var oldest: [TaskStatus]
-}
-
-/// A running background task.
-public struct TaskStatus: Sendable, Hashable, Codable {
-    /// Name of the task; not necessarily unique.
-    public var name: String
-    /// Time since the task began.
-    public var ageSeconds: Double
-    /// Completed units of work; `nil` if the task never reported progress.
-    public var completed: Int?
-    /// Total units of work; `nil` if the task never reported progress.
-    public var total: Int?
-    /// True if the task has been asked to stop.
-    public var isExpiring: Bool
-    /// File and line of the call that began the task.
-    public var origin: String
+    public var oldest: [BackgroundTaskStatus]
 }
 
 /// Life-cycle state of the process.

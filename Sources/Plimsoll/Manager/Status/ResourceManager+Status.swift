@@ -1,5 +1,5 @@
 import Synchronization
-
+package 
 extension ManagerStatus {
     /// Maximum number of listed tasks. Further tasks are only counted.
     public static let mostTasks = 64
@@ -64,7 +64,7 @@ extension ResourceManager {
             expired: Int(sum.expired),
             givenUp: Int(sum.givenUp), leaked: Int(sum.leaked), refused: Int(sum.refused),
             allowanceLeftSeconds: backgroundTimeRemaining?.inSeconds,
-            oldest: oldest.prefix(ManagerStatus.mostTasks).map { TaskStatus($0) })
+            oldest: Array(oldest.prefix(ManagerStatus.mostTasks)))
     }
 }
 
@@ -90,12 +90,5 @@ extension MemoryStatus {
         (shortfallBytes, roomBytes) = (assessment.shortfall.bytes, assessment.room?.bytes)
         (growthBytesPerSecond, timeLeftSeconds) = (assessment.growth.bytes, assessment.timeLeft?.inSeconds)
         stallShare = assessment.stallShare
-    }
-}
-
-extension TaskStatus {
-    init(_ status: BackgroundTaskStatus) {
-        (name, ageSeconds, isExpiring, origin) = (status.name, status.age.inSeconds, status.isExpiring, status.origin)
-        (completed, total) = (status.progress?.completed, status.progress?.total)
     }
 }

@@ -1,3 +1,5 @@
+import Plimsoll
+
 /// A change outside the program's own memory. Holds the net effect of all events since the last delivery (C59).
 public struct EnvironmentChange: Sendable, Hashable {
     /// The kind of change. Changes of one kind are merged; changes of different kinds never are.

@@ -1,3 +1,4 @@
+public import Plimsoll
 import Synchronization
 
 /// A set of pressure levels to listen for.
@@ -69,10 +70,7 @@ extension ResourceManager {
     public func onMemoryWarning(_ name: String = "memory warning", _ body: @escaping @Sendable (PressureEvent) -> Void)
         -> Registration
     {
-        let observer = ObserverRegistry.Observer(name, .warning, body)
-        let observers = parts.observers
-        observers.add(observer, first: true)
-        return Registration(observer.gate) { observers.remove(observer) }
+        parts.observers.observe(.warning, name, isFirst: true, body)
     }
 
     /// Returns a sequence of the announced levels in `mask`. The events carry no instruction.

@@ -1,3 +1,5 @@
+public import Plimsoll
+
 /// A source of facts about the process's surroundings: the kernel, or a test's script. May be called from any thread.
 ///
 /// A source only reports that a value may have changed. The library then reads the value and compares. So superfluous
@@ -23,4 +25,12 @@ public protocol EnvironmentSource: Sendable {
 
     /// The signals that this source listens to, and by which means; empty while nothing is watched.
     var signals: [Capabilities.Signal] { get }
+}
+
+/// A source of readings that also reports changes of the process's environment: clock, time zone, files, devices.
+///
+/// A life cycle watches the environment through the source of its manager, if that source conforms.
+public protocol EnvironmentProvider: Sendable {
+    /// The source of changes; `nil` for none.
+    var environment: (any EnvironmentSource)? { get }
 }

@@ -1,3 +1,5 @@
+public import Plimsoll
+
 /// A present or previous value of something outside the program.
 public enum EnvironmentValue: Sendable, Hashable {
     /// No value: no file, no limit.
