@@ -1,14 +1,14 @@
-package import Plimsoll
+public import Plimsoll
 
 /// Renders a manager's status in Prometheus' text format, version 0.0.4.
-package enum PrometheusText {
+public enum PrometheusText {
     /// The `Content-Type` of the text.
-    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// Returns all families of `status`, one after the other. Renders on the caller's thread.
     ///
     /// - Complexity: O(purgeables).
-    package static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
+    public static func render(_ status: ManagerStatus) -> String { render(MetricCatalogue.families(status)) }
 
     static func render(_ families: [MetricFamily]) -> String {
         var text = ""

@@ -1,13 +1,13 @@
 // The part of Foundation without locale data.
 import FoundationEssentials
-package import Plimsoll
+public import Plimsoll
 
 /// Encodes and decodes a manager's status as JSON. The only place that defines this format.
-package enum StatusJSON {
+public enum StatusJSON {
     /// Returns `status` as one line of JSON with a fixed order of keys.
     ///
     /// - Throws: An error if `status` contains a number that JSON cannot express.
-    package static func encode(_ status: ManagerStatus) throws -> String {
+    public static func encode(_ status: ManagerStatus) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return String(decoding: try encoder.encode(status), as: UTF8.self)
@@ -16,7 +16,7 @@ package enum StatusJSON {
     /// Decodes text that `encode` has written, in this version or another.
     ///
     /// - Throws: An error if the text is not JSON, or lacks keys that every version has.
-    package static func decode(_ text: String) throws -> ManagerStatus {
+    public static func decode(_ text: String) throws -> ManagerStatus {
         try JSONDecoder().decode(ManagerStatus.self, from: Data(text.utf8))
     }
 }
