@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 
 /// A frame of `top`: exactly `rows` lines, none wider than the terminal. Pure, so that frames can be compared.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollDemos
 
 /// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {

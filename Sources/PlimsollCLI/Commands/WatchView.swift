@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollDemos
 
 /// The output of `watch`: a frame redrawn in place, or a line where there is no terminal.
 struct WatchView {

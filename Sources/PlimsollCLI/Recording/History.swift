@@ -1,4 +1,5 @@
 import Plimsoll
+import PlimsollDemos
 import PlimsollTesting
 
 /// Decisions over time, as a drawing and as a table.
