@@ -7,14 +7,13 @@ import Testing
 @testable import PlimsollDemos
 @testable import plimsoll_bench
 
-/// A sample of what `plimsoll-bench hostile --parts kill-anywhere` does at every system call.
-@Suite(.serialized, .timeLimit(.minutes(10)), .needs(KillAnywhereTests.groups == nil, "no group can be made here"))
-struct KillAnywhereTests {
+/// The place of these tests: control groups, and the program with the supervisors that are killed.
+private enum KillGround {
     /// The program with the supervisors that are killed.
-    private static let program = builtProgram("plimsoll-bench")
+    static let program = builtProgram("plimsoll-bench")
 
     /// Why no supervisor can be run in groups here; `nil` if one can.
-    static let groups: String? = {
+    static let obstacle: String? = {
         guard access(program, X_OK) == 0 else { return "\(program) has not been built" }
         do {
             try GroupMaker().make("test-kill", limit: .mebibytes(64)).remove()
@@ -23,7 +22,11 @@ struct KillAnywhereTests {
             return "\(error)"
         }
     }()
+}
 
+/// A sample of what `plimsoll-bench hostile --parts kill-anywhere` does at every system call.
+@Suite(.serialized, .timeLimit(.minutes(10)), .needs(KillGround.obstacle == nil, "no group can be made here"))
+struct KillAnywhereTests {
     /// How much is looked at of a phase.
     struct Sample: Sendable, CustomTestStringConvertible {
         /// One of these, for each seed.
@@ -45,12 +48,12 @@ struct KillAnywhereTests {
     /// Why no thread can be traced here; `nil` if one can.
     private static let obstacle: Comment? = {
         var harness = KillAnywhere()
-        harness.program = program
+        harness.program = KillGround.program
         do { _ = try harness.kill(.leave, at: 1) } catch let refusal as KillAnywhere.Refusal { return Comment(rawValue: refusal.reason) } catch {}
         return nil
     }()
 
-    @Test(.needs(no: groups == nil ? obstacle : nil), arguments: samples)
+    @Test(.needs(no: KillGround.obstacle == nil ? obstacle : nil), arguments: samples)
     func `T32 a supervisor killed anywhere leaves nobody frozen, slowed down, limited or there twice`(sample: Sample) async throws {
         for seed in seeds(0..<0) {
             var random = SeededGenerator(seed: seed)
@@ -60,7 +63,7 @@ struct KillAnywhereTests {
                 // Off the cooperative pool, which other tests need. The bound is for the bench: beside a thousand other tests a process may have to wait.
                 let point = try await PlainThread.run {
                     var harness = KillAnywhere()
-                    (harness.program, harness.bound) = (Self.program, .seconds(60))
+                    (harness.program, harness.bound) = (KillGround.program, .seconds(60))
                     return try harness.kill(phase, at: nth)
                 }
                 #expect(point.problems.isEmpty, "seed \(seed), \(phase.rawValue) at system call \(nth)")
