@@ -11,6 +11,7 @@ REQUIRE ?= $(TEST_REQUIRE)
 export TEST_REQUIRE := $(REQUIRE)
 RELEASE := .build/release/plimsoll
 SHOP := .build/release/shop
+BENCH := .build/release/plimsoll-bench
 VM := Tests/VirtualMachine
 CACHE_BENCH := Benchmarks/.build/release/cache-bench
 
@@ -32,7 +33,7 @@ setup: swift
 	@! $(VM)/vm-run --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --check >/dev/null 2>&1 || $(VM)/vm-run --systemd --setup || \
 		echo "going on without systemd in the virtual machine" >&2
 
-$(RELEASE) $(SHOP): swift
+$(RELEASE) $(SHOP) $(BENCH): swift
 	swift build -c release --product $(@F)
 
 demo: $(RELEASE) ## One service under one limit, without and with Plimsoll: a real kill, a real survival
@@ -106,15 +107,15 @@ sanitize: swift ## The cache's tests under the address and thread sanitizers; SA
 allocators: swift ## Who owns malloc, in every way of linking and starting a program; installs libjemalloc-dev as root
 	Tests/tell --part allocators Tests/Allocators/matrix
 
-vm: setup $(RELEASE) $(SHOP) ## The tests and the demo on a real cgroup v2 system under software emulation
+vm: setup $(RELEASE) $(SHOP) $(BENCH) ## The tests and the demo on a real cgroup v2 system under software emulation
 	@if reason=$$($(VM)/vm-run --check 2>&1); then swift build --build-tests $(FLAGS) && Tests/tell --part vm $(VM)/suite; \
 	else Tests/tell --skip vm $$($(VM)/suite --count) "$$reason"; fi
 
 # The same machine without and with swap, as two of them act on swap. Without huge pages, for which the kernel keeps 44 MiB free: a tenth of one so small.
 # Twenty minutes; PEERS_VM="--runs 1" makes it shorter.
-vm-peers: setup $(RELEASE) ## Three services on a whole machine: the kernel alone, earlyoom, systemd-oomd and the supervisor, in the virtual machine
+vm-peers: setup $(BENCH) ## Three services on a whole machine: the kernel alone, earlyoom, systemd-oomd and the supervisor, in the virtual machine
 	@if $(VM)/vm-run --systemd --check; then for swap in "" "--zram 256M"; do \
-		$(VM)/vm-run --systemd --mem 640M $$swap --append transparent_hugepage=never --timeout 3600 --add $(RELEASE) --add $(VM)/peers -- peers --seconds 60 $(PEERS_VM); \
+		$(VM)/vm-run --systemd --mem 640M $$swap --append transparent_hugepage=never --timeout 3600 --add $(BENCH) --add $(VM)/peers -- peers --seconds 60 $(PEERS_VM); \
 	done; else echo "skipped: systemd in the virtual machine cannot run here"; fi
 
 check: swift ## What must hold before a commit: format, no warnings, all tests
@@ -128,8 +129,8 @@ contracts: swift ## Rewrite the tests' column of docs/Contracts.md from the name
 format: swift ## Bring the sources into shape
 	swift format --in-place --recursive Package.swift Sources docs/examples Tests Benchmarks
 
-bench: $(RELEASE) cache-bench ## Measure what the library costs; prints figure lines
-	Benchmarks/run $(RELEASE)
+bench: $(BENCH) cache-bench ## Measure what the library costs; prints figure lines
+	Benchmarks/run $(BENCH)
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 	Benchmarks/peers
 
@@ -150,10 +151,10 @@ bench-hit-ratio: cache-bench ## Hit ratios of PurgeableCache beside the best pos
 	@swift test --package-path Benchmarks --skip-build --quiet >&2
 	@$(CACHE_BENCH) hit-ratio --traces "$${PLIMSOLL_TRACES:-}"
 
-bench-service: $(RELEASE) web-demo ## What being at home in the server ecosystem costs: middleware, admin socket, end, the least program; prints figure lines
+bench-service: $(BENCH) web-demo ## What being at home in the server ecosystem costs: middleware, admin socket, end, the least program; prints figure lines
 	@$(WEB_DEMO) bench
-	@$(RELEASE) bench admin || [ $$? -eq 69 ]
-	@$(RELEASE) bench service
+	@$(BENCH) admin || [ $$? -eq 69 ]
+	@$(BENCH) service
 	@Tests/Minimal/measure
 
 # SwiftPM does not look for new files in a package that is depended on by path, unless the manifest is newer.
@@ -179,8 +180,8 @@ bench-end-to-end-report: e2e-bench cache-bench ## Draw runs of bench-end-to-end 
 	$(CACHE_BENCH) report --end-to-end out/end-to-end-panels.json --into docs/benchmarks
 
 # Long, nearly all of it the kills: HOSTILE="--parts descriptor,log,flood" leaves them out, HOSTILE="--stride 10" makes a tenth of them.
-bench-hostile: $(RELEASE) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
-	@$(RELEASE) bench hostile $(HOSTILE) || [ $$? -eq 69 ]
+bench-hostile: $(BENCH) ## A supervisor among processes that mean harm, and killed at every system call; prints figure lines
+	@$(BENCH) hostile $(HOSTILE) || [ $$? -eq 69 ]
 
 bench-micro: swift ## Instructions, time and memory of each of the cache's operations; the first build takes minutes
 	swift package --package-path Benchmarks --disable-sandbox benchmark --target CacheMicro --no-progress

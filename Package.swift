@@ -166,20 +166,43 @@ let package = Package(
         // Drawn traces, simulation and a scripted source, for this package's tests and its users'.
         .target(name: "PlimsollTesting", dependencies: ["Plimsoll", "PlimsollLifecycle"], swiftSettings: rules),
 
+        // Demos, stress runs and the processes that they start, and what the commands share. No product: only the
+        // executables of this package link it.
+        .target(
+            name: "PlimsollDemos",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollTesting",
+                "CPlimsollMemory",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: rules),
         .executableTarget(
             name: "PlimsollCLI",
             dependencies: [
                 "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
                 "PlimsollTesting",
-                "CPlimsollLinux", "CPlimsollMemory",
-                // `bench hostile` kills a supervisor as the tests do.
+                "PlimsollDemos",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: rules),
+
+        // Benchmarks and the processes that they start. Declared here and not in the package of Benchmarks, as they use
+        // what is `package` here. No product: nobody who depends on this package builds it.
+        .executableTarget(
+            name: "plimsoll-bench",
+            dependencies: [
+                "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService", "PlimsollSupervisor",
+                "PlimsollTesting",
+                "PlimsollDemos",
+                // `hostile` kills a supervisor as the tests do.
                 "CSystemCallKiller",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"),
             ],
-            swiftSettings: rules),
+            path: "Benchmarks/Process", swiftSettings: rules),
 
         // What docs/operations runs. No product: nobody who depends on this package builds it.
         .executableTarget(
@@ -207,7 +230,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollLifecycleTests",
             dependencies: [
-                "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollTesting", "CAllocationCounter", "TestSupport",
+                "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollTesting", "CAllocationCounter",
+                "TestSupport",
             ], swiftSettings: rules),
         .testTarget(
             name: "PlimsollFoundationTests",
@@ -227,7 +251,8 @@ let package = Package(
         .testTarget(
             name: "PlimsollServiceTests",
             dependencies: [
-                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollService", "Plimsoll", "PlimsollLifecycle", "PlimsollFoundation", "PlimsollLinux",
+                "PlimsollSupervisor",
                 "PlimsollTesting",
                 "CAllocationCounter", "TestSupport",
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
@@ -247,9 +272,25 @@ let package = Package(
             ],
             swiftSettings: rules),
         .testTarget(
+            name: "PlimsollDemosTests",
+            dependencies: [
+                "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollTesting", "TestSupport",
+            ],
+            swiftSettings: rules),
+        .testTarget(
             name: "PlimsollCLITests",
             dependencies: [
-                "PlimsollCLI", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollSupervisor",
+                "PlimsollCLI", "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollLinux", "PlimsollService",
+                "PlimsollTesting",
+                "TestSupport",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: rules),
+        .testTarget(
+            name: "PlimsollBenchTests",
+            dependencies: [
+                "plimsoll-bench", "PlimsollDemos", "Plimsoll", "PlimsollLifecycle", "PlimsollSupervisor",
                 "PlimsollTesting", "TestSupport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],

@@ -20,7 +20,7 @@ let package = Package(
         .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
     ],
     targets: [
-        // `Shared` holds links to files of the command line tool.
+        // `Shared` holds links to files of the demos and of `Process`, whose target is in the package above.
         .executableTarget(
             name: "CacheBench",
             dependencies: [

@@ -8,21 +8,21 @@ import Testing
 
     @Test func `no room uses a type of a room above`() throws {
         let modules = Floors.modules(in: Self.house)
-        #expect(modules.map(\.name).contains("Plimsoll") && modules.count >= 5, "the floors were not found")
+        #expect(modules.map(\.folder).contains("Sources/Plimsoll") && modules.count >= 7, "the floors were not found")
         for module in modules {
-            let sources = TidyTests.sources("Sources/\(module.name)")
-            #expect(!sources.isEmpty, "\(module.name)")
-            let room = TidyTests.root.appendingPathComponent("Sources/\(module.name)").path + "/"
+            let sources = TidyTests.sources(module.folder)
+            #expect(!sources.isEmpty, "\(module.folder)")
+            let room = TidyTests.root.appendingPathComponent(module.folder).path + "/"
             let files = sources.map { Floors.File(path: String($0.path.dropFirst(room.count)), text: $0.text) }
             for problem in module.problems(in: files) { Issue.record("\(problem)") }
         }
     }
 
     @Test func `every module with rooms has floors in the documentation`() throws {
-        let named = Set(Floors.modules(in: Self.house).map(\.name))
+        let named = Set(Floors.modules(in: Self.house).map(\.folder))
         let folders = try FileManager.default.contentsOfDirectory(
             at: TidyTests.root.appendingPathComponent("Sources"), includingPropertiesForKeys: [.isDirectoryKey])
-        for folder in folders where !named.contains(folder.lastPathComponent) {
+        for folder in folders where !named.contains("Sources/" + folder.lastPathComponent) {
             let rooms = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: [.isDirectoryKey])
                 .filter { $0.pathExtension.isEmpty && $0.lastPathComponent != "include" && $0.hasDirectoryPath }
             #expect(rooms.count < 2, "\(folder.lastPathComponent) has \(rooms.map(\.lastPathComponent)), and no floors in docs/ARCHITECTURE.md")
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test func `an upward reference is found in code, and none in comments and texts`() {
-        let module = Floors(name: "House", rooms: ["Attic", "Cellar"])
+        let module = Floors(folder: "Sources/House", rooms: ["Attic", "Cellar"])
         let attic = Floors.File(path: "Attic/Roof.swift", text: "struct Roof { let wine = Wine() }\nenum Key { struct Hidden {} }")
         let cellar = """
             struct Wine {
@@ -43,13 +43,13 @@ import Testing
         let upwards = Floors.File(path: "Cellar/Rack.swift", text: "struct Rack { func f(_ roof: Roof) {} }")
         #expect(
             module.problems(in: [attic, upwards]) == [
-                "House/Cellar/Rack.swift uses Roof of Attic, a room above: move one of them, or have Cellar ask for what it needs"
+                "Sources/House/Cellar/Rack.swift uses Roof of Attic, a room above: move one of them, or have Cellar ask for what it needs"
             ])
         let text = Floors.File(path: "Cellar/Rack.swift", text: "let rack = \"\\(Roof.self)\"")
         #expect(module.problems(in: [attic, text]).count == 1, "an interpolation is code")
         #expect(
             module.problems(in: [.init(path: "Hall/Door.swift", text: "")]) == [
-                "House/Hall is on no floor: docs/ARCHITECTURE.md does not name the room"
+                "Sources/House/Hall is on no floor: docs/ARCHITECTURE.md does not name the room"
             ])
     }
 
@@ -62,9 +62,15 @@ import Testing
               Cellar      to the ground
             Sources/Shed
               Tools       one room
+            Benchmarks/Yard
+              Well        deep
             ```
             """
-        #expect(Floors.modules(in: picture) == [Floors(name: "House", rooms: ["Attic", "Cellar"]), Floors(name: "Shed", rooms: ["Tools"])])
+        #expect(
+            Floors.modules(in: picture) == [
+                Floors(folder: "Sources/House", rooms: ["Attic", "Cellar"]), Floors(folder: "Sources/Shed", rooms: ["Tools"]),
+                Floors(folder: "Benchmarks/Yard", rooms: ["Well"]),
+            ])
     }
 }
 
@@ -78,15 +84,16 @@ struct Floors: Hashable {
         var room: String { path.contains("/") ? String(path.prefix { $0 != "/" }) : "." }
     }
 
-    var name: String
+    /// Below the package's root.
+    var folder: String
     var rooms: [String]
 
-    /// Returns the modules that a text draws: a line `Sources/MODULE`, then an indented line for each room, the top floor first.
+    /// Returns the modules that a text draws: a line `Sources/MODULE` or `Benchmarks/MODULE`, then an indented line for each room, the top floor first.
     static func modules(in text: String) -> [Floors] {
         var modules: [Floors] = [], isDrawn = false
         for line in text.split(separator: "\n") {
-            if line.hasPrefix("Sources/") {
-                modules.append(Floors(name: line.dropFirst("Sources/".count).prefix { $0 != " " }.description, rooms: []))
+            if line.hasPrefix("Sources/") || line.hasPrefix("Benchmarks/") {
+                modules.append(Floors(folder: line.prefix { $0 != " " }.description, rooms: []))
                 isDrawn = true
             } else if isDrawn, line.hasPrefix("  "), let room = line.split(separator: " ").first {
                 modules[modules.count - 1].rooms.append(String(room))
@@ -106,13 +113,13 @@ struct Floors: Hashable {
         var owners: [String: Set<String>] = [:]
         let codes = files.map { (file: $0, code: SwiftNames($0.text)) }
         for (file, code) in codes { for type in code.declared { owners[type, default: []].insert(file.room) } }
-        var problems = unknown.map { "\(name)/\($0) is on no floor: docs/ARCHITECTURE.md does not name the room" }
+        var problems = unknown.map { "\(folder)/\($0) is on no floor: docs/ARCHITECTURE.md does not name the room" }
         for (file, code) in codes {
             guard let floor = floors[file.room] else { continue }
             for type in code.used.sorted() {
                 guard let owner = owners[type], owner.count == 1, let room = owner.first, let other = floors[room], other > floor else { continue }
                 problems.append(
-                    "\(name)/\(file.path) uses \(type) of \(room), a room above: move one of them, or have \(file.room) ask for what it needs")
+                    "\(folder)/\(file.path) uses \(type) of \(room), a room above: move one of them, or have \(file.room) ask for what it needs")
             }
         }
         return problems

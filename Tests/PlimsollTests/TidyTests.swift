@@ -17,6 +17,9 @@ import Testing
 
     static let hasSources = !sources("Sources/Plimsoll").isEmpty
 
+    /// All sources that are not tests.
+    private static let all = sources("Sources") + sources("Benchmarks/Process")
+
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `the core imports only Synchronization and the two shims`() {
         for (path, text) in Self.sources("Sources/Plimsoll") {
@@ -30,7 +33,7 @@ import Testing
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `no source detaches tasks, sleeps, or leaves work for later`() {
         let banned = ["Task." + "detached", "TO" + "DO", "FIX" + "ME", "@_exported", "#if os("]
-        for (path, text) in Self.sources("Sources") {
+        for (path, text) in Self.all {
             for word in banned { #expect(!text.contains(word), "\(path) has \(word)") }
         }
     }
@@ -57,7 +60,7 @@ import Testing
 
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `each unchecked declaration has an argument on the line above`() {
-        for (path, text) in Self.sources("Sources") {
+        for (path, text) in Self.all {
             let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
             for (index, line) in lines.enumerated() where line.contains("@unchecked Sendable") || line.contains("nonisolated(unsafe)") {
                 #expect(index > 0 && lines[index - 1].contains("//"), "\(path):\(index + 1)")
@@ -67,6 +70,6 @@ import Testing
 
     @Test(.needs(hasSources, "the sources are not at hand"))
     func `each source file has at most 400 lines`() {
-        for (path, text) in Self.sources("Sources") { #expect(text.split(separator: "\n").count <= 400, "\(path)") }
+        for (path, text) in Self.all { #expect(text.split(separator: "\n").count <= 400, "\(path)") }
     }
 }

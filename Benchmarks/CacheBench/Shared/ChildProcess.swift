@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Processes/ChildProcess.swift
+../../../Sources/PlimsollDemos/Processes/ChildProcess.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Console/Failure.swift
+../../../Sources/PlimsollDemos/Console/Failure.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Console/File.swift
+../../../Sources/PlimsollDemos/Console/File.swift

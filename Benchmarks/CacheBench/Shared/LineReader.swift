@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Processes/LineReader.swift
+../../../Sources/PlimsollDemos/Processes/LineReader.swift

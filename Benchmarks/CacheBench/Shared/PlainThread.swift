@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Processes/PlainThread.swift
+../../../Sources/PlimsollDemos/Processes/PlainThread.swift

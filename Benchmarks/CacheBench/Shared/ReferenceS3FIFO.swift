@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Bench/ReferenceS3FIFO.swift
+../../Process/Measuring/ReferenceS3FIFO.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Drawing/SVG.swift
+../../../Sources/PlimsollDemos/Drawing/SVG.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Drawing/Statistics.swift
+../../../Sources/PlimsollDemos/Drawing/Statistics.swift

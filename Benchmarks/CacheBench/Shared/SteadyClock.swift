@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Processes/SteadyClock.swift
+../../../Sources/PlimsollDemos/Processes/SteadyClock.swift

@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Console/Text.swift
+../../../Sources/PlimsollDemos/Console/Text.swift

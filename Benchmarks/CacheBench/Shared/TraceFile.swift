@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Bench/TraceFile.swift
+../../Process/Measuring/TraceFile.swift

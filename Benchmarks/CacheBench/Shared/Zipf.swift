@@ -1,1 +1,1 @@
-../../../Sources/PlimsollCLI/Service/Zipf.swift
+../../../Sources/PlimsollDemos/Service/Zipf.swift

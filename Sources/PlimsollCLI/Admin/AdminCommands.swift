@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 
 /// Shows the memory status of a running service.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 
 /// Options of all commands that connect to a running service.

@@ -1,5 +1,6 @@
 import Foundation
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 
 /// Finds the admin socket to use if the user names none.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 
 /// Shows the memory of a running service, live.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Plimsoll
+import PlimsollDemos
 
 /// Writes real readings to a file.
 struct RecordCommand: ParsableCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollDemos
 import PlimsollTesting
 
 /// Runs recorded readings through the standard policy.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Plimsoll
+import PlimsollDemos
 
 /// Runs a command in a separate group and reports the command's memory use and end.
 struct RunCommand: ParsableCommand {

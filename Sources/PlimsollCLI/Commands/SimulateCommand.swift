@@ -1,5 +1,6 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollDemos
 import PlimsollService
 import PlimsollTesting
 

@@ -1,5 +1,7 @@
 import ArgumentParser
 import Plimsoll
+import PlimsollLifecycle
+import PlimsollDemos
 
 /// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {

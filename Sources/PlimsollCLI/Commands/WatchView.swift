@@ -1,4 +1,6 @@
 import Plimsoll
+import PlimsollLifecycle
+import PlimsollDemos
 
 /// The output of `watch`: a frame redrawn in place, or a line where there is no terminal.
 struct WatchView {

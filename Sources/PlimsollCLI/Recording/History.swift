@@ -1,4 +1,6 @@
 import Plimsoll
+import PlimsollLifecycle
+import PlimsollDemos
 import PlimsollTesting
 
 /// Decisions over time, as a drawing and as a table.

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollDemos
 import PlimsollLinux
 
 /// Readings of the real source at the pace of a display, until a time limit or a signal.

@@ -1,5 +1,6 @@
 import Glibc
 import Plimsoll
+import PlimsollDemos
 
 /// Readings in a file: a header that identifies the format, then one JSON object a line.
 struct Recording {

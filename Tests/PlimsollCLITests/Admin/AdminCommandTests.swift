@@ -7,6 +7,7 @@ import TestSupport
 import Testing
 
 @testable import PlimsollCLI
+@testable import PlimsollDemos
 
 /// The commands that speak with a running service.
 @Suite struct AdminCommandTests {
@@ -89,12 +90,12 @@ import Testing
     // MARK: Against an endpoint
 
     private func run(_ arguments: [String]) throws -> (status: Int32, output: [String]) {
-        let child = try ChildProcess(ProcessTests.program, ["plimsoll"] + arguments, readsOutput: true)
+        let child = try ChildProcess(RunCommandTests.program, ["plimsoll"] + arguments, readsOutput: true)
         let ending = child.waitForEnd()
         return (ending.status, child.output?.lines() ?? [])
     }
 
-    static let isBuilt = access(ProcessTests.program, X_OK) == 0
+    static let isBuilt = access(RunCommandTests.program, X_OK) == 0
 
     @Test(.needs(isBuilt, "the program has not been built"))
     func `commands do their work, and the exit status reports the result`() throws {

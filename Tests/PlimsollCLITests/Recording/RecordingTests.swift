@@ -2,6 +2,7 @@ import Plimsoll
 import Testing
 
 @testable import PlimsollCLI
+@testable import PlimsollDemos
 
 @Suite struct RecordingTests {
     private let header = Recording.Header(

@@ -8,7 +8,7 @@ import Testing
 
 /// A real process on the real file system, killed at each of its system calls.
 @Suite(.timeLimit(.minutes(5))) struct FileStateStoreKillTests {
-    static let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path + "/plimsoll"
+    static let program = builtProgram("plimsoll-bench")
 
     /// Why no process of ours can be traced; `nil` if one can.
     static let obstacle: Comment? = {
@@ -53,7 +53,7 @@ import Testing
             try Data(whole).write(to: URL(fileURLWithPath: directory.path + "/state.state"))
             try Data([1]).write(to: URL(fileURLWithPath: directory.path + "/state.state-aside-1"))
             let (call, status) = Self.run(
-                Self.program, ["plimsoll", "_state", "--directory", directory.path, "--bytes", "\(operation.bytes)", operation.rawValue], nth)
+                Self.program, ["plimsoll-bench", "_state", "--directory", directory.path, "--bytes", "\(operation.bytes)", operation.rawValue], nth)
             let comment: Comment = "\(operation) killed at system call \(nth), number \(call)"
             let store = FileStateStore(directory: directory.path)
             let state = try store.load("state")

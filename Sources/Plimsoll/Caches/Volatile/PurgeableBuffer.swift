@@ -21,7 +21,7 @@ import Synchronization
 ///
 /// *Cost*: beginning the first access and ending the last one write a word of every page. Ending the last one also
 /// makes one system call. Each was measured at 11 to 25 us a MiB on pages of 4 KiB, and at 1 to 3 us on huge pages
-/// (`plimsoll bench buffer`). Nested accesses only count.
+/// (`plimsoll-bench buffer`). Nested accesses only count.
 ///
 /// *Threads*: any thread may begin and end accesses. Concurrent accesses share the bytes. A thread that writes bytes
 /// while another thread reads or writes them needs an additional lock.

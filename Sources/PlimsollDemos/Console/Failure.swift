@@ -1,0 +1,48 @@
+package import ArgumentParser
+import Glibc
+
+/// Error of a command that did not do what was asked: one sentence on standard error, and the exit status.
+package struct Failure: Error {
+    package var status: ExitCode
+    package var reason: String
+
+    /// Returns a failure of the request itself.
+    package static func failed(_ reason: String) -> Failure { Failure(status: .failure, reason: reason) }
+    /// Returns a failure for a facility that is unavailable (`EX_UNAVAILABLE`). The reason names the facility and the
+    /// remedy.
+    package static func unavailable(_ reason: String) -> Failure { Failure(status: ExitCode(69), reason: reason) }
+}
+
+/// Runs `body`. Prints a `Failure` on standard error and rethrows the exit status.
+package func reportingFailure<Result>(_ body: () throws -> Result) throws -> Result {
+    do {
+        return try body()
+    } catch let failure as Failure {
+        Output.error("plimsoll: " + failure.reason)
+        throw failure.status
+    }
+}
+
+/// Whole lines to the standard streams, unbuffered, so that output through a pipe is readable as events happen.
+package enum Output {
+    package static func line(_ text: String) { write(text + "\n", to: STDOUT_FILENO) }
+    package static func error(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
+    package static func raw(_ text: String) { write(text, to: STDOUT_FILENO) }
+    package static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
+
+    /// Writes all of `text`. Returns false if the descriptor accepts no more, for example because the reader is gone.
+    @discardableResult
+    package static func write(_ text: String, to descriptor: Int32) -> Bool {
+        var text = text
+        return text.withUTF8 { bytes in
+            var rest = UnsafeRawBufferPointer(bytes)
+            while !rest.isEmpty {
+                let written = Glibc.write(descriptor, rest.baseAddress, rest.count)
+                if written < 0 && errno == EINTR { continue }
+                if written <= 0 { return false }
+                rest = UnsafeRawBufferPointer(rebasing: rest[written...])
+            }
+            return true
+        }
+    }
+}

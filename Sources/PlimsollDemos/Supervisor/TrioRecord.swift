@@ -1,0 +1,103 @@
+import Plimsoll
+package import PlimsollSupervisor
+
+/// Observations of the three services. All times are since their start.
+package struct TrioRecord {
+    struct Sample {
+        var at: Duration
+        /// Memory of the whole group.
+        var usage: ByteCount
+        /// Memory of each member, in their order.
+        var charges: [ByteCount]
+    }
+
+    /// The end of a member before the play was over.
+    struct Ending: Equatable {
+        enum Cause: Equatable {
+            case supervisor
+            /// Killed because memory ran out.
+            case kernel
+            case itself
+        }
+        var at: Duration
+        var cause: Cause
+    }
+
+    let limit: ByteCount
+    /// Start of the play on `SteadyClock`.
+    let start: Duration
+    var isSupervised = true
+    package var isOver = false
+    var length = Duration.zero
+    var samples: [Sample] = []
+    /// Decisions and actions of the supervisor.
+    package private(set) var audits: [AuditRecord] = []
+    /// Endings by name; a member without an entry lived to the end.
+    private(set) var endings: [String: Ending] = [:]
+    /// Number of processes that the kernel OOM-killed.
+    var kills = 0
+    var isAlive: [String: Bool] = [:]
+    /// Orders accepted and not saved, by member.
+    var lost: [String: Int] = [:]
+
+    init(limit: ByteCount, start: Duration) { (self.limit, self.start) = (limit, start) }
+
+    /// Adds a record that carries the supervisor's time.
+    ///
+    /// - Returns: the record, with time since the start.
+    @discardableResult
+    mutating func take(_ audit: AuditRecord) -> AuditRecord {
+        var audit = audit
+        audit.at -= start
+        audits.append(audit)
+        return audit
+    }
+
+    /// Records that a member is gone, with the cause. The supervisor announces each end beforehand; the kernel counts
+    /// kills.
+    @discardableResult
+    mutating func takeEnd(of unit: String, at: Duration) -> Ending {
+        let isDecided = audits.contains { $0.unit == unit && $0.action.kind == .end }
+        let isKilled = kills > endings.values.count { $0.cause == .kernel }
+        let ending = Ending(at: at, cause: isDecided ? .supervisor : isKilled ? .kernel : .itself)
+        endings[unit] = ending
+        return ending
+    }
+}
+
+// Counts for the benchmark.
+extension TrioRecord {
+    /// Time of the last action on a member.
+    var lastAct: Duration? {
+        audits.last { $0.result != nil && $0.action.kind != .warn && $0.action.kind != .release }?.at
+    }
+
+    /// True if the hog has been ended.
+    var isDecided: Bool { wasDone(.end, to: "hog") }
+
+    private func wasDone(_ kind: UnitAction.Kind, to unit: String) -> Bool {
+        audits.contains { record in
+            guard let result = record.result else { return false }
+            return record.unit == unit && record.action.kind == kind && result.failure == nil
+        }
+    }
+
+    /// True if both innocent members are alive and the kernel killed no process.
+    package var survived: Bool { kills == 0 && Trio.innocent.allSatisfy { isAlive[$0] == true } }
+    package var hogWasWarned: Bool { wasDone(.warn, to: "hog") }
+    package var hogWasStopped: Bool { wasDone(.suspend, to: "hog") || wasDone(.end, to: "hog") }
+    package var lostOrders: Int { lost.values.reduce(0, +) }
+
+    /// Time from the first critical decision to the first memory returned afterwards.
+    package var reliefAfterCritical: Duration? {
+        guard let first = audits.first(where: { $0.level == .critical })?.at else { return nil }
+        return audits.first { $0.at >= first && $0.result?.relief ?? .zero > .zero }.map { $0.at - first }
+    }
+
+    package var result: String {
+        let alive = Trio.members.map(\.name).filter { isAlive[$0] == true }
+        let losers = lost.filter { $0.value > 0 }.map { "\($0.key) \($0.value)" }.sorted()
+        return "alive: \(alive.isEmpty ? "none" : alive.joined(separator: ", ")); killed by the kernel: \(kills); "
+            + "orders lost: \(lostOrders)\(losers.isEmpty ? "" : " (\(losers.joined(separator: ", ")))")"
+    }
+}
