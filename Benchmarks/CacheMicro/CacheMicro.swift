@@ -6,7 +6,8 @@ import Plimsoll
 /// No counts of `malloc`: they need an interposer, which is left out. Instructions are counted where the processor's counters can be had, seldom in virtual machines.
 let benchmarks: @Sendable () -> Void = {
     Benchmark.defaultConfiguration = .init(
-        metrics: [.instructions, .cpuTotal, .wallClock, .throughput, .peakMemoryResident], warmupIterations: 3, scalingFactor: .mega,
+        metrics: [.instructions, .cpuTotal, .wallClock, .throughput, .peakMemoryResident], warmupIterations: 3,
+        scalingFactor: .mega,
         maxDuration: .seconds(2))
 
     let entries = 100_000
@@ -70,7 +71,8 @@ let benchmarks: @Sendable () -> Void = {
         }
     }
 
-    let purging = Benchmark.Configuration(metrics: [.instructions, .cpuTotal, .wallClock], warmupIterations: 1, scalingFactor: .one)
+    let purging = Benchmark.Configuration(
+        metrics: [.instructions, .cpuTotal, .wallClock], warmupIterations: 1, scalingFactor: .one)
     Benchmark("purge of 100 k entries", configuration: purging) { benchmark in
         let cache = filled()
         benchmark.startMeasurement()

@@ -30,10 +30,13 @@ let package = Package(
         .executableTarget(
             name: "EndToEnd",
             dependencies: [
-                "Comparing", plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
-                .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
+                "Comparing", plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollLinux"),
+                plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: rules),
         .testTarget(name: "ComparingTests", dependencies: ["Comparing"], swiftSettings: rules),

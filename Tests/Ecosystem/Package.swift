@@ -32,7 +32,8 @@ let package = Package(
         .executableTarget(
             name: "WebDemo",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollLinux"), plimsoll("PlimsollService"),
+                plimsoll("PlimsollHummingbird"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Logging", package: "swift-log"), .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -41,7 +42,8 @@ let package = Package(
         .testTarget(
             name: "WebTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"), plimsoll("PlimsollTesting"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollService"), plimsoll("PlimsollHummingbird"),
+                plimsoll("PlimsollTesting"),
                 .product(name: "Hummingbird", package: "hummingbird"), .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"), .product(name: "Logging", package: "swift-log"),
@@ -64,19 +66,24 @@ let package = Package(
         .testTarget(
             name: "NIOTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"), .product(name: "NIOCore", package: "swift-nio"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollNIO"), plimsoll("PlimsollTesting"),
+                .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"), .product(name: "AsyncHTTPClient", package: "async-http-client"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
             name: "DatabaseTests",
             dependencies: [
-                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"), plimsoll("PlimsollTesting"),
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollGRDB"), plimsoll("PlimsollPostgreSQL"),
+                plimsoll("PlimsollTesting"),
                 .product(name: "GRDB", package: "GRDB.swift"), "TestServers",
             ],
             swiftSettings: rules),
         .testTarget(
-            name: "SpillTests", dependencies: [plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers"],
+            name: "SpillTests",
+            dependencies: [
+                plimsoll("Plimsoll"), plimsoll("PlimsollLifecycle"), plimsoll("PlimsollSpill"), plimsoll("PlimsollTesting"), "TestServers",
+            ],
             swiftSettings: rules),
     ],
     swiftLanguageModes: [.v6]

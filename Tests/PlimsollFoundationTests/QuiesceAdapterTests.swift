@@ -1,7 +1,7 @@
 import Foundation
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollFoundation
+import PlimsollLifecycle
 import Synchronization
 import TestSupport
 import Testing

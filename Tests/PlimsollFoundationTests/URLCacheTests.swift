@@ -1,8 +1,8 @@
 import Foundation
 import FoundationNetworking
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollFoundationNetworking
+import PlimsollLifecycle
 import PlimsollTesting
 import Testing
 

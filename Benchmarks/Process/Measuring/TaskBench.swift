@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 import PlimsollTesting
 import Synchronization
 

@@ -9,8 +9,7 @@ public protocol ManagerPart: AnyObject, Sendable {
     /// Called once, on the thread that joined this part, right after the part has joined.
     func joined()
 
-    /// Called on a thread of the manager when the manager begins to run; for a part that joins a running manager, at
-    /// once. A second call must do no harm.
+    /// Called once, on a thread of the manager, when the manager begins to run; for a part that joins later, at once.
     func prepare() async
 
     /// True if the rung `quiesce` of the ladder has an effect on this part. Read by the pressure loop.
@@ -81,20 +80,36 @@ extension ResourceManager {
     ///
     /// Two threads may both create a part; one part joins, and both threads receive that one.
     public func part<Part: ManagerPart>(_ type: Part.Type = Part.self, orJoin make: () -> Part) -> Part {
-        let (part, isNew) = parts.joined.part(orAdd: make)
-        guard isNew else { return part }
-        part.joined()
-        // Relaxed: a run that begins meanwhile may launch the part as well.
-        if hasRun.load(ordering: .relaxed) { parts.threads.run { await part.prepare() } }
+        let (part, standing) = parts.joined.part(orAdd: make)
+        if standing != .known { part.joined() }
+        if standing == .late { parts.threads.run { await part.prepare() } }
         return part
     }
 }
 
 /// The parts that have joined a manager, in order.
 final class JoinedParts: Sendable {
-    private let joined = Mutex<[any ManagerPart]>([])
+    /// The relation of a part to the manager's run, when the part is asked for.
+    enum Standing {
+        /// The part had joined before.
+        case known
+        /// The part has joined now, before the run.
+        case early
+        /// The part has joined now, after the run began.
+        case late
+    }
 
-    var all: [any ManagerPart] { joined.withLock { $0 } }
+    private let state = Mutex<(parts: [any ManagerPart], hasRun: Bool)>(([], false))
+
+    var all: [any ManagerPart] { state.withLock { $0.parts } }
+
+    /// Marks the begin of the run, and returns the parts to prepare. Later parts are `late`.
+    func beginRun() -> [any ManagerPart] {
+        state.withLock { state in
+            state.hasRun = true
+            return state.parts
+        }
+    }
 
     /// Calls `body` with each part, outside the lock.
     func forEach(_ body: (any ManagerPart) -> Void) {
@@ -108,13 +123,13 @@ final class JoinedParts: Sendable {
     }
 
     /// Returns the part of that type. Calls `make` outside the lock if there is none.
-    func part<Part: ManagerPart>(orAdd make: () -> Part) -> (part: Part, isNew: Bool) {
-        if let part = all.lazy.compactMap({ $0 as? Part }).first { return (part, false) }
+    func part<Part: ManagerPart>(orAdd make: () -> Part) -> (part: Part, standing: Standing) {
+        if let part = all.lazy.compactMap({ $0 as? Part }).first { return (part, .known) }
         let made = make()
-        return joined.withLock { joined in
-            if let part = joined.lazy.compactMap({ $0 as? Part }).first { return (part, false) }
-            joined.append(made)
-            return (made, true)
+        return state.withLock { state in
+            if let part = state.parts.lazy.compactMap({ $0 as? Part }).first { return (part, .known) }
+            state.parts.append(made)
+            return (made, state.hasRun ? .late : .early)
         }
     }
 }

@@ -52,7 +52,8 @@ package final class ObserverRegistry: Sendable {
 
     /// Registers an observer of levels from `threshold` on. `isFirst` puts the observer before all others.
     package func observe(
-        _ threshold: PressureLevel, _ name: String, isFirst: Bool = false, _ body: @escaping @Sendable (PressureEvent) -> Void
+        _ threshold: PressureLevel, _ name: String, isFirst: Bool = false,
+        _ body: @escaping @Sendable (PressureEvent) -> Void
     ) -> Registration {
         let observer = Observer(name, threshold, body)
         add(observer, first: isFirst)

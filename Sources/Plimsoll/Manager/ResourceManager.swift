@@ -17,7 +17,7 @@ public final class ResourceManager: Sendable {
     private let time: Timekeeper
     private let onTurn: (@Sendable (PressureReading, PressureAssessment) -> Void)?
     private let environment: @Sendable (String) -> String?
-    let hasRun = Atomic<Bool>(false)
+    private let hasRun = Atomic<Bool>(false)
 
     /// Creates a manager that applies `policy` to the readings of `source`.
     ///
@@ -75,7 +75,8 @@ public final class ResourceManager: Sendable {
         if let rehearsal { parts.inbox.simulate(rehearsal.level, for: rehearsal.duration) }
         parts.hands.start()
         parts.courier.start()
-        parts.threads.run { for part in parts.joined.all { await part.prepare() } }
+        let joined = parts.joined.beginRun()
+        parts.threads.run { for part in joined { await part.prepare() } }
         let started = await withTaskCancellationHandler {
             await withCheckedContinuation { (ended: CheckedContinuation<Bool, Never>) in
                 let started = Thread.start("plimsoll") {

@@ -48,7 +48,10 @@ public struct CacheStatistics: Sendable, Hashable {
     public init() {}
 
     /// Share of look-ups that found a value, in `0...1`; zero before the first look-up.
-    public var hitRatio: Double { hits + misses == 0 ? 0 : Double(hits) / Double(hits + misses) }
+    public var hitRatio: Double {
+        // In floating point: the counts of another process may be any numbers.
+        hits == 0 && misses == 0 ? 0 : Double(hits) / (Double(hits) + Double(misses))
+    }
 }
 
 /// As JSON, durations are seconds, and the bytes are left to the status of the purgeable.

@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 import PlimsollService
 
 /// Human-readable text of an admin endpoint's answers. Names come from a service, so each is sanitized before output

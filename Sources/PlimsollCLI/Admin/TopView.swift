@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 import PlimsollService
 
 /// A frame of `top`: exactly `rows` lines, none wider than the terminal. Pure, so that frames can be compared.

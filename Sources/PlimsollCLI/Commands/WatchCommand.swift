@@ -1,7 +1,7 @@
 import ArgumentParser
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 
 /// Shows memory pressure live, and the actions that the standard policy would take.
 struct WatchCommand: ParsableCommand {

@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 
 /// The output of `watch`: a frame redrawn in place, or a line where there is no terminal.
 struct WatchView {

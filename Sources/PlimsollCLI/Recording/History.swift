@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollDemos
+import PlimsollLifecycle
 import PlimsollTesting
 
 /// Decisions over time, as a drawing and as a table.

@@ -85,7 +85,8 @@ package final class ChannelServer {
     /// Listens at `supervisor` in `directory`, which must exist, for any unit.
     ///
     /// - Parameter unitOf: returns the unit of a process; `nil` for a process of no known unit, which is refused.
-    package init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?) throws(ChannelError)
+    package init(directory: String, unitOf: @escaping (_ process: Int32, _ user: UInt32) -> String?)
+        throws(ChannelError)
     {
         path = "\(directory)/supervisor"
         self.directory = directory

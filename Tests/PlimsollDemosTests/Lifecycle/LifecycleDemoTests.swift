@@ -1,10 +1,10 @@
 import Foundation
 import Plimsoll
-@testable import PlimsollLifecycle
 import TestSupport
 import Testing
 
 @testable import PlimsollDemos
+@testable import PlimsollLifecycle
 
 @Suite struct LifecycleDemoTests {
     // MARK: Judging

@@ -127,8 +127,7 @@ import Testing
         #expect(await reader.next() == EnvironmentChange(.locale, from: .text("de_DE"), to: .text("fr_FR"), count: 1))
     }
 
-    @Test func `C59 C66 a process stopped during ten thousand changes hears of one, or of none if the end equals the beginning`() async
-    {
+    @Test func `C59 C66 a process stopped during ten thousand changes hears of one, or of none if the end equals the beginning`() async {
         await #expect(processExitsWith: .success) {
             let scratch = Scratch()
             let path = scratch.path + "/app.yaml"

@@ -56,7 +56,7 @@ import Testing
     @Test func `a part that joins a running manager is prepared at once`() async throws {
         let (manager, _, _) = Self.managed()
         let run = Task { try await manager.run() }
-        await until { manager.hasRun.load(ordering: .relaxed) }
+        await withCheckedContinuation { begun in manager.whenFirstTurnIsOver { begun.resume() } }
         let part = manager.part { Recorder() }
         await until { part.calls.all == ["joined", "prepare"] }
         run.cancel()

@@ -13,7 +13,8 @@ import Testing
     {
         PressureReading(
             at: .seconds(at), boundary: .maximum, limit: .mebibytes(limit), usage: .mebibytes(limit - free),
-            workingSet: .mebibytes(limit - free - file), available: .mebibytes(free + file), volatile: .mebibytes(held), idle: nil, machineIdle: machine)
+            workingSet: .mebibytes(limit - free - file), available: .mebibytes(free + file), volatile: .mebibytes(held), idle: nil,
+            machineIdle: machine)
     }
 
     static func judge(_ reading: PressureReading, growth: ByteCount = .zero) -> VolatileRoom.Verdict {

@@ -17,7 +17,8 @@ import Synchronization
 /// threads of the parent held stay locked in the child.
 ///
 /// The policy is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
-public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, MeteredPurgeable, TagPurgeable {
+public final class PurgeableCache<Key: Hashable & Sendable, Value: Sendable>: Purgeable, MeteredPurgeable, TagPurgeable
+{
     public let name: String
     public let rebuildCost: RebuildCost
     public let releasesUnderPressure: Bool

@@ -14,7 +14,8 @@
 /// A forked child sees an empty cache and can insert nothing. The child should use caches of its own on one thread
 /// only. Where the kernel refuses (before 4.14, under `mlockall`) this is an ordinary cache, of 64 MiB unless a limit
 /// is set; see `isVolatile`.
-public final class VolatileCache<Key: Hashable & VolatileStorable, Value: VolatileStorable>: Purgeable, VolatilePurgeable,
+public final class VolatileCache<Key: Hashable & VolatileStorable, Value: VolatileStorable>: Purgeable,
+    VolatilePurgeable,
     TagPurgeable
 {
     public let name: String

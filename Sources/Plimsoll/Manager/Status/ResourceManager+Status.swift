@@ -1,5 +1,5 @@
 import Synchronization
-package 
+
 extension ManagerStatus {
     /// Maximum number of listed tasks. Further tasks are only counted.
     public static let mostTasks = 64

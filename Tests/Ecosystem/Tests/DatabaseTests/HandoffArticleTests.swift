@@ -1,6 +1,6 @@
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollGRDB
+import PlimsollLifecycle
 import PlimsollTesting
 import Synchronization
 import TestServers

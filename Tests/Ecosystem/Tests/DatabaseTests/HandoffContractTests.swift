@@ -1,7 +1,7 @@
 import GRDB
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollGRDB
+import PlimsollLifecycle
 import PlimsollPostgreSQL
 import PlimsollTesting
 import Synchronization

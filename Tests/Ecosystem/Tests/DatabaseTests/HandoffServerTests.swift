@@ -1,8 +1,8 @@
 import Foundation
 import GRDB
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollGRDB
+import PlimsollLifecycle
 import PlimsollPostgreSQL
 import PlimsollTesting
 import Synchronization

@@ -3,8 +3,8 @@ import Hummingbird
 import HummingbirdTesting
 import NIOCore
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollService
 import Testing
 

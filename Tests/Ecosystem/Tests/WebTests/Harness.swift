@@ -3,8 +3,8 @@ import HummingbirdCore
 import HummingbirdTesting
 import NIOCore
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollService
 import PlimsollTesting
 import Synchronization

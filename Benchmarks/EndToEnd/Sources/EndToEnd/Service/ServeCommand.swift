@@ -6,8 +6,8 @@ import Hummingbird
 import HummingbirdCore
 import Logging
 import Plimsoll
-import PlimsollLifecycle
 import PlimsollHummingbird
+import PlimsollLifecycle
 import PlimsollLinux
 import PlimsollService
 import ServiceLifecycle
