@@ -67,7 +67,7 @@ private final class Election: Sendable {
         let server = Server()
         @Sendable func main() async throws {
             let manager = ResourceManager(source: LinuxPressureSource())
-            let lifecycle = manager.lifecycle
+            let lifecycle = Lifecycle(manager)
             lifecycle.observe(
                 "listener", onInactive: { _ in server.stopAccepting() }, onActive: { _ in server.accept() },
                 onBackground: { context in try await server.drain(within: context.timeRemaining) }, onForeground: { _ in try await server.listen() })
@@ -218,7 +218,7 @@ private final class Election: Sendable {
     @Test func `C4 no handler is told of a freeze beforehand, and all observers hear afterwards`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
-        let lifecycle = manager.lifecycle, server = Server()
+        let lifecycle = Lifecycle(manager), server = Server()
         lifecycle.observe(
             "listener", onInactive: { _ in server.stopAccepting() },
             onBackground: { context in try await server.drain(within: context.timeRemaining) },
@@ -236,7 +236,7 @@ private final class Election: Sendable {
     @Test func `a test can rehearse a freeze`() async throws {
         let clock = ManualClock()
         let manager = ResourceManager(source: ScriptedPressureSource(), clock: clock)
-        let lifecycle = manager.lifecycle
+        let lifecycle = Lifecycle(manager)
         lifecycle.onResume("leases") { context in print("away for", context.gap?.length ?? .zero) }
         try await lifecycle.enterBackground(cause: .simulated)
         let transitions = lifecycle.transitions

@@ -138,7 +138,7 @@ private struct IdleService: Service {
     }
 
     @Test func `a program has a life cycle`() async throws {
-        let lifecycle = manager.lifecycle
+        let lifecycle = Lifecycle(manager)
         #expect(lifecycle.state == .notRunning)
         lifecycle.observe("listeners", onBackground: { ctx in print(ctx.from, ctx.to, ctx.cause, ctx.deadline as Any) }, onForeground: { ctx in })
         let limiter = ConcurrencyLimiter("render", limit: 64), ticker = Ticker("metrics", every: .seconds(10)) { _ in }
