@@ -1,13 +1,9 @@
 import Glibc
-package import Plimsoll
-import PlimsollLinux
+import Plimsoll
 
 /// The machine's running time. Parent and child share this clock, so that events of both fit on one axis.
 package enum SteadyClock {
-    package static var now: Duration { timekeeper.elapsed() }
-
-    /// The same time for a manager.
-    package static var timekeeper: Timekeeper { .machine }
+    package static var now: Duration { read(CLOCK_MONOTONIC) }
 
     package static func sleep(_ duration: Duration) { sleep(until: now + duration) }
 
@@ -18,9 +14,11 @@ package enum SteadyClock {
     }
 
     /// Processor time of the calling thread so far.
-    package static var thread: Duration {
+    package static var thread: Duration { read(CLOCK_THREAD_CPUTIME_ID) }
+
+    private static func read(_ clock: clockid_t) -> Duration {
         var time = timespec()
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        clock_gettime(clock, &time)
         return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 }
