@@ -6,7 +6,11 @@ let package = Package(
     name: "allocators",
     dependencies: [.package(name: "plimsoll", path: "../..")],
     targets: [
-        .target(name: "Report", dependencies: [.product(name: "Plimsoll", package: "plimsoll")]),
+        .target(
+            name: "Report",
+            dependencies: [
+                .product(name: "Plimsoll", package: "plimsoll"), .product(name: "PlimsollLifecycle", package: "plimsoll"),
+            ]),
         .executableTarget(name: "probe", dependencies: ["Report"]),
         .executableTarget(name: "probe-linked", dependencies: ["Report", .product(name: "PlimsollJemalloc", package: "plimsoll")]),
     ],

@@ -61,7 +61,7 @@ extension CacheStatistics: Codable {
         case loadFailures, loadSeconds
     }
 
-    private static let counters: [(CodingKeys, WritableKeyPath<CacheStatistics, Int> & Sendable)] = [
+    private static let counters: [(CodingKeys, any WritableKeyPath<CacheStatistics, Int> & Sendable)] = [
         (.entries, \.count), (.hits, \.hits), (.misses, \.misses), (.evictions, \.evictions), (.expired, \.expired),
         (.purged, \.purged), (.droppedByKernel, \.droppedByKernel), (.replaced, \.replaced), (.rejected, \.rejected),
         (.loads, \.loads), (.loadFailures, \.loadFailures),

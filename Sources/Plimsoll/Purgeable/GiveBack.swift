@@ -16,7 +16,7 @@ protocol GiveBack: Sendable {
 }
 
 /// Extent of a give-back.
-package enum GiveBackDepth: Sendable, Hashable {
+public enum GiveBackDepth: Sendable, Hashable {
     /// Pages that cost next to nothing to return: with jemalloc, those free for longer than its decay time; with
     /// glibc, none.
     case light
@@ -25,13 +25,13 @@ package enum GiveBackDepth: Sendable, Hashable {
 }
 
 /// The allocator's own figures of its memory, in bytes for the whole process.
-package struct HeapSample: Sendable, Hashable {
+public struct HeapSample: Sendable, Hashable {
     /// Bytes handed out, in whole size classes.
-    package var allocated: ByteCount
+    public var allocated: ByteCount
     /// Bytes in pages with an allocation on them. The part above `allocated` is holes, which no give-back returns.
-    package var active: ByteCount
+    public var active: ByteCount
     /// Bytes in pages in memory. Most of the part above `active` can be given back.
-    package var resident: ByteCount
+    public var resident: ByteCount
     /// Bytes of address space kept without memory behind them.
-    package var retained: ByteCount
+    public var retained: ByteCount
 }

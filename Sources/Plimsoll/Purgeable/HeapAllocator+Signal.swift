@@ -1,7 +1,7 @@
 extension HeapAllocator {
     /// The signal `"allocator"` of a manager's capabilities: tells what can be given back, and the remedy if
     /// nothing can.
-    package var signal: Capabilities.Signal {
+    public var signal: Capabilities.Signal {
         func signal(_ isLive: Bool, _ detail: String, remedy: String? = nil) -> Capabilities.Signal {
             .init("allocator", isLive: isLive, detail, remedy: remedy)
         }

@@ -5,12 +5,12 @@ import CPlimsollMemory
 /// A loaded allocator is not always in use (under a sanitizer it is not). A program linked statically with
 /// jemalloc's archive has two allocators that free each other's memory. Detection therefore uses the allocator: a
 /// small allocation must show in the allocator's own count, and so must one made by the C library.
-package struct HeapAllocator: Sendable, Hashable {
+public struct HeapAllocator: Sendable, Hashable {
     /// Known allocators.
-    package enum Kind: String, Sendable, Hashable, Codable { case glibc, jemalloc, mimalloc, tcmalloc, unknown }
+    public enum Kind: String, Sendable, Hashable, Codable { case glibc, jemalloc, mimalloc, tcmalloc, unknown }
 
     /// The calls that the allocator serves.
-    package enum Ownership: String, Sendable, Hashable, Codable {
+    public enum Ownership: String, Sendable, Hashable, Codable {
         /// All calls of the process.
         case owned
         /// None: the allocator is loaded, but `malloc` belongs to another.
@@ -20,11 +20,11 @@ package struct HeapAllocator: Sendable, Hashable {
     }
 
     /// The detected allocator.
-    package let kind: Kind
+    public let kind: Kind
     /// The calls that the allocator serves.
-    package let ownership: Ownership
+    public let ownership: Ownership
     /// Version, for example `"5.3.0"`, if the allocator reports one.
-    package let version: String?
+    public let version: String?
     /// The file that defines `malloc`; `nil` in a static executable.
     let file: String?
     /// True if the environment told the allocator to return freed pages at once (mimalloc).
@@ -40,7 +40,7 @@ package struct HeapAllocator: Sendable, Hashable {
     }
 
     /// The allocator of this process. The first use probes the allocator, in some 10 us.
-    package static let current = HeapAllocator(plimsoll_allocator().pointee)
+    public static let current = HeapAllocator(plimsoll_allocator().pointee)
 
     private init(_ found: plimsoll_allocator) {
         let kind: Kind =
@@ -68,7 +68,7 @@ package struct HeapAllocator: Sendable, Hashable {
     ///
     /// Takes 9 us with 9 arenas and 12 us more for each further one (measured). Allocates nothing. glibc's figures
     /// would take a walk over all holes: 22 ms at 200 000.
-    package func sample() -> HeapSample? {
+    public func sample() -> HeapSample? {
         var sample = plimsoll_heap_sample()
         guard plimsoll_heap_sample(&sample) else { return nil }
         return HeapSample(
@@ -83,11 +83,11 @@ extension HeapAllocator: GiveBack {
     ///
     /// Not mimalloc, whose `mi_collect` returned 0 to 2 % (measured, 2.0.9). Not tcmalloc, whose release blocked
     /// other threads' allocations for 190 to 810 ms and left 691 MiB of 1580 where glibc's left 253.
-    package var canGiveBack: Bool { ownership == .owned && (kind == .glibc || kind == .jemalloc) }
+    public var canGiveBack: Bool { ownership == .owned && (kind == .glibc || kind == .jemalloc) }
 
     /// The time for which a full give-back of about 2 GiB may block other threads' allocations, as measured on two
     /// cores.
-    package var expectedStall: Duration {
+    public var expectedStall: Duration {
         switch kind {
         // 449 to 888 ms: glibc walks each arena under the arena's lock.
         case .glibc: .milliseconds(900)
@@ -101,7 +101,7 @@ extension HeapAllocator: GiveBack {
     ///
     /// A manager does this after a purge. Call this method after freeing much memory on your own. See
     /// `expectedStall`.
-    package func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
+    public func giveBack(_ depth: GiveBackDepth) { plimsoll_heap_give_back(depth == .full) }
 
     /// Makes freed large buffers go back to the kernel at once, from now on, where the allocator would keep them
     /// (glibc, unless the environment says otherwise).
