@@ -1,7 +1,7 @@
 import Glibc
 public import Testing
 
-/// Whether a test that cannot run here fails instead of being skipped: `TEST_REQUIRE=1`.
+/// True if a test that cannot run here fails instead of being skipped: `TEST_REQUIRE=1`.
 public let requiresEveryTest = getenv("TEST_REQUIRE").map { String(cString: $0) } == "1"
 
 /// What a test needs of the machine that runs it. Elsewhere the test is skipped with the reason, or fails where every test is required.

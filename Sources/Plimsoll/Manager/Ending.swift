@@ -11,7 +11,7 @@ struct Ending {
     let time: Timekeeper
 
     func end(within grace: Duration, after saturation: Duration, _ reading: PressureReading) {
-        // The joined parts finish in parallel with the saves, within the same grace.
+        // The joined parts finish and background tasks end in parallel with the saves, within the same grace.
         let (joined, alarms, deadline, ended) = (parts.joined.all, parts.alarms, time.elapsed() + grace, Parker())
         let saving = Pause()
         parts.threads.run {
@@ -19,6 +19,7 @@ struct Ending {
                 _ = await saving.wait(limit, on: alarms, heedsCancellation: false)
             }
             for part in joined { _ = await part.finish(end) }
+            await parts.endTasks(allowsOwnEnd: false) { max(.zero, deadline - time.elapsed()) }
             ended.unpark()
         }
         let failures = parts.saves.run(within: grace, threads: parts.threads, time: time)

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// A part that joins a `ResourceManager`: prepares when the manager runs, follows the level and the limit, takes part in the
-/// actions of the ladder, and finishes at the end.
+/// A part that joins a `ResourceManager`: prepares when the manager runs, follows the level and the limit, takes part
+/// in the actions of the ladder, and finishes at the end.
 ///
-/// `Lifecycle` of PlimsollLifecycle joins a manager through this protocol alone. Every requirement has a default that
+/// The manager knows `Lifecycle` of PlimsollLifecycle only through this protocol. Every requirement has a default that
 /// does nothing. The manager retains its parts.
 public protocol ManagerPart: AnyObject, Sendable {
     /// Called once, on the thread that joined this part, right after the part has joined.

@@ -144,14 +144,7 @@ extension ResourceManager {
             for part in parts.joined.all {
                 overran += await part.finish(ManagerEnd(cause: .shutdown, budget: parts.shutdown.timeLeft) { _ in })
             }
-            await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
-                parts.threads.run {
-                    parts.tasks.close()
-                    _ = parts.tasks.expireAndWait(
-                        .shutdown, within: parts.shutdown.timeLeft, isExtended: true, allowsOwnEnd: true)
-                    done.resume()
-                }
-            }
+            await parts.endTasks(allowsOwnEnd: true) { parts.shutdown.timeLeft }
             return overran
         } onCancel: {
             parts.tasks.endOwnTime()
@@ -160,5 +153,19 @@ extension ResourceManager {
         parts.shutdown.ended(turn: turn, others: overran)
         parts.hands.stop()
         parts.courier.stop()
+    }
+}
+
+extension ManagerParts {
+    /// Lets no background task begin any more, asks the running ones to stop, and waits for them within `budget`, off
+    /// the cooperative pool.
+    func endTasks(allowsOwnEnd: Bool, within budget: @escaping @Sendable () -> Duration) async {
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            threads.run { [tasks] () -> Void in
+                tasks.close()
+                _ = tasks.expireAndWait(.shutdown, within: budget(), isExtended: true, allowsOwnEnd: allowsOwnEnd)
+                done.resume()
+            }
+        }
     }
 }

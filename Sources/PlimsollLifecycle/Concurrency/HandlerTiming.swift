@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The time that one handler took.
 public struct HandlerTiming: Sendable, Hashable {
     /// The name of the registration.

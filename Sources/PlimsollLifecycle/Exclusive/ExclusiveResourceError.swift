@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// An error of an exclusive resource that cannot be acquired or used.
 public struct ExclusiveResourceError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The reason for the error.

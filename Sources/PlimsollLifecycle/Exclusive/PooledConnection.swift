@@ -1,4 +1,3 @@
-import Plimsoll
 import Synchronization
 
 /// A pooled connection that tracks possible loss (C50).

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The order in which exclusive resources are released.
 enum ReleaseOrder {
     /// Returns the resources in waves that may be released concurrently, each after all of `releasedAfter` that is

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The legal states of a unit, and its current state. A value; the owner carries out the steps.
 ///
 ///     notRunning → inactive ⇄ active

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The time limits of life-cycle steps, and the action for handlers that overrun them.
 public struct LifecyclePolicy: Sendable, Hashable {
     /// The time limit of all handlers together on the way into the background, and on the way back (C26).

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The desired state of the process and of each scene. A value.
 struct LifecycleWish: Sendable, Hashable {
     /// The state that a scene, or a hold, requests for the process.

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// Tells whether the process should be sent work, and the reason if not (C20).
 public struct Readiness: Sendable, Hashable {
     /// The progress of the launch.

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// Work that a `ConcurrencyLimiter` has not admitted. The work never began.
 public struct AdmissionRefusal: Error, Sendable, Hashable {
     /// The reason for the refusal.

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// A member of a `QuiesceSet`: pauses when the process leaves the foreground, and gives way when memory is short.
 public protocol Quiescable: AnyObject, Sendable {
     /// Name used in reports.

@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The amount of work that may go on: the value that a quiesce set gives to members.
 public struct QuiesceExtent: Sendable, Hashable {
     /// The limit that the life cycle sets on periodic and new work.

@@ -1,4 +1,3 @@
-import Plimsoll
 import Synchronization
 
 /// A rate that falls with the extent: samples, frames, log lines or outgoing requests per second (C38).

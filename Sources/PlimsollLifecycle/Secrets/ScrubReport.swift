@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The result of a scrub: data erased before the memory of this process could be seen, and data left.
 public struct ScrubReport: Sendable, Hashable {
     /// The reason for a scrub.

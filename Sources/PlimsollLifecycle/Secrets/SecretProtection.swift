@@ -1,6 +1,4 @@
 import CPlimsollMemory
-import Plimsoll
-
 /// The protection of a secret's memory, as far as the kernel granted it.
 public struct SecretProtection: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8

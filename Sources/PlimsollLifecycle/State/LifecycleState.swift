@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The state of a process or one of its scenes. Ordered: the state of a process is the greatest of its scenes' states
 /// (C94).
 public enum LifecycleState: UInt8, Sendable, Hashable, CaseIterable {

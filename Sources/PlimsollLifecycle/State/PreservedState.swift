@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The format in which an item of preserved state passes bytes to a store.
 enum PreservedState {
     private static let magic: [UInt8] = Array("PSV1".utf8)

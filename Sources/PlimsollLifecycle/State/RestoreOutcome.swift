@@ -1,5 +1,3 @@
-import Plimsoll
-
 /// The end of the previous run, as far as recorded (C24).
 public enum PreviousRun: String, Sendable, Hashable, CaseIterable {
     /// There was no previous run.

@@ -1,6 +1,7 @@
 public import Logging
 import Metrics
 public import Plimsoll
+import PlimsollLifecycle
 import PlimsollLinux
 public import ServiceLifecycle
 import Synchronization
@@ -42,7 +43,7 @@ public final class ResourceService: Service, CustomStringConvertible {
     let logger: Logger
     private let state: Mutex<State>
 
-    /// Creates the service of a manager. The manager adopts the configured policy values and cache limits of
+    /// Creates the service of a manager, and joins a life cycle to the manager. The manager adopts the configured policy values and cache limits of
     /// `settings`.
     ///
     /// - Parameters:
@@ -51,6 +52,8 @@ public final class ResourceService: Service, CustomStringConvertible {
     ///   - logger: target of log messages; `nil` for a logger with the label `plimsoll`.
     public init(_ manager: ResourceManager, settings: ServiceSettings = ServiceSettings(), logger: Logger? = nil) {
         self.manager = manager
+        // From the start, so that readiness and the admin socket tell the launch.
+        _ = Lifecycle(manager)
         self.logger = logger ?? Logger(label: "plimsoll")
         state = Mutex(State(settings: settings))
         do throws(ConfigurationProblem) {

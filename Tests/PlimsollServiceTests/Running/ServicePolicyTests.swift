@@ -46,6 +46,11 @@ import Testing
         for task in tasks { task.end() }
     }
 
+    @Test func `C20 a service joins a life cycle before its manager runs, and readiness tells that nothing was launched`() throws {
+        let status = try service([:], over: .standard).manager.status.lifecycle
+        #expect(status.state == "notRunning" && !status.isReady && status.reason == "not launched")
+    }
+
     @Test func `a policy without settings stays the manager's own`() throws {
         var policy = PressurePolicy.standard
         policy.thresholds.stallCritical = 0.9

@@ -90,6 +90,28 @@ import Testing
         try await run.value
     }
 
+    @Test func `C22 C28 without a life cycle a process that ends under pressure asks its background tasks to stop`() async throws {
+        let exits = Counter(), asked = Log<ExpirationReason>(), order = Log<String>()
+        let ladder = try EscalationLadder([Rung(at: .critical, after: .seconds(1), .terminate(grace: .seconds(5)))])
+        let (manager, source, clock) = Self.managed(PressurePolicy(ladder: ladder)) { _, _ in
+            order.add("exit")
+            exits.add(1)
+        }
+        let task = manager.beginBackgroundTask("export") { task, reason in
+            asked.add(reason)
+            order.add("asked")
+            task.end()
+        }
+        let run = Task { try await manager.run() }
+        await until {
+            clock.advance(by: .milliseconds(100))
+            source.push(usage: .mebibytes(1023), limit: .gibibytes(1))
+            return exits.value == 1
+        }
+        #expect(asked.all == [.shutdown] && order.all == ["asked", "exit"] && !task.isActive)
+        try await run.value
+    }
+
     @Test func `T30 without a life cycle timers fire again after a gap`() async {
         let (manager, _, clock) = Self.managed()
         let fired = Counter()
